@@ -2,8 +2,8 @@
 
     python benchmarks/spark_costs.py [--megabytes 60] [--rounds 3] [PART ...]
 
-Results: benchmarks/results/spark_costs.md. Parts are ``load``, ``task``, ``idle``, ``plan`` and ``settings``, all by
-default. Each runs in a process of its own with a session of ours (``local[2]``); the broker is another process, and is
+Results: benchmarks/results/spark_costs.md. Parts: ``load``, ``task``, ``idle``, ``plan``, ``pattern``, ``settings``.
+Each runs in a process of its own with a session of ours (``local[2]``); the broker is another process, and is
 in no figure. Memory is PSS: pages that several processes share are counted in parts. CPU seconds are those of the JVM
 and of all Python processes below it.
 """
@@ -36,7 +36,7 @@ SETTINGS = [  # ours first
     {BUFFER: "1048576"},
     {SOCKETS: "false", BUFFER: "1048576"},
 ]
-MANY = 500
+MANY, TOPICS = 500, 1_000
 IDLE_SECONDS = 90  # Spark ends workers that were idle for a minute
 
 
@@ -127,21 +127,36 @@ def idle(servers: str, _: argparse.Namespace) -> dict[str, float]:
 
 def plan(servers: str, _: argparse.Namespace) -> dict[str, float]:
     """Time planning, a count and a micro-batch of 500 topic partitions with a record each."""
-    spark, tree = session(), Tree(None)
     make(servers, "many", MANY)
+    return planned(servers, {"subscribe": "many"}, "many")
+
+
+def pattern(servers: str, _: argparse.Namespace) -> dict[str, float]:
+    """Time the same of 1,000 topics with a partition and a record each, which a pattern finds."""
+    names = [f"many-{number}" for number in range(TOPICS)]
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=1) for name in names])
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"v"] * TOPICS, "topic": names}))
+    return planned(servers, {"subscribePattern": "many-.*"}, names[0])
+
+
+def planned(servers: str, subscription: dict[str, str], topic: str) -> dict[str, float]:
+    """Time planning, a count and micro-batches of one record of ``topic``."""
+    spark, tree = session(), Tree(None)
     spark_frame(spark, "kafka-topic", servers, "absent").printSchema()  # the first load is not planning
-    frame = spark_frame(spark, "kafka-topic", servers, "many")
+    frame = spark.read.format("kafka-topic").options(**subscription).option("kafka.bootstrap.servers", servers).load()
     found = {}
     found["plan, wall s"], found["plan, CPU s"] = timed(tree, lambda: frame._jdf.rdd().getNumPartitions())
     found["count, wall s"], found["count, CPU s"] = timed(tree, frame.count)
     with tempfile.TemporaryDirectory() as checkpoint:
-        reader = spark.readStream.format("kafka-topic").options(subscribe="many", startingOffsets="earliest")
+        reader = spark.readStream.format("kafka-topic").options(**subscription, startingOffsets="earliest")
         stream = reader.option("kafka.bootstrap.servers", servers).load()
         query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         query.processAllAvailable()
         with Producer(servers) as producer:
             for _ in range(5):
-                producer.send("many", b"v", partition=0).result()
+                producer.send(topic, b"v", partition=0).result()
                 query.processAllAvailable()
         took = [one.durationMs for one in query.recentProgress if one.numInputRows == 1]
         query.stop()
@@ -178,7 +193,7 @@ def make(servers: str, name: str, partitions: int) -> None:
         producer.send_arrow(pa.table(rows), topic=name)
 
 
-PARTS = {"load": load, "task": task, "idle": idle, "plan": plan, "settings": settings}
+PARTS = {"load": load, "task": task, "idle": idle, "plan": plan, "pattern": pattern, "settings": settings}
 
 
 def run(part: str, chosen: argparse.Namespace, setting: int = 0) -> dict[str, float]:

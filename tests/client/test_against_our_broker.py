@@ -76,6 +76,17 @@ def test_a_table_goes_in_and_comes_out(servers, topic, codec, record_format):
     assert sorted(values) == sorted(TABLE["value"].to_pylist())
 
 
+def test_partitions_of_several_topics_come_in_the_order_of_their_names(servers, topic):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=f"{topic}-more", num_partitions=2)])
+    with Consumer(servers) as consumer:
+        names = [f"{topic}-more", topic]
+        assert [one.topic for one in consumer.partitions_for(*names)] == [names[0]] * 2 + [topic] * 3
+        assert consumer.partitions_for() == []
+        with pytest.raises(BrokerError, match="absent"):
+            consumer.partitions_for(topic, "absent")
+
+
 def test_tables_that_are_queued_are_written_in_that_order(servers):
     with Producer(servers, batch_size=200) as producer:
         tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]

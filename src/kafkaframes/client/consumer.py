@@ -303,14 +303,15 @@ class AsyncConsumer:
             raise OptionError(f"{known} is not assigned to this consumer")
         return known
 
-    async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """List the partitions of a topic.
+    async def partitions_for(self, *topics: str) -> list[TopicPartition]:
+        """List the partitions of a topic, or of several, one after the other.
 
         Raises:
             BrokerError: there is no such topic.
         """
-        await self._cluster.topic(topic)
-        return self._cluster.cluster.partitions_of(topic)
+        for topic in topics:
+            await self._cluster.topic(topic)
+        return [one for topic in topics for one in self._cluster.cluster.partitions_of(topic)]
 
     async def topics(self) -> list[str]:
         """List the topics that this client may see, internal ones left out."""

@@ -254,9 +254,9 @@ class Consumer:
         """Go on with these partitions."""
         self._loop.call(_run(self._twin.resume, *partitions))
 
-    def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """List the partitions of a topic."""
-        return self._loop.call(self._twin.partitions_for(topic))
+    def partitions_for(self, *topics: str) -> list[TopicPartition]:
+        """List the partitions of a topic, or of several, one after the other."""
+        return self._loop.call(self._twin.partitions_for(*topics))
 
     def topics(self) -> list[str]:
         """List the topics that this client may see."""

@@ -36,7 +36,7 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
         for topic, topic_id in ids.items():
             _check_same_topic(topic, topic_id, state)
         with Consumer(**client) as consumer:
-            partitions = [one for topic in topics for one in consumer.partitions_for(topic)]
+            partitions = consumer.partitions_for(*topics)
             firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
             known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
             gaps = tuple(_gaps(known, firsts, ends, allow_loss=allow_loss))

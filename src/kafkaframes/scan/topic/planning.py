@@ -92,7 +92,7 @@ class TopicLookups:
         options = self.options
         if options.assign is not None:
             requested = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
-            known = {one for topic in options.assign for one in self._consumer.partitions_for(topic)}
+            known = set(self._consumer.partitions_for(*options.assign))
             missing = [str(one) for one in requested if one not in known]
             if missing:
                 raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
@@ -100,8 +100,8 @@ class TopicLookups:
         if options.subscribe_pattern is not None:
             topics = [name for name in self._consumer.topics() if options.subscribe_pattern.fullmatch(name)]
         else:
-            topics = sorted(options.subscribe or ())
-        return [one for topic in sorted(topics) for one in self._consumer.partitions_for(topic)]
+            topics = list(options.subscribe or ())
+        return self._consumer.partitions_for(*sorted(topics))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""

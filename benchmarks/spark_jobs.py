@@ -1,0 +1,100 @@
+"""Do verify, export, compact and table take twice the time for twice the log on a cluster of two executors?
+
+A partition of 500 MB of records of 200 bytes in lz4, each key twice, stands beside copies of itself. Each command runs
+by itself with ``--master``, with what starting Spark takes. CPU seconds are of all its processes (JVMs, planners,
+workers); memory is the largest PSS of one Python worker, and of all JVMs together.
+
+Run:      python benchmarks/spark_jobs.py [--gigabytes 1,2,4] [--jobs verify,export,compact,table]
+              [--master 'local-cluster[2,1,1024]']
+Last:     benchmarks/results/spark_jobs.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from cleaner import write_log
+from spark_costs import pss_mb
+
+PARTITION_BYTES = 500_000_000
+JOBS = {
+    "verify": lambda log, to: ["verify", log, "--deep"],
+    "export": lambda log, to: ["export", log, "--to", to],
+    "compact": lambda log, to: ["compact", log, "--to", to, "--topic", "t"],
+    "table": lambda log, to: ["table", log, "--to", "parquet", to],
+}
+
+
+def measured(command: list[str]) -> tuple[float, float, float, float]:
+    """Run a command; return wall seconds, CPU seconds, and megabytes of the largest worker and of all JVMs."""
+    spent: dict[tuple[int, float], float] = {}
+    worker = jvms = 0.0
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as said, subprocess.Popen(command, stdout=said, stderr=said) as process:
+        while process.poll() is None:
+            java = 0.0
+            for one in [psutil.Process(process.pid), *descendants(process.pid)]:
+                with contextlib.suppress(psutil.Error):
+                    times = one.cpu_times()
+                    spent[one.pid, one.create_time()] = times.user + times.system
+                    if "java" in one.name():
+                        java += pss_mb(one.pid)
+                    elif one.pid != process.pid:
+                        worker = max(worker, pss_mb(one.pid))
+            jvms = max(jvms, java)
+            time.sleep(0.2)
+        said.seek(0)
+        assert process.returncode == 0, said.read().decode()[-2000:]
+    return time.perf_counter() - began, sum(spent.values()), worker, jvms
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """List the processes below one."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def grow(data: Path, partitions: int) -> None:
+    """Copy the first partition until there are so many."""
+    for number in range(partitions):
+        target = data / f"t-{number}"
+        if number == 0 and not target.exists():
+            data.mkdir(parents=True, exist_ok=True)
+            write_log(target, PARTITION_BYTES, "lz4")
+        elif not target.exists():
+            shutil.copytree(data / "t-0", target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", default="1,2,4")
+    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--master", default="local-cluster[2,1,1024]")
+    chosen = parser.parse_args()
+    print(f"| job | GB | wall s | CPU s | a worker, MB | JVMs, MB | load |\n|{'---|' * 7}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kf-bench-") as folder:
+        for size in chosen.gigabytes.split(","):
+            grow(Path(folder, "data"), round(float(size) * 1e9 / PARTITION_BYTES))
+            for job in chosen.jobs.split(","):
+                to = Path(folder, "out")
+                arguments = JOBS[job](str(Path(folder, "data")), str(to))
+                command = [sys.executable, "-m", "kafkaframes", *arguments, "--quiet", "--master", chosen.master]
+                wall, cpu, worker, jvms = measured(command)
+                shutil.rmtree(to, ignore_errors=True)
+                figures = (f"{wall:.1f}", f"{cpu:.1f}", f"{worker:.0f}", f"{jvms:.0f}", f"{os.getloadavg()[0]:.0f}")
+                print(f"| {job} | {size} | {' | '.join(figures)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
