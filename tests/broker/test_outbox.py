@@ -15,7 +15,7 @@ from kafkaframes.errors import ErrorCode, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 from kafkaframes.records.batch import read_values
-from kafkaframes.storage.partition.stretch import Stretch
+from kafkaframes.storage.partition.segment import Stretch
 
 _HELD_BYTES = 1 << 16
 VALUES = [bytes([number]) * 150_000 for number in range(1, 21)]

@@ -29,7 +29,7 @@ from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.storage.files import headers
 from kafkaframes.storage.partition import appending
-from kafkaframes.storage.partition.stretch import Stretch
+from kafkaframes.storage.partition.segment import Stretch
 
 IDS = [f"{number:032x}" for number in range(1, 100)]
 PRODUCE, FETCH = message("ProduceRequest"), message("FetchRequest")

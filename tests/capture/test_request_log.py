@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
-from kafkaframes.capture.request_log import row_of
-from kafkaframes.capture.struct_text import parse_struct
+from kafkaframes.capture.request_log import parse_struct, row_of
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "request-logs"

@@ -33,7 +33,7 @@ def test_settings_are_flags_then_options_of_spark():
 
 @pytest.mark.parametrize("error", [OptionError("`source` is x"), LogDirError("`source` is x", file="f", position=3)])
 def test_every_error_keeps_what_else_it_says(error: KafkaframesError):
-    from kafkaframes.errors.settings import rename_settings
+    from kafkaframes.errors.exceptions import rename_settings
 
     before = str(error)
     rename_settings(error, flags_of(copy))

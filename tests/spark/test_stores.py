@@ -63,7 +63,7 @@ class Flaky(MemoryFileSystem):
 @pytest.fixture
 def flaky(monkeypatch):
     fsspec.register_implementation("flaky", Flaky, clobber=True)
-    monkeypatch.setattr("kafkaframes.storage.log.segment_source.STORE_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.storage.log.open_segment.STORE_BYTES", 16_000)
     monkeypatch.setattr("kafkaframes.scan.log.reading.TARGET_BYTES", 16_000)
     monkeypatch.setattr(Flaky, "failures", 0)
     monkeypatch.setattr(Flaky, "short", False)

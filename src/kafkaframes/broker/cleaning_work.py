@@ -13,10 +13,8 @@ from kafkaframes.broker.cleaning_round import Round
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.cleaner.filter import Filter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
-from kafkaframes.storage.cleaner.output import reaches_too_far
-from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
-from kafkaframes.storage.cleaner.round import kept_of, sources_of
-from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
+from kafkaframes.storage.cleaner.round import kept_of, reaches_too_far, sources_of
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.files.broker_release import KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.directory import Segment
@@ -26,7 +24,7 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
-from kafkaframes.storage.partition.swapping import path_of
+from kafkaframes.storage.partition.retention import path_of
 
 _CHUNK_BYTES = 1 << 20
 _NEWEST_FORMAT = 2

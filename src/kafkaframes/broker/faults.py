@@ -14,9 +14,9 @@ from uuid import UUID
 
 from kafkaframes.broker.api import Answer, CloseConnection, Later
 from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.disk_faults import Occasions
 from kafkaframes.broker.failures import failed, flip_bytes
 from kafkaframes.broker.fetch_sessions import FIRST
-from kafkaframes.broker.occasions import Occasions
 from kafkaframes.broker.request import Request
 from kafkaframes.errors import ErrorCode, OptionError
 

@@ -15,7 +15,7 @@ from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
-from kafkaframes.storage.partition.stretch import Stretch
+from kafkaframes.storage.partition.segment import Stretch
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _CONSUMER = -1

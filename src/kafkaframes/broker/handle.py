@@ -32,7 +32,7 @@ from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.loop_thread import Beside, LoopThread
 from kafkaframes.broker.maintenance import Cleaning, Maintenance
-from kafkaframes.broker.metrics import prometheus_text
+from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.nodes import Node, Nodes
 from kafkaframes.broker.opening import (
     Paths,
@@ -44,7 +44,6 @@ from kafkaframes.broker.opening import (
     take_snapshot,
 )
 from kafkaframes.broker.ports import Ports, checked_listeners
-from kafkaframes.broker.prometheus import CONTENT_TYPE
 from kafkaframes.broker.request import class_in_catalog
 from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security

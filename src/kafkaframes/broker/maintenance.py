@@ -12,7 +12,7 @@ from kafkaframes.broker.elections import bring_home
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError, StorageError
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.partition.swapping import remove_cleaned
+from kafkaframes.storage.partition.retention import remove_cleaned
 
 _EVERY_MS = 1_000
 _LOG = logging.getLogger(__name__)

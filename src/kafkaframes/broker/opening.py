@@ -23,8 +23,7 @@ from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, joi
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.log.discover import discover, filesystem_for
 from kafkaframes.storage.partition import LogManager
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]

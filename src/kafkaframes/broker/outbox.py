@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
-from kafkaframes.storage.partition.stretch import Stretch
+from kafkaframes.storage.partition.segment import Stretch
 from kafkaframes.wire.primitives import Part
 
 CAN_SEND_FILES = hasattr(os, "sendfile")

@@ -9,7 +9,7 @@ from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, RecordRefusal, code_of
-from kafkaframes.records.append.result import Raw
+from kafkaframes.records.append.settings import Raw
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget

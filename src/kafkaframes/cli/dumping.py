@@ -18,7 +18,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.jobs.dump import files, kcat, table
+from kafkaframes.jobs.dump import columns, files, kcat
 from kafkaframes.jobs.dump.chunks import ChunkReader, Origin, errors_in
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
@@ -198,15 +198,15 @@ def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:
     base64 = options.flags["base64"]
-    with pa.csv.CSVWriter(out, table.CSV_SCHEMA) as writer:
+    with pa.csv.CSVWriter(out, columns.CSV_SCHEMA) as writer:
         for chunk, origin in _chunks(options, report):
-            _write_all(writer, table.csv_tables(chunk, origin, base64=base64))
+            _write_all(writer, columns.csv_tables(chunk, origin, base64=base64))
 
 
 def _print_arrow(options: _Options, out: BinaryIO, report: Report) -> None:
-    with pa.ipc.new_stream(out, table.SCHEMA) as writer:
+    with pa.ipc.new_stream(out, columns.SCHEMA) as writer:
         for chunk, origin in _chunks(options, report):
-            _write_all(writer, table.chunk_tables(chunk, origin))
+            _write_all(writer, columns.chunk_tables(chunk, origin))
 
 
 def _write_all(writer: Any, tables: Iterable[pa.RecordBatch]) -> None:

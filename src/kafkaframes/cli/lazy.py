@@ -14,7 +14,7 @@ import click
 
 from kafkaframes.cli.text import if_anybody_reads, quiet_option
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.errors.settings import rename_settings
+from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.storage.files.names import printable
 
 

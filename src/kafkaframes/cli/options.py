@@ -235,7 +235,7 @@ def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
 
 def name_links(paths: Sequence[str]) -> None:
     """Name the symbolic links under paths of this machine: they are not followed."""
-    from kafkaframes.storage.log.links import links_under
+    from kafkaframes.storage.log.discover import links_under
 
     for path in links_under(paths):
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)

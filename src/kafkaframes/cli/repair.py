@@ -20,11 +20,11 @@ from kafkaframes.cli.options import (
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import row_counts_text
 from kafkaframes.jobs.settings import RepairSettings
-from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.repair.repair_job import RepairReport
+    from kafkaframes.jobs.repair.repair import RepairReport
 
 
 def _print(report: RepairReport) -> None:
@@ -88,7 +88,7 @@ def command(
     one of them. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
-    from kafkaframes.jobs.repair.repair_job import repair_directory, repair_in_place
+    from kafkaframes.jobs.repair.repair import repair_directory, repair_in_place
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     name_links([logdir])

@@ -13,9 +13,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import fields_of
+from kafkaframes.protocol.spec.layout import as_json as layout_as_json
+from kafkaframes.protocol.spec.layout import bnf, changes, default_words, is_telling, rows
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.protocol.spec.render import as_json as layout_as_json
-from kafkaframes.protocol.spec.render import bnf, changes, default_words, is_telling, rows
 
 
 def named(name: str) -> list[MessageSpec]:

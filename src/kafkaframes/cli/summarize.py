@@ -16,9 +16,9 @@ from kafkaframes.cli.options import log_option, opens_batches, reads, replicas_o
 from kafkaframes.cli.text import console, note, printable, size_text, time_text
 from kafkaframes.cli.workers import spark_at
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.job import row_counts_text
 from kafkaframes.records.limits import current_budget
 from kafkaframes.storage.files.atomic import refuse_inside
-from kafkaframes.storage.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
     from rich.table import Table

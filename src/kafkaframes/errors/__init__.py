@@ -2,6 +2,7 @@
 
 from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (
+    AppendRefusedError,
     AuthenticationError,
     AuthorizationError,
     BrokerError,
@@ -18,6 +19,8 @@ from kafkaframes.errors.exceptions import (
     OffsetOutOfRangeError,
     OptionError,
     ProducerFencedError,
+    RecordRefusal,
+    RefusedError,
     SpecError,
     StorageError,
     TopicExistsError,
@@ -25,8 +28,8 @@ from kafkaframes.errors.exceptions import (
     UnknownOutcomeError,
     UnknownTopicError,
     broker_error,
+    code_of,
 )
-from kafkaframes.errors.refusals import AppendRefusedError, RecordRefusal, RefusedError, code_of
 
 __all__ = [
     "COORDINATOR_MOVED",

@@ -27,7 +27,9 @@ tell apart.
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Self
 
 from kafkaframes.errors.codes import ErrorCode
 
@@ -229,3 +231,115 @@ class UnknownOutcomeError(KafkaframesError):
             f"{place}: whether commit {run} was made is unknown ({reason}); its files stay, the next "
             "`incremental` run goes on behind what the table says"
         )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a broker refuses: the errors with Kafka's code, and the code that stands for any other of ours.
+
+# Kafka's exception -> the error code that a producer is answered with; any other is UNKNOWN_SERVER_ERROR.
+_CODES = {
+    "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
+    "InvalidRecordException": ErrorCode.INVALID_RECORD,
+    "InvalidTimestampException": ErrorCode.INVALID_TIMESTAMP,
+    "RecordTooLargeException": ErrorCode.MESSAGE_TOO_LARGE,
+    "UnsupportedCompressionTypeException": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    "UnsupportedForMessageFormatException": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    "RecordBatchTooLargeException": ErrorCode.RECORD_LIST_TOO_LARGE,
+    "OutOfOrderSequenceException": ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "InvalidProducerEpochException": ErrorCode.INVALID_PRODUCER_EPOCH,
+    "InvalidTxnStateException": ErrorCode.INVALID_TXN_STATE,
+    "TransactionCoordinatorFencedException": ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+}
+
+
+class RecordRefusal(NamedTuple):
+    """One record that is at fault: its place in its batch, an error code, and the reason."""
+
+    place: int
+    code: ErrorCode
+    reason: str
+
+
+class AppendRefusedError(KafkaframesError):
+    """Records that Kafka's append path refuses.
+
+    Attributes:
+        exception: the name of the exception that Kafka throws, as brokers' logs have it.
+        code: the error code that a producer is answered with.
+        record_errors: the records at fault, where the refusal is about records (KIP-467).
+        valid_bytes: the size in bytes of the whole, intact batches; ``None`` where one was not intact.
+    """
+
+    def __init__(self, exception: str, reason: str, *, record_errors: tuple[RecordRefusal, ...] = ()) -> None:
+        super().__init__(reason)
+        self.exception = exception
+        self.reason = reason
+        self.code = _CODES.get(exception, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.record_errors = record_errors
+        self.valid_bytes: int | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.exception, self.reason, self.record_errors, self.valid_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.reason}"
+
+
+def _again(
+    exception: str, reason: str, record_errors: tuple[RecordRefusal, ...], valid_bytes: int | None
+) -> AppendRefusedError:
+    error = AppendRefusedError(exception, reason, record_errors=record_errors)
+    error.valid_bytes = valid_bytes
+    return error
+
+
+class RefusedError(KafkaframesError):
+    """A request that a coordinator refuses; nothing has changed then.
+
+    Attributes:
+        code: Kafka's error.
+        reason: the error message of responses that carry one.
+    """
+
+    def __init__(self, code: ErrorCode, reason: str = "") -> None:
+        super().__init__(reason or str(code))
+        self.code = code
+        self.reason = reason or code.message
+
+
+def code_of(error: KafkaframesError) -> ErrorCode:
+    """Return the error code that a broker answers for an exception.
+
+    >>> code_of(OffsetOutOfRangeError("gone")).name
+    'OFFSET_OUT_OF_RANGE'
+    """
+    if isinstance(error, AppendRefusedError | RefusedError):
+        return error.code
+    if isinstance(error, OffsetOutOfRangeError):
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if isinstance(error, LogDirError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecordError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names of settings in messages: below Spark and the command line they stand in backticks, under Python's names.
+
+_NAME: Final = re.compile(r"`([a-z_]+)`")
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Return a message with the reader's names of settings: an option of Spark's, or a flag.
+
+    >>> with_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
+    'startingOffsets: no such offset; see `kafkaframes info`'
+    """
+    return _NAME.sub(lambda match: names.get(match[1], match[0]), text)
+
+
+def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:
+    """Have an error speak the reader's names of settings; one without a position keeps its message in ``args``."""
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str):
+        error.reason = with_names(reason, names)  # type: ignore[attr-defined]
+    error.args = tuple(with_names(one, names) if isinstance(one, str) else one for one in error.args)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.dump.summary import PartitionSummary
     from kafkaframes.jobs.export.run import Outcome
     from kafkaframes.jobs.mirror.report import MirrorReport
-    from kafkaframes.jobs.repair.repair_job import RepairReport
+    from kafkaframes.jobs.repair.repair import RepairReport
     from kafkaframes.jobs.report.model import Report
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import Report as VerifyReport
@@ -246,8 +246,8 @@ def repair_log(source: Path, to: Path | None = None, *, settings: RepairSettings
         LogDirError: a broker has the source open; something cannot be read or written, or exists.
         OptionError: the source is not one log directory, or ``to`` lies in it.
     """
-    from kafkaframes.jobs.repair.repair_job import repair_directory
-    from kafkaframes.storage.files.row_counts import row_counts_text
+    from kafkaframes.jobs.job import row_counts_text
+    from kafkaframes.jobs.repair.repair import repair_directory
     from kafkaframes.storage.recovery.recover import RecoverySettings
 
     recovery = RecoverySettings(_now_ms(), index_interval_bytes=settings.index_interval_bytes)

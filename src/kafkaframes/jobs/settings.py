@@ -32,7 +32,7 @@ from typing import (
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.storage.cleaner.settings import CleanerSettings
+    from kafkaframes.storage.cleaner.plan import CleanerSettings
 
 Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -291,7 +291,7 @@ class CompactSettings(SourceSettings):
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
         """Return the settings of a round of cleaning."""
-        from kafkaframes.storage.cleaner.settings import CleanerSettings
+        from kafkaframes.storage.cleaner.plan import CleanerSettings
 
         return CleanerSettings(
             now_ms=now_ms,

@@ -18,7 +18,7 @@ from inspect import isfunction, isgeneratorfunction
 from typing import Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.errors.settings import rename_settings
+from kafkaframes.errors.exceptions import rename_settings
 from kafkaframes.spark.setting_names import setting_names
 
 _Class = TypeVar("_Class", bound=type)

@@ -14,11 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.jobs.export.settings import CodecSummary, Dropped, Summary, TopicSummary
-from kafkaframes.jobs.job import paths_of
+from kafkaframes.jobs.job import check_row_counts, paths_of
 from kafkaframes.scan.columns import SPARKS_OWN
 from kafkaframes.scan.log.resolve import ReadPlan, plan_log
 from kafkaframes.spark.log_options import log_options
-from kafkaframes.storage.files.row_counts import check_row_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of
 from kafkaframes.storage.cleaner import CleanerSettings, _kernels_exchange, clean_partition
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, judge_buckets
-from kafkaframes.storage.cleaner.offset_map import MapFullError
+from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.round import preview_partition
 from kafkaframes.storage.cleaner.window import windows
 from kafkaframes.storage.files import atomic

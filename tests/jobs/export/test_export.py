@@ -15,7 +15,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
-from kafkaframes.jobs.export import run, sharing, writers
+from kafkaframes.jobs.export import planning, run, writers
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import Dropped, ExportTask, Settings
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED
@@ -47,7 +47,7 @@ def write_segment(directory, base, records, **options):
 @pytest.fixture(autouse=True)
 def _nothing_is_small(monkeypatch):
     """A file for each segment; ``test_export_sharing`` has the others."""
-    monkeypatch.setattr(sharing, "SMALL_BYTES", 0)
+    monkeypatch.setattr(planning, "SMALL_BYTES", 0)
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from tests.jobs.mirror.worlds import TIMES, fill, rows_of, run_mirror, table
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, Fetched, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
-from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, read_mapping
-from kafkaframes.jobs.mirror.renumbering import cleared, renumber
+from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, cleared, read_mapping, renumber
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.scan import check_crcs, scan_all

@@ -9,8 +9,8 @@ import pytest
 
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.guide import guide_data, guide_page, wire_pages
+from kafkaframes.protocol.spec.layout import rows
 from kafkaframes.protocol.spec.model import PRIMITIVES
-from kafkaframes.protocol.spec.render import rows
 
 
 def test_every_version_has_its_layout():

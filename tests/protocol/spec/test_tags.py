@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.tag_ledger import ledger, read_ledger, tags_of
+from kafkaframes.protocol.spec.catalog.tag_ledger import collisions, ledger, next_free, read_ledger, registry, tags_of
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType
-from kafkaframes.protocol.spec.tags import collisions, next_free, registry
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 EVER = Versions(0, MAX_VERSION)

@@ -17,7 +17,7 @@ from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
 from kafkaframes.spark.log_options import log_options
-from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.files.scan import Meter
 
 CASES = Path(__file__).parents[2] / "data" / "logs"
 TRANSACTIONS = CASES / "kraft-4x-transactions"

@@ -9,8 +9,7 @@ from kafkaframes.records.reasons import END, TORN
 from kafkaframes.records.scan import End
 from kafkaframes.storage.files.filesystem import FileInfo
 from kafkaframes.storage.files.indexes import OffsetIndex, write_offset_index
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment
-from kafkaframes.storage.log.segment_source import StoredSegment
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
 
 SEGMENT = "/store/t-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAQ!/t-0/00000000000000000000.log"
 DAMAGE = DamagedChunkError("a chunk", position=7, file="object", lost=(100, 200))

@@ -12,7 +12,7 @@ import pytest
 from tests.agreement.kinds import unclean
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.files import atomic, leader_epochs
+from kafkaframes.storage.files import atomic, checkpoints
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.recovery import draft as recovery_draft
@@ -114,14 +114,14 @@ def epochs(*pairs):
     [(0, 100, ((0, 0), (2, 40))), (0, 40, ((0, 0),)), (50, 100, ((2, 50),)), (40, 100, ((2, 40),)), (0, 0, ())],
 )
 def test_epochs_are_cut_at_both_ends(start, end, left):
-    assert leader_epochs.truncated(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
+    assert checkpoints.truncated(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
 
 
 def test_an_epoch_without_records_is_replaced():
-    assert leader_epochs.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
-    assert leader_epochs.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
-    assert leader_epochs.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
-    assert leader_epochs.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
+    assert checkpoints.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
+    assert checkpoints.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
+    assert checkpoints.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
+    assert checkpoints.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
 
 
 @pytest.mark.parametrize("most", [0, 30, 10**9])

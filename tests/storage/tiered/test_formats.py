@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.storage.tiered.store import KeyPair, packed_sizes
 
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
-from kafkaframes.storage.tiered import chunks, keys, names
+from kafkaframes.storage.tiered import chunks, names
 from kafkaframes.storage.tiered.chunk_index import MOST_INDEX_BYTES, parse_chunk_index, unpack_sizes
 from kafkaframes.storage.tiered.manifest import parse_manifest
 from kafkaframes.storage.tiered.strict_json import Fields, parse_object
@@ -229,11 +229,11 @@ def pair():
 
 
 def test_a_wrapped_key_comes_back_and_another_pairs_does_not(pair):
-    numbers = keys.load_private_key(pair.pem, file="pem")
-    assert keys.unwrap(pair.wrap(b"x" * 32), numbers) == b"x" * 32
-    assert keys.unwrap(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
+    numbers = chunks.load_private_key(pair.pem, file="pem")
+    assert chunks.unwrap(pair.wrap(b"x" * 32), numbers) == b"x" * 32
+    assert chunks.unwrap(KeyPair.make("two").wrap(b"x" * 32), numbers) is None
     for wrapped in (b"", b"\xff" * 256, bytes(256), bytes(255)):
-        assert keys.unwrap(wrapped, numbers) is None
+        assert chunks.unwrap(wrapped, numbers) is None
 
 
 def test_key_files_that_are_none_are_named(pair):
@@ -245,7 +245,7 @@ def test_key_files_that_are_none_are_named(pair):
     public = b"-----BEGIN PUBLIC KEY-----\n"
     for pem, said in ((b"junk", "no private key"), (public, "public key"), (curve, "not RSA")):
         with pytest.raises(OptionError, match=f"keyFile k.pem holds .*{said}"):
-            keys.load_private_key(pem, file="k.pem")
+            chunks.load_private_key(pem, file="k.pem")
 
 
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 400))
@@ -275,6 +275,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch, pair):
     for name in [name for name in sys.modules if name.startswith("cryptography")]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[tiered\]'"):
-        keys.load_private_key(pair.pem, file="k.pem")
+        chunks.load_private_key(pair.pem, file="k.pem")
     with pytest.raises(MissingExtraError, match=r"\[tiered\]"):
         chunks.decryptor(b"k" * 32, b"")

@@ -12,8 +12,7 @@ from tests.storage.tiered.store import TOPIC_ID, KeyPair, TieredStore
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.log.discover import discover, filesystem_for
 from kafkaframes.storage.tiered.names import ViewPath
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"

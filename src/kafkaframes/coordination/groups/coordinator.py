@@ -14,12 +14,11 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
-from kafkaframes.coordination.groups.classic_members import ClassicMembers
+from kafkaframes.coordination.groups.classic_members import ClassicMembers, classic_group_of, consumer_group_of
 from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
 from kafkaframes.coordination.groups.loading import load
-from kafkaframes.coordination.groups.migration import classic_group_of, consumer_group_of
 from kafkaframes.coordination.groups.modern_records import consumer_records, share_records
 from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, LoadedRecord, Record
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync

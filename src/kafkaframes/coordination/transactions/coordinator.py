@@ -16,15 +16,17 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
 from kafkaframes.coordination.groups.settings import numbers_of_config
-from kafkaframes.coordination.transactions.ending import End, end_of_version_0, end_of_version_2
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     NEVER_MS,
     NONE,
     PREPARED,
+    End,
     S,
     Transaction,
     decode,
+    end_of_version_0,
+    end_of_version_2,
     tombstone,
     transaction_record,
 )

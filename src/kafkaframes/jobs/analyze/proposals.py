@@ -18,9 +18,8 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.drafts import MessageDraft
 from kafkaframes.protocol.spec.kip_636 import API_VERSIONS, rewrite, tag_errors
-from kafkaframes.protocol.spec.layout import layout
+from kafkaframes.protocol.spec.layout import Change, changes, layout
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
-from kafkaframes.protocol.spec.render import Change, changes
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 SAME, RAISED, CHANGED = "same", "raised", "changed"

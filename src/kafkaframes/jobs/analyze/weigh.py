@@ -7,16 +7,19 @@ them, are those of that version.
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.errors import EncodeError
+from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.jobs.analyze.outcome import NOT_RAISED, NOT_READ, Group, Outcome, Weight
 from kafkaframes.jobs.analyze.proposals import RAISED, Form, Layout, Question
 from kafkaframes.jobs.analyze.sizes import (
@@ -30,11 +33,120 @@ from kafkaframes.jobs.analyze.sizes import (
     sizes,
 )
 from kafkaframes.jobs.analyze.traffic import Messages, Task, messages_of
-from kafkaframes.jobs.analyze.values import columns_for
+from kafkaframes.protocol.messages._program import PRIMITIVES
 from kafkaframes.protocol.messages.columns import decode_columns, encode_columns
 from kafkaframes.protocol.messages.framed import plan_frame
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan, plan_message
+from kafkaframes.protocol.spec.layout import layout, walk
+from kafkaframes.protocol.spec.model import MessageSpec, snake_case
 from kafkaframes.records.scan import Ints
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values for fields that a proposal adds: ``Message.path=value``, as columns for the structs that get the field.
+#
+# * a constant: ``7``, ``true``, ``null``, ``[1, 2]``, ``"text"`` (JSON), or text that is none
+# * a range: ``1..100``, numbers of it in turn; of strings, bytes and arrays the lengths
+# * a function: ``@FILE.py:NAME``, called with each struct as a dict, returns the value
+
+_RANGE: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_FUNCTION: Final = re.compile(r"@(.+\.py):(\w+)")
+_STEP: Final = 2654435761  # a prime: numbers of a range come in no order that a compression or a reader would know
+
+
+def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
+    """Return what makes the columns of the new fields of a message, and of its header where that is weighed, by path.
+
+    Raises:
+        OptionError: a value names a field that the message or its header does not have.
+    """
+    made: dict[str, MakeColumn] = {}
+    parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
+    if has_header:
+        version = form.spec.header_version(form.version)
+        if version == form.header.valid_versions.highest:  # older headers do not have what is new
+            parts[form.header.name] = form.header, version, "header."
+    for text in values:
+        path, sign, value = text.partition("=")
+        name, _, field = path.partition(".")
+        if not sign or not field:
+            raise OptionError(f"`values` {text}: write Message.path=value")
+        if name in parts:
+            made[_column_path(*parts[name], field)] = _maker(value)
+    return made
+
+
+def _column_path(spec: MessageSpec, version: int, prefix: str, path: str) -> str:
+    known = {".".join(names): names for names, _ in walk(layout(spec, version))}
+    if path not in known:
+        raise OptionError(f"`values` {spec.name}.{path}: version {version} after has no such field")
+    return prefix + ".".join(name[:1].lower() + name[1:] for name in known[path])
+
+
+@lru_cache(maxsize=256)
+def _maker(text: str) -> MakeColumn:
+    bounds, function = _RANGE.fullmatch(text), _FUNCTION.fullmatch(text)
+    if bounds is not None and int(bounds[1]) <= int(bounds[2]):
+        return partial(_from_range, int(bounds[1]), int(bounds[2]))
+    if function is not None:
+        return partial(_from_function, _loaded(function[1], function[2]))
+    try:
+        constant = json.loads(text)
+    except ValueError:
+        constant = text
+    return partial(_from_function, lambda _: constant)
+
+
+def _loaded(file: str, name: str) -> Callable[[Any], Any]:
+    try:
+        function = runpy.run_path(file).get(name)
+    except OSError as error:
+        raise OptionError(f"`values` {file}: {error.strerror}") from None
+    if not callable(function):
+        raise OptionError(f"`values` {file} has no function {name}")
+    return function  # type: ignore[no-any-return]
+
+
+def _from_function(function: Callable[[Any], Any], structs: pa.StructArray, field: FieldPlan) -> pa.Array:
+    rows = [{snake_case(name): value for name, value in row.items()} for row in structs.to_pylist() if row is not None]
+    values = iter(_typed(function(row), field) for row in rows)
+    present = structs.is_valid().to_pylist()
+    return _array([next(values) if is_there else None for is_there in present], field)
+
+
+def _from_range(low: int, high: int, structs: pa.StructArray, field: FieldPlan) -> pa.Array:
+    numbers = low + (np.arange(len(structs), dtype=np.int64) * _STEP) % (high - low + 1)
+    if field.array:
+        element: Any = {} if field.struct is not None else _typed(0, field, is_element=True)
+        return _array([[element] * count for count in numbers.tolist()], field)
+    if field.type in ("string", "bytes", "records"):
+        return _array([_typed("x" * length, field) for length in numbers.tolist()], field)
+    return _array([_typed(number, field) for number in numbers.tolist()], field)
+
+
+def _typed(value: Any, field: FieldPlan, *, is_element: bool = False) -> Any:
+    """Return a value as columns hold it."""
+    if field.array and not is_element and isinstance(value, list):
+        return [_typed(element, field, is_element=True) for element in value]
+    if field.type in ("bytes", "records") and isinstance(value, str):
+        return value.encode()
+    if field.type == "string" and value is not None:
+        return str(value)
+    if field.type == "uuid" and value is not None:
+        return str(value).encode()[:16].ljust(16, b"\0")
+    return value
+
+
+def _array(values: list[Any], field: FieldPlan) -> pa.Array:
+    if field.struct is not None:
+        return pa.array(values)
+    type_ = PRIMITIVES[field.type][2]
+    try:
+        return pa.array(values, pa.list_(type_) if field.array else type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise OptionError(f"`values` {field.name}: {error}") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 _OPERATIONS_BYTES: Final = 4
 _REMOVED: Final = "the specs after have no version of it"
@@ -78,8 +190,8 @@ class Bench:
             self.note(messages, NOT_RAISED, Counter((label, _REMOVED) for label in messages.labels.tolist()))
         counts_sections = any(layout.tag_header != ADOPTED for layout in layouts)
         for part in messages.by_label() if counts_sections else [messages]:
-            for number, layout in enumerate(layouts):
-                _LaidOut(self, part, layout, is_first=number == 0).run()
+            for number, proposed in enumerate(layouts):
+                _LaidOut(self, part, proposed, is_first=number == 0).run()
 
     def sizes(self, plan: MessagePlan, array: pa.StructArray) -> Ints:
         """Return the sizes of messages; those of one array are made once for the layouts that begin with them."""

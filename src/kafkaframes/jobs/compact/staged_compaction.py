@@ -37,9 +37,8 @@ from kafkaframes.jobs.compact.stages import (
 from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.cleaner.exchange import RUN_ENTRIES, Secret, buckets_for
 from kafkaframes.storage.cleaner.filter import Tally
-from kafkaframes.storage.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.round import SourceSegment, sources_of
-from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import Partition, Segment

@@ -22,15 +22,15 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
 from kafkaframes.storage.cleaner.filter import Filter, Tally
 from kafkaframes.storage.cleaner.latest import counted
-from kafkaframes.storage.cleaner.output import (
+from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, plan_round
+from kafkaframes.storage.cleaner.round import (
+    SourceSegment,
     copy_rest,
     indexed_columns,
+    kept_of,
     reaches_too_far,
     write_indexes,
 )
-from kafkaframes.storage.cleaner.plan import RoundPlan, plan_round
-from kafkaframes.storage.cleaner.round import SourceSegment, kept_of
-from kafkaframes.storage.cleaner.settings import CleanerSettings
 from kafkaframes.storage.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
 from kafkaframes.storage.cleaner.window import control_type, header_of, in_transactions
 from kafkaframes.storage.files import atomic, names

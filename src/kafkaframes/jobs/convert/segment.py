@@ -17,6 +17,7 @@ import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.convert.batches import Losses, damaged_batches, rewritten
+from kafkaframes.jobs.job import check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.decode import count_records
@@ -29,7 +30,6 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.row_counts import check_row_counts
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes

@@ -7,10 +7,16 @@ travels to the JVM.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.settings import ExportTask
+from kafkaframes.jobs.export import journal
+from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.task import FileTasks, SegmentResult, parse_line
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune
@@ -85,3 +91,179 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
     for name in names:
         if name.lower() not in accepted:
             raise OptionError(f"option {name}: an export {'to a table ' if to_table else ''}takes {', '.join(known)}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which segments share a file, and which files of earlier runs are still good.
+#
+# Small segments of a topic partition share a file: a file costs about 13 ms, whatever is in it, and readers dislike
+# many. Only segments that will not change any more do so: the last one of a partition, which a broker may append to,
+# has a file of its own. What shared a file once does so for good: it is written anew from all its segments, or not at
+# all.
+#
+# * A file is good while its size is what the journal says, and every segment of it is as it was or has left the log.
+# * A file of which a segment has changed is written again, if the log still has all its segments; otherwise its records
+#   of those that are gone would be lost, or those of the others twice: refused.
+# * A file that no line of the journal names (its writer was killed in between) is removed: its segments may now be
+#   grouped in another way.
+
+SMALL_BYTES = 4 << 20  # segments up to that share a file
+SHARED_BYTES = 32 << 20  # of log in a file that segments share
+PARTS = 16  # into which work is cut where it is little: enough for some cores to share it evenly
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What earlier runs did.
+
+    Attributes:
+        results: of the segments of which nothing is left to do, by name.
+        again: by name, which recorded file a segment was in that has to be written again.
+        outputs: the files that are good, those of segments that left the log included.
+    """
+
+    results: Mapping[str, SegmentResult]
+    again: Mapping[str, str]
+    outputs: frozenset[str]
+
+
+def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
+    """Return what the journal says of the segments as they are now, where its files are still there.
+
+    Raises:
+        OptionError: exported segments between others have left the log; or they shared
+            a file with a segment that has changed.
+    """
+    recorded = _recorded(settings)
+    _check_none_merged(recorded, tasks)
+    now = {task.name: task for task in tasks}
+    results = {name: known for name, known in recorded.items() if name in now and known.output is None}
+    results = {name: known for name, known in results.items() if _same(known.task, now[name])}
+    again: dict[str, str] = {}
+    outputs = set()
+    for output, members in _by_output(recorded).items():
+        here = {known.task.name: known for known in members if known.task.name in now}
+        if _is_there(settings.to, members[0]):
+            if all(_same(known.task, now[name]) for name, known in here.items()):
+                results |= here
+                outputs.add(output)
+                continue
+            _check_all_here(members, here, now)
+        again |= dict.fromkeys(here, output)
+    return Done(results, again, frozenset(outputs))
+
+
+def _recorded(settings: Settings) -> dict[str, SegmentResult]:
+    """Return the last that the journal says of each segment."""
+    recorded: dict[str, SegmentResult] = {}
+    for values in journal.read_journal(settings.to):
+        try:
+            results = parse_line(values)
+        except (KeyError, TypeError, AttributeError):
+            continue
+        recorded |= {result.task.name: result for result in results}
+    return recorded
+
+
+def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentResult]]:
+    result: dict[str, list[SegmentResult]] = defaultdict(list)
+    for known in recorded.values():
+        if known.output is not None:
+            result[known.output].append(known)
+    return result
+
+
+def _same(entry: ExportTask, other: ExportTask) -> bool:
+    def bounds(task: ExportTask) -> tuple[int | None, ...]:
+        return task.start, task.size_bytes, task.first_offset, task.end_offset
+
+    return bounds(entry) == bounds(other)
+
+
+def _is_there(to: str, result: SegmentResult) -> bool:
+    path = Path(to, result.output or "")
+    return path.exists() and path.stat().st_size == result.output_bytes
+
+
+def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
+    """The cleaner puts segments together: the records of one that is gone would be exported twice."""
+    first: dict[tuple[str, int, str], int] = {}
+    for task in tasks:
+        first.setdefault(_partition(task), task.base_offset)
+    names = {task.name for task in tasks}
+    for name, result in recorded.items():
+        task = result.task
+        begin = first.get(_partition(task))
+        if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
+            raise OptionError(
+                f"{task.path} was exported and is not in the log any more, but older segments are: was the log "
+                "compacted? Its records may be in other segments now: export to a new directory, or with `overwrite`"
+            )
+
+
+def _check_all_here(
+    members: Sequence[SegmentResult], here: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]
+) -> None:
+    gone = [known.task.path for known in members if known.task.name not in here]
+    if gone:
+        changed = next(now[name].path for name, known in here.items() if not _same(known.task, now[name]))
+        raise OptionError(
+            f"{changed} has changed (or other offsets are selected) since it was exported into one file with "
+            f"{gone[0]}, which is not there any more: export to a new directory, or with `overwrite`"
+        )
+
+
+def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
+    """Return what is left to do: which segments go into which file."""
+    left: list[FileTasks] = []
+    current: list[ExportTask] = []
+    size_bytes = 0
+    before: ExportTask | None = None
+    limit = part_bytes(sum(task.size_bytes for task in tasks if task.name not in done.results), SHARED_BYTES)
+    for task, following in pairwise([*tasks, None]):
+        if task is None or task.name in done.results:
+            before = None
+            continue
+        is_last = following is None or _partition(following) != _partition(task)
+        if before is None or not _fits(before, task, done, limit - size_bytes, is_last=is_last):
+            left += [tuple(current)] if current else []
+            current, size_bytes = [], 0
+        current.append(task)
+        size_bytes += task.size_bytes
+        before = task
+    return [*left, tuple(current)] if current else left
+
+
+def part_bytes(total: int, most: int) -> int:
+    """Return how many bytes of work go together: at most ``most``, fewer if cores would be left without work.
+
+    >>> part_bytes(10 << 30, 32 << 20) >> 20, part_bytes(100 << 20, 32 << 20) >> 20, part_bytes(1, 32 << 20) >> 20
+    (32, 6, 4)
+    """
+    return min(most, max(total // PARTS, 4 << 20))
+
+
+def _partition(task: ExportTask) -> tuple[str, int, str]:
+    return task.topic, task.partition, task.source
+
+
+def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_last: bool) -> bool:
+    """Return whether a segment goes into its neighbour's file: those that shared one do so again."""
+    entry, other = done.again.get(before.name), done.again.get(task.name)
+    if entry is not None or other is not None:
+        return entry == other
+    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= space
+    return is_small and not is_last and _partition(before) == _partition(task)
+
+
+def remove_unrecorded(settings: Settings, done: Done, files: Iterable[FileTasks]) -> None:
+    """Remove files that no line of the journal names, and those that are not going to be replaced under their name.
+
+    Args:
+        files: that are going to be written.
+    """
+    root = Path(settings.to)
+    replaced = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(done.again.values())
+    for path in root.glob(f"topic=*/partition=*/**/*.{settings.form}"):
+        if str(path.relative_to(root)) not in done.outputs | replaced:
+            path.unlink(missing_ok=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.job import Shown, Values
-from kafkaframes.storage.files.row_counts import check_row_counts, row_counts_text
+from kafkaframes.jobs.job import Shown, Values, check_row_counts, row_counts_text
 
 
 @dataclass(slots=True)

@@ -23,8 +23,15 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, ends
 from kafkaframes.client.raw import produce_raw, takes_sets
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
-from kafkaframes.jobs.mirror.mapping import Mapping, begin_writing, read_mapping
-from kafkaframes.jobs.mirror.renumbering import BATCH_BYTES, DAMAGED, damaged_batches, renumber
+from kafkaframes.jobs.mirror.mapping import (
+    BATCH_BYTES,
+    DAMAGED,
+    Mapping,
+    begin_writing,
+    damaged_batches,
+    read_mapping,
+    renumber,
+)
 from kafkaframes.jobs.mirror.report import PartitionReport
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.scan import Batches

@@ -26,7 +26,7 @@ from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.log.internal_topics import open_record
-from kafkaframes.storage.log.segment_source import StoredSegment
+from kafkaframes.storage.log.open_segment import StoredSegment
 
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTIONS = "__transaction_state"

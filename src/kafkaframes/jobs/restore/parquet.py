@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.job import Runner, described, done_once, run_here
+from kafkaframes.jobs.job import Runner, check_row_counts, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
 from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
@@ -30,7 +30,6 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
-from kafkaframes.storage.files.row_counts import check_row_counts
 from kafkaframes.storage.log.batch_builder import COLUMNS
 
 SORTED_BYTES = 2 << 30  # of one partition, in memory

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.job import Done, Shown, Values, counts_text
+from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.jobs.restore.batches import Renumbering, Translation
 from kafkaframes.jobs.restore.cluster import Ends
@@ -20,7 +20,6 @@ from kafkaframes.records.decode import count_records
 from kafkaframes.records.reasons import DROPMALFORMED
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.files.row_counts import check_row_counts
 from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
 
 

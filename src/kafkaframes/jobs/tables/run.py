@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.sharing import part_bytes
 from kafkaframes.jobs.export.task import SegmentResult
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.tables import claims

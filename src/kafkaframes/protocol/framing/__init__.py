@@ -1,8 +1,8 @@
 """One connection's bytes, without I/O: frames, the client's end, and the versions that both ends know."""
 
 from kafkaframes.protocol.framing.buffer import MAX_REQUEST_BYTES, FrameBuffer, frame
-from kafkaframes.protocol.framing.client import ClientConnection
-from kafkaframes.protocol.framing.negotiation import (
+from kafkaframes.protocol.framing.client import (
+    ClientConnection,
     Ranges,
     choose_version,
     fallback_version,

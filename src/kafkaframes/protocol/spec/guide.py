@@ -15,9 +15,9 @@ from uuid import UUID
 
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec.layout import changes, rows
 from kafkaframes.protocol.spec.model import PRIMITIVES as SIZES
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.protocol.spec.render import changes, rows
 from kafkaframes.records import layout
 from kafkaframes.wire import varint
 from kafkaframes.wire.primitives import COMPACT_PRIMITIVES, PRIMITIVES

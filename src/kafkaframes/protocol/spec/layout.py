@@ -5,10 +5,13 @@ What two specs write is equal when their layouts are. KIP-482: untagged fields f
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from kafkaframes.protocol.spec.model import PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
+from kafkaframes.protocol.spec.model import NIL_UUID, PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,169 @@ def walk(slots: tuple[Slot, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[
         here = (*path, slot.name)
         yield here, slot
         yield from walk(slot.children, here)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Layouts for people: rows of a table, Kafka's BNF, JSON, and what changes between two versions. Values only.
+
+_LENGTHS = {"string": 2, "bytes": 4, "records": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a layout: a field, or the tag section that ends a struct of a flexible version.
+
+    Attributes:
+        size: bytes on the wire: ``4``, ``2 + n``, ``varint + n``, ``tagged``; of a struct the sum is not told.
+        about: what the spec itself says of the field; nothing in the catalog, whose sentences stand apart.
+    """
+
+    depth: int
+    name: str
+    wire_type: str
+    size: str
+    note: str
+    about: str = ""
+
+
+def rows(message: MessageSpec, version: int) -> Iterator[Row]:
+    """Yield the lines of a version's layout in the order of the bytes."""
+    yield from _rows(message, layout(message, version), version, 0)
+
+
+def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: int) -> Iterator[Row]:
+    for slot in slots:
+        tag = "" if slot.tag is None else f"tag {slot.tag}"
+        default = f"default {default_words(slot.default)}" if slot.tag is not None or is_telling(slot.default) else ""
+        note = ", ".join(filter(None, (tag, default)))
+        yield Row(depth, slot.name, type_words(slot), size_words(slot), note, slot.about)
+        yield from _rows(message, slot.children, version, depth + 1) if slot.type.is_struct else ()
+    if message.is_flexible(version):
+        yield Row(depth, "_tags", "TAG_BUFFER", "varint + ...", "")
+
+
+def is_telling(value: Default) -> bool:
+    """Return whether a default says more than its type does."""
+    return value not in (False, 0, "", b"", (), None, NIL_UUID)
+
+
+def type_words(slot: Slot) -> str:
+    """Return the wire type of a slot; an array of primitives with its element (``COMPACT_ARRAY of INT32``)."""
+    if not slot.type.is_array or slot.type.is_struct:
+        return slot.wire_type
+    has_length = PRIMITIVES[slot.type.name] is None
+    return f"{slot.wire_type} of {'COMPACT_' if slot.is_compact and has_length else ''}{slot.type.name.upper()}"
+
+
+def size_words(slot: Slot) -> str:
+    """Return how many bytes a slot takes: ``8``, ``2 + n``, ``varint + n``; ``varint + k x ...`` for arrays."""
+    if slot.type.is_struct and not slot.type.is_array:
+        return "1 + ..." if slot.is_nullable else "..."
+    fixed = PRIMITIVES.get(slot.type.name)
+    if slot.type.is_array:
+        head = "varint" if slot.is_compact else "4"
+        return f"{head} + k x {fixed if fixed is not None else '...'}"
+    if fixed is not None:
+        return str(fixed)
+    return f"{'varint' if slot.is_compact else _LENGTHS[slot.type.name]} + n"
+
+
+def default_words(value: Default) -> str:
+    """Return a default for people: ``null``, ``""``, ``-1``, ``empty``."""
+    if value is None:
+        return "null"
+    if value in ((), b"") and not isinstance(value, bool | int | float):
+        return "empty"
+    if isinstance(value, uuid.UUID):
+        return "zero uuid" if value == NIL_UUID else base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def bnf(message: MessageSpec, version: int) -> str:
+    """Return a version in the notation of Kafka's protocol guide: a line a field, structs as ``name => fields``."""
+    head = f"{message.name} (version {version}) =>"
+    return "\n".join((f"{head} {_names(message, layout(message, version), version)}", *_bnf(message, version)))
+
+
+def _names(message: MessageSpec, slots: tuple[Slot, ...], version: int) -> str:
+    words = [f"[{slot.name}]" if slot.type.is_array else slot.name for slot in slots if slot.tag is None]
+    return " ".join(words + (["TAG_BUFFER"] if message.is_flexible(version) else []))
+
+
+def _bnf(message: MessageSpec, version: int) -> Iterator[str]:
+    for path, slot in walk(layout(message, version)):
+        tag = "" if slot.tag is None else f"<tag {slot.tag}> "
+        null = "?" if slot.is_nullable and slot.type.is_struct else ""
+        what = _names(message, slot.children, version) if slot.type.is_struct else type_words(slot)
+        yield f"{'  ' * len(path)}{tag}{slot.name} => {null}{what}"
+
+
+def as_json(message: MessageSpec, version: int) -> dict[str, Any]:
+    """Return a version's layout as a JSON object."""
+    flexible = message.is_flexible(version)
+    fields = [_slot_json(slot) for slot in layout(message, version)]
+    return {"name": message.name, "type": message.type, "apiKey": message.api_key, "version": version} | {
+        "flexible": flexible,
+        "fields": fields,
+    }
+
+
+def _slot_json(slot: Slot) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": slot.name, "type": str(slot.type), "wireType": slot.wire_type}
+    if slot.is_nullable:
+        out["nullable"] = True
+    if slot.tag is not None:
+        out["tag"] = slot.tag
+    if slot.tag is not None or is_telling(slot.default):
+        out["default"] = default_words(slot.default)
+    if slot.type.is_struct:
+        out["fields"] = [_slot_json(child) for child in slot.children]
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two versions of a message."""
+
+    kind: Literal["added", "removed", "changed", "encoding"]
+    path: tuple[str, ...]
+    text: str
+
+
+def changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
+    """Return what is different on the wire in one version against another, ``after`` of another spec if need be."""
+    last = message if later is None else later
+    old, new = dict(walk(layout(message, before))), dict(walk(layout(last, after)))
+    out = list(_encoding(message.is_flexible(before), last.is_flexible(after)))
+    for path, slot in new.items():
+        if path not in old:
+            if path[:-1] in old or len(path) == 1:
+                out.append(Change("added", path, _slot_words(slot)))
+        else:
+            out += [Change("changed", path, text) for text in _slot_changes(old[path], slot)]
+    out += [
+        Change("removed", path, _slot_words(slot))
+        for path, slot in old.items()
+        if path not in new and (path[:-1] in new or len(path) == 1)
+    ]
+    return out
+
+
+def _encoding(before: bool, after: bool) -> Iterator[Change]:
+    if before != after:
+        words = ("inflexible", "flexible: compact lengths, tag sections")
+        yield Change("encoding", (), f"{words[before]} -> {words[after]}")
+
+
+def _slot_words(slot: Slot) -> str:
+    tag = "" if slot.tag is None else f", tag {slot.tag}"
+    return f"{slot.type}{', nullable' if slot.is_nullable else ''}{tag}"
+
+
+def _slot_changes(old: Slot, new: Slot) -> Iterator[str]:
+    if str(old.type) != str(new.type):
+        yield f"{old.type} -> {new.type}"
+    if old.is_nullable != new.is_nullable:
+        yield "now nullable" if new.is_nullable else "no longer nullable"
+    if old.tag != new.tag:
+        yield f"now tag {new.tag}" if new.tag is not None else "now mandatory"

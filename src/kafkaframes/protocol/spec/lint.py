@@ -11,7 +11,7 @@ from typing import Any
 from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.protocol.spec.jsontext import JsonText
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.protocol.spec.registry import Message, Rule, Spoken, Violation, judge, registry
+from kafkaframes.protocol.spec.rules_fields import Message, Rule, Spoken, Violation, judge, registry
 
 _OCTAL = re.compile(r"[+-]?0\d+")
 _INCOMPLETE_HEX = re.compile(r"0x(?:[+-].*)?")

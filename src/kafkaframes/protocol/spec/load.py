@@ -10,7 +10,7 @@ from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, RefusedEr
 from kafkaframes.protocol.spec.defaults import parse_default
 from kafkaframes.protocol.spec.jsontext import JsonText, place
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
-from kafkaframes.protocol.spec.registry import Violation, registry
+from kafkaframes.protocol.spec.rules_fields import Violation, registry
 from kafkaframes.protocol.spec.versions import Versions
 
 

@@ -14,8 +14,16 @@ from typing import Final
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.protocol.spec.model import RPC_TYPES
-from kafkaframes.protocol.spec.registry import Message, Rule, Spoken, Violation, judge, registry
-from kafkaframes.protocol.spec.rules_fields import FIELD_RULES, STRUCT_RULES
+from kafkaframes.protocol.spec.rules_fields import (
+    FIELD_RULES,
+    STRUCT_RULES,
+    Message,
+    Rule,
+    Spoken,
+    Violation,
+    judge,
+    registry,
+)
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 MOST_SLOTS: Final = 10_000

@@ -2,8 +2,7 @@
 
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.append.entry import down_convert, validate_and_assign
-from kafkaframes.records.append.result import Appended, DownConverted
-from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.append.settings import Appended, AppendSettings, DownConverted
 
 __all__ = [
     "AppendRefusedError",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.records.append.checks import refused_for_damage
 from kafkaframes.records.append.headers import refuse_corrupt
-from kafkaframes.records.append.result import DownConverted
-from kafkaframes.records.append.unreadable import refused_for_damage
+from kafkaframes.records.append.settings import DownConverted
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode

@@ -16,8 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
-from kafkaframes.records.append.result import Appended, DownConverted, Raw, refusal_of_content
-from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.append.settings import Appended, AppendSettings, DownConverted, Raw, refusal_of_content
 from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
 from kafkaframes.records.limits import CONTENT, open_content

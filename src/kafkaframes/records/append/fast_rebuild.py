@@ -8,8 +8,7 @@ from __future__ import annotations
 from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append import _kernels_rebuild as kernels
 from kafkaframes.records.append.context import KernelContext, codec_in
-from kafkaframes.records.append.result import Appended
-from kafkaframes.records.append.settings import AppendSettings
+from kafkaframes.records.append.settings import Appended, AppendSettings
 from kafkaframes.records.codecs import compress
 from kafkaframes.records.layout import BATCH_V2
 

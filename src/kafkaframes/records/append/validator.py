@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
-from kafkaframes.records.append.checks import check
+from kafkaframes.records.append.checks import beyond_their_end, check, refused_for_damage
 from kafkaframes.records.append.headers import (
     set_leader_epoch,
     set_max_timestamp,
@@ -40,9 +40,7 @@ from kafkaframes.records.append.headers import (
     source_codec,
     valid_batches,
 )
-from kafkaframes.records.append.result import Appended, refusal_of_content
-from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
-from kafkaframes.records.append.unreadable import beyond_their_end, refused_for_damage
+from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, Appended, AppendSettings, refusal_of_content
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec, is_over_limit
 from kafkaframes.records.decode import decode

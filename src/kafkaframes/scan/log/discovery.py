@@ -23,8 +23,7 @@ from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, Re
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.log.discover import discover, filesystem_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from kafkaframes.records.table import batches_table
 from kafkaframes.scan.rows import RecordBatches, known_columns
 from kafkaframes.storage.files.filesystem import KEY_FILES
 from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.log.discover import object_view
 from kafkaframes.storage.log.open_segment import open_planned
-from kafkaframes.storage.log.where import object_view
 
 IN_MEMORY: Final = (bytes, bytearray, memoryview)
 Bytes = bytes | bytearray | memoryview

@@ -41,11 +41,10 @@ from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.healing import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
-from kafkaframes.storage.files.segment_file import Meter
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, open_planned_on
-from kafkaframes.storage.log.segment_source import TieredSource
+from kafkaframes.storage.files.scan import Meter
+from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState
-from kafkaframes.storage.log.where import filesystem_for
 
 log = logging.getLogger("kafkaframes.spark")
 

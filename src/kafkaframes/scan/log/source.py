@@ -20,9 +20,9 @@ from kafkaframes.scan.slices import Source
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName
+from kafkaframes.storage.log.discover import filesystem_for, object_view, view_object
 from kafkaframes.storage.log.open_segment import Gap
 from kafkaframes.storage.log.selection import check_topics
-from kafkaframes.storage.log.where import filesystem_for, object_view, view_object
 
 
 @dataclass(frozen=True, slots=True)

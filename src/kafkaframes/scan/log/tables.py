@@ -33,9 +33,9 @@ from kafkaframes.scan.log.reading import OpenSlice, open_slice
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.segment_file import Meter
+from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
-from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.log.discover import filesystem_for
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 

@@ -1,4 +1,4 @@
-"""The map from keys to their last record (numba). Start reading at ``offset_map.py``, not here.
+"""The map from keys to their last record (numba). Start reading at ``latest.py``, not here.
 
 Open addressing, ``PER_SLOT`` numbers a slot, two slots a cache line: where the key stands in ``arena`` (plus one; 0 for
 an empty slot), its hash, the last offset, the number of the last record. Keys stand there in full behind their size, so

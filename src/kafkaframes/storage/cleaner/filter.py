@@ -23,7 +23,7 @@ from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.cleaner.latest import Latest
-from kafkaframes.storage.cleaner.settings import CleanerSettings
+from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.cleaner.window import control_type, foreign_inner, header_of, in_transactions
 from kafkaframes.storage.files.broker_release import REWRITES_OLD

@@ -7,18 +7,137 @@ key if the dirty part has no record with that key.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.memory import Recycler
-from kafkaframes.storage.cleaner.offset_map import OffsetMap
+from kafkaframes.storage.cleaner import _kernels
 from kafkaframes.storage.cleaner.plan import RoundPlan
 from kafkaframes.storage.cleaner.transactions import CleanedTransactions
 from kafkaframes.storage.cleaner.window import control_type, header_of, in_transactions, windows
 from kafkaframes.storage.files.filesystem import FileSystem
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The last record of each key of the dirty part of a log, exact: keys are kept, not digests of them.
+#
+# Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
+# round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
+# the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record. With a bound it raises when it
+# would need more, so that the caller can use ``exchange.py`` instead.
+#
+# Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking
+# again: that saves the second walk a look-up for each record.
+
+Ints = npt.NDArray[np.int64]
+_FEWEST_SLOTS = 1 << 12
+_FEWEST_ARENA_BYTES = 1 << 16
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+class MapFullError(Exception):
+    """The keys need more memory than the map may have; callers inside this package handle it."""
+
+
+class OffsetMap:
+    """Keys and their last records.
+
+    Attributes:
+        rises: whether each record that replaced another had a larger offset, as in every log that a broker wrote.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        """``most_bytes``: a bound on its memory, including what is only needed while it grows."""
+        self._most_bytes = most_bytes
+        self.rises = True
+        self._entries = 0
+        self._used = 0
+        self._number = 0
+        self._slots: Ints = np.zeros(_kernels.PER_SLOT * _FEWEST_SLOTS, np.int64)
+        self._arena = np.empty(_FEWEST_ARENA_BYTES, np.uint8)
+        self._dead = np.zeros(_FEWEST_SLOTS, np.uint8)
+
+    def __len__(self) -> int:
+        return self._entries
+
+    def put_all(
+        self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, selected: Flags
+    ) -> int:
+        """Add the selected records; records without a key (a negative size) are skipped.
+
+        Args:
+            buf: the bytes in which the keys lie.
+            positions, sizes, offsets: of each key in bytes, and its record; offsets increase from call to call.
+            selected: which records count.
+
+        Returns:
+            The number of the first record, for ``replaced``.
+
+        Raises:
+            MapFullError: they do not fit into the bound.
+        """
+        number, first = self._number, 0
+        self._number += -(-len(positions) // 8) * 8  # the bits of a call begin with a byte
+        if self._number > 8 * len(self._dead):
+            self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
+        hashes, flags = _hashes(buf, positions, sizes), selected.view(np.uint8)
+        while True:
+            first, self._entries, self._used, fell = _kernels.put_all(
+                buf, positions, sizes, offsets, flags, hashes, number, first, self._entries, self._used,
+                self._slots, self._arena, self._dead,
+            )  # fmt: skip
+            self.rises = self.rises and not fell
+            if first == len(positions):
+                return number
+            self._grow(int(sizes[first]))
+
+    def _grow(self, key_bytes: int) -> None:
+        needed = self._used + _kernels.SIZE_BYTES + key_bytes
+        if needed > len(self._arena):
+            longer = max(2 * len(self._arena), needed)
+            self._check(longer)
+            self._arena = _longer(self._arena, longer)
+        slot_count = len(self._slots) // _kernels.PER_SLOT
+        if self._entries == slot_count * _kernels.FULLEST // 8:
+            self._check(2 * self._slots.nbytes)
+            slots = np.zeros(2 * len(self._slots), np.int64)
+            _kernels.rehash(self._slots, slots)
+            self._slots = slots
+
+    def _check(self, more_bytes: int) -> None:
+        held = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
+        if self._most_bytes is not None and held + more_bytes > self._most_bytes:
+            raise MapFullError(f"{self._entries} keys, {held + more_bytes} bytes of memory")
+
+    def get_all(self, buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+        """Return each record's key's last offset, -1 where the key is unknown or null."""
+        latest: Ints = np.empty(len(positions), np.int64)
+        _kernels.get_all(buf, positions, sizes, _hashes(buf, positions, sizes), self._slots, self._arena, latest)
+        return latest
+
+    def replaced(self, number: int, count: int) -> Flags:
+        """Return which of ``count`` records from ``number`` on have a later record of their key."""
+        bits = self._dead[number // 8 : number // 8 + -(-count // 8)]
+        return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
+
+
+def _hashes(buf: npt.NDArray[np.uint8], positions: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+    hashes: Ints = np.empty(len(positions), np.int64)
+    _kernels.hash_all(buf, positions, sizes, hashes)
+    return hashes
+
+
+def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> npt.NDArray[_Number]:
+    longer = np.empty(size, array.dtype)
+    longer[: len(array)] = array
+    if rest is not None:
+        longer[len(array) :] = rest
+    return longer
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 Flags = npt.NDArray[np.bool_]
 

@@ -19,9 +19,8 @@ from itertools import permutations
 import numpy as np
 
 from kafkaframes.records.scan import Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows, joined, lineage_of
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows, epoch_at, joined, lineage_of
 from kafkaframes.storage.copies.cover import Inspector
-from kafkaframes.storage.copies.lineage import epoch_at
 
 
 def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy, ...]:

@@ -5,7 +5,7 @@ The rules, and why they are so, are in ``docs/many-copies.md``; in short:
 
 1. Copies with different topic ids are copies of different topics: refused.
 2. The history of the copy with the latest leader epoch counts, at equal epochs that of the longest (*authority*).
-   Each other copy is usable up to where a follower would be truncated (``lineage.truncation_offset``).
+   Each other copy is usable up to where a follower would be truncated (``blocks.truncation_offset``).
 3. The authority's blocks are taken, then those of the others for offsets that are missing.
 4. Where blocks differ, checksums decide, then records; if both are sound and differ, neither is taken.
 5. Below the point to which any copy was compacted, one copy is taken alone: offsets that it lacks are no damage, and a
@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy
+from kafkaframes.storage.copies.blocks import NO_EPOCH, UNKNOWN_CRC, Blocks, Copy, last_epoch, truncation_offset
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
     FIRST,
@@ -42,10 +42,8 @@ from kafkaframes.storage.copies.cover import (
 )
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
 from kafkaframes.storage.copies.doubts import without_doubtful
-from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch, truncation_offset
 from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
-from kafkaframes.storage.files.checkpoints import EpochStart
-from kafkaframes.storage.files.leader_epochs import Epochs, truncated
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, truncated
 from kafkaframes.storage.files.names import TopicPartition
 
 

@@ -23,6 +23,7 @@ from kafkaframes.records.reasons import FAILFAST, PERMISSIVE, TORN
 from kafkaframes.records.scan import FILE, Batches, as_array, check_crcs, scan_all
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,
+    NO_EPOCH,
     UNKNOWN_CRC,
     Blocks,
     Broken,
@@ -32,17 +33,16 @@ from kafkaframes.storage.copies.blocks import (
     blocks_of_scan,
     in_order,
     joined,
+    last_epoch,
     lineage_of,
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
-from kafkaframes.storage.copies.lineage import NO_EPOCH, last_epoch
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
-from kafkaframes.storage.files.segment_file import open_segment_file
+from kafkaframes.storage.files.scan import open_segment_file
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.log.open_segment import Gap, OpenSegment
-from kafkaframes.storage.log.segment_source import StoredSegment
+from kafkaframes.storage.log.open_segment import Gap, OpenSegment, StoredSegment
 
 WINDOW_BYTES = 256 << 10
 LATEST_MAGIC = 2

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.storage.copies.blocks import Copy
 from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.files.checkpoints import Epochs
 from kafkaframes.storage.files.directory import Segment
-from kafkaframes.storage.files.leader_epochs import Epochs
 from kafkaframes.storage.files.names import TopicPartition
 
 

@@ -20,11 +20,10 @@ from kafkaframes.storage.copies.reading import CopySource
 from kafkaframes.storage.copies.spans import Merged, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
-from kafkaframes.storage.files.partition_entries import partition_of_entries
-from kafkaframes.storage.log.where import filesystem_for
+from kafkaframes.storage.log.discover import filesystem_for
 
 
 @dataclass(frozen=True, slots=True)

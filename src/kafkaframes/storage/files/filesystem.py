@@ -1,7 +1,7 @@
 """Where a log's bytes come from: one protocol for local disks and object stores.
 
 Every file of a log is read through a ``FileSystem``; nothing else calls ``open``. A path is text with ``/`` between its
-steps, or a URL. ``store_of`` returns the file system of a path; ``storage/log/where.py`` adds the view of tiered
+steps, or a URL. ``store_of`` returns the file system of a path; ``storage/log/discover.py`` adds the view of tiered
 segments. A file that is missing, forbidden, or in a store that fails is a ``LogDirError`` that names the path; only
 ``stat`` returns ``None`` for a missing file. File systems are values: they pickle, and open their connections in the
 process that uses them.

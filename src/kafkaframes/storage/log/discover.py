@@ -7,28 +7,83 @@ small text files (checkpoints, ids). A corrupt one does not hide the segments: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
-from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small
 from kafkaframes.storage.files.filesystem import (
     KEY_FILES,
+    VIEW_MARK,
     FileInfo,
     FileSystem,
+    LocalFileSystem,
     has_magic,
     join,
     plain_path,
     split,
+    store_of,
     wrap,
 )
-from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
-from kafkaframes.storage.files.partition_entries import partition_of_entries, read_small
-from kafkaframes.storage.log.where import filesystem_for
-from kafkaframes.storage.tiered.listing import Store, find_store, named_objects
+from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
+from kafkaframes.storage.tiered.names import Store, find_store, named_objects
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Find the file system of a path: the local disk, a store, or the view of tiered segments in a store.
+
+
+def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
+    """Return the file system of ``path``: a URL's store, this machine's disk, or a view of tiered segments.
+
+    Args:
+        path: a path, or a URL such as ``s3://bucket/logs``.
+        options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
+    """
+    store_options = dict(options or {})
+    key_files = store_options.pop(KEY_FILES, ())
+    filesystem = store_of(path, options=store_options)
+    if VIEW_MARK in path:
+        from kafkaframes.storage.tiered import view  # decompression and manifests: only where a path needs them
+        from kafkaframes.storage.tiered.names import ViewPath
+
+        return view.view_over(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
+    return filesystem
+
+
+def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
+    """Return the view path of a segment whose ``.log`` object is named; any other path as it is.
+
+    Raises:
+        LogDirError: the object has no manifest, or one that cannot be read.
+    """
+    from kafkaframes.storage.tiered import names, view
+
+    name = names.ObjectName.parse(split(path)[1])
+    if name is None or name.suffix != names.LOG:
+        return path
+    main = path.removesuffix(f".{names.LOG}")
+    filesystem = view.view_over(filesystem_for(path, options=options))
+    if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
+        raise LogDirError("an object without a manifest, which would say how to read it", file=path)
+    owner = filesystem.manifest(main).metadata.topic_partition
+    return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
+
+
+def view_object(path: str) -> str:
+    """Return the ``.log`` object of a view path, as ``discover`` takes it; any other path as it is."""
+    if VIEW_MARK not in path:
+        return path
+    from kafkaframes.storage.tiered import names
+
+    view = names.ViewPath.parse(path)
+    return path if view is None else view.object(names.LOG)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 _Parsed = TypeVar("_Parsed")
 NESTED_DEPTH = 4  # how many levels of directories are searched for log directories
@@ -286,3 +341,36 @@ def _joined_partition(copies: list[Partition]) -> Partition:
 def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     by_path = {segment.path: segment for segment in segments}
     return tuple(sorted(by_path.values(), key=lambda segment: (segment.base_offset, segment.path)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Find symbolic links under the paths of a log, to report that they are not followed.
+
+
+def links_under(paths: Iterable[str]) -> list[str]:
+    """Return the symbolic links in local directories, as deep as logs are searched for.
+
+    A path that is a link itself is followed, because the user named it.
+    """
+    disk = LocalFileSystem()
+    links: dict[str, None] = {}
+    for pattern in paths:
+        path = plain_path(pattern)
+        if "://" in path:
+            continue
+        starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
+        for start in starts:
+            links |= dict.fromkeys(_links_below(start, NESTED_DEPTH + 1))
+    return list(links)
+
+
+def _links_below(directory: str, depth: int) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return  # reading the log will report why the directory cannot be read
+    for entry in entries:
+        if entry.is_symlink():
+            yield entry.path
+        elif depth and entry.is_dir(follow_symlinks=False):
+            yield from _links_below(entry.path, depth - 1)

@@ -21,7 +21,7 @@ import numpy as np
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
-from kafkaframes.storage.files import atomic, leader_epochs, names
+from kafkaframes.storage.files import atomic, checkpoints, names
 from kafkaframes.storage.files.checkpoints import (
     EpochStart,
     PartitionMetadata,
@@ -210,7 +210,7 @@ class PartitionWriter:
             producers=self._producers,
         )
         self._write_indexes(segment, indexes)
-        self.written.epochs = leader_epochs.recovered(self.written.epochs, indexes.epochs)
+        self.written.epochs = checkpoints.recovered(self.written.epochs, indexes.epochs)
         self.written.segments.append(
             WrittenSegment(
                 segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches, segment.records

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.storage.files import leader_epochs, names
-from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.storage.files import checkpoints, names
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.leader_epochs import Epochs
 
 UNDEFINED = -1
 
@@ -49,8 +48,8 @@ class LeaderEpochs:
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Add an epoch whose records begin at ``start_offset``, unless it is there already."""
         new = EpochStart(leader_epoch, start_offset)
-        self._write(leader_epochs.assign(self._written, new))
-        self.entries = leader_epochs.assign(self.entries, new)
+        self._write(checkpoints.assign(self._written, new))
+        self.entries = checkpoints.assign(self.entries, new)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at or after ``end_offset``."""
@@ -110,4 +109,4 @@ class LeaderEpochs:
 
 def _from(entries: Epochs, start_offset: int) -> Epochs:
     end = entries[-1].start_offset + 1 if entries else 0
-    return leader_epochs.truncated(entries, start_offset=start_offset, end_offset=end)
+    return checkpoints.truncated(entries, start_offset=start_offset, end_offset=end)

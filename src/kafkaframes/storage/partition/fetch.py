@@ -8,9 +8,8 @@ from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP
 from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
-from kafkaframes.storage.partition.segment import BatchWindow, LogSegment
+from kafkaframes.storage.partition.segment import BatchWindow, LogSegment, Stretch
 from kafkaframes.storage.partition.state import LogState
-from kafkaframes.storage.partition.stretch import Stretch
 
 LOG_END, HIGH_WATERMARK, TXN_COMMITTED = "log_end", "high_watermark", "txn_committed"
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

@@ -25,12 +25,10 @@ from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.making import new_state
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.producers import Producers
+from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
-from kafkaframes.storage.partition.segments import Segments
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.snapshots import Snapshots
-from kafkaframes.storage.partition.state import Deleted, LogState
-from kafkaframes.storage.partition.swapping import CLEANED, SWAP
+from kafkaframes.storage.partition.state import Deleted, LogState, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, Kind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
 from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.errors import OffsetOutOfRangeError
-from kafkaframes.records.append.result import Raw
+from kafkaframes.records.append.settings import Raw
 from kafkaframes.storage.files.headers import BatchHeader, first_header
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.lookup import TimedOffset
-from kafkaframes.storage.partition import appending, fetch, flushing, retention, swapping
+from kafkaframes.storage.partition import appending, fetch, flushing, retention
 from kafkaframes.storage.partition.appending import LogAppendInfo
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.fetch import FetchData
@@ -303,7 +303,7 @@ class PartitionLog:
         there = {id(one) for one in self.state.segments if one is not self.state.segments.active}
         if self.is_closed or not all(id(one) in there for one in old):
             return False
-        swapping.replace_segments(self.state, old, now_ms=now_ms)
+        retention.replace_segments(self.state, old, now_ms=now_ms)
         return True
 
     def remove_deleted_files(self, *, now_ms: int) -> int:

@@ -15,10 +15,8 @@ from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.segments import Segments
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.snapshots import Snapshots
-from kafkaframes.storage.partition.state import LogState
+from kafkaframes.storage.partition.state import LogState, Segments, Snapshots
 
 
 def new_state(

@@ -18,13 +18,12 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.layout import CONTROL
-from kafkaframes.storage.files import indexes, leader_epochs, names
-from kafkaframes.storage.files.checkpoints import EpochStart, read_leader_epochs, read_partition_metadata
+from kafkaframes.storage.files import checkpoints, indexes, names
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leader_epochs, read_partition_metadata
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
 from kafkaframes.storage.files.headers import HeaderWalk
-from kafkaframes.storage.files.leader_epochs import Epochs
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
 from kafkaframes.storage.files.producer_snapshot import read_producer_snapshot
 from kafkaframes.storage.log.discover import Checkpointed
@@ -33,10 +32,8 @@ from kafkaframes.storage.log.rebuild import RebuiltIndexes, rebuild_indexes
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.segments import Segments
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.snapshots import Snapshots
-from kafkaframes.storage.partition.state import LogState
+from kafkaframes.storage.partition.state import LogState, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import MOST_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 
@@ -243,8 +240,8 @@ def _producers(opened: _Opened, settings: LogSettings) -> Producers:
 
 def _fit(epochs: Epochs, opened: _Opened, known_start: int) -> bool:
     """Return whether the file of epochs stays as it is."""
-    complete = leader_epochs.recovered(leader_epochs.loaded(epochs), opened.epochs)
-    return leader_epochs.truncated(complete, start_offset=known_start, end_offset=opened.end) == epochs
+    complete = checkpoints.recovered(checkpoints.loaded(epochs), opened.epochs)
+    return checkpoints.truncated(complete, start_offset=known_start, end_offset=opened.end) == epochs
 
 
 def _change(disk: OnlineDisk, directory: str, opened: _Opened) -> None:

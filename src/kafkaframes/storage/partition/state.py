@@ -5,18 +5,177 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaframes.errors import OffsetOutOfRangeError
+from kafkaframes.errors import LogDirError, OffsetOutOfRangeError
 from kafkaframes.records.append.settings import AppendSettings
-from kafkaframes.storage.files.disk import OnlineDisk
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.disk import OnlineDisk, overwrite
+from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.names import TopicPartition, segment_file_name
+from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.log.producer_snapshots import in_file_order
 from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.producers import Producers
-from kafkaframes.storage.partition.segments import Segments
+from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
-from kafkaframes.storage.partition.snapshots import Snapshots
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The segments of a log by base offset (LogSegments).
+
+
+class Segments:
+    """At least one segment, once the log is open; the last one is active."""
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(tuple(self._segments))
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to: the last one."""
+        return self._segments[-1]
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """The base offsets, ascending."""
+        return tuple(self._bases)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the batches of all segments have."""
+        return sum(one.size_bytes for one in self._segments)
+
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment behind the others.
+
+        Raises:
+            LogDirError: it does not lie behind them.
+        """
+        if self._bases and segment.base_offset <= self._bases[-1]:
+            raise LogDirError(f"a segment {segment.base_offset} follows {self._bases[-1]}", file=segment.path)
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def remove(self, segment: LogSegment) -> None:
+        """Take a segment out of the list."""
+        at = self._segments.index(segment)
+        del self._segments[at], self._bases[at]
+
+    def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
+        """Replace neighbouring segments by one that has the base offset of the first."""
+        gone = set(map(id, old))
+        kept = [other for other in self._segments if id(other) not in gone]
+        self._segments = sorted([*kept, segment], key=lambda other: other.base_offset)
+        self._bases = [other.base_offset for other in self._segments]
+
+    def from_floor(self, offset: int) -> list[LogSegment]:
+        """Return the segment that holds ``offset`` and all later ones; all segments if it lies before the first."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def above(self, offset: int) -> list[LogSegment]:
+        """Return the segments that begin above ``offset``."""
+        return self._segments[bisect_right(self._bases, offset) :]
+
+    def next_base(self, segment: LogSegment) -> int | None:
+        """Return where the following segment begins; None behind the last."""
+        at = bisect_left(self._bases, segment.base_offset) + 1
+        return self._bases[at] if at < len(self._bases) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The producer snapshots of a log on its disk (the files of ProducerStateManager).
+
+_KIND = "snapshot"
+
+
+class Snapshots:
+    """The snapshots of one partition: at each segment's base, and at the end of the log when it was closed.
+
+    Attributes:
+        offsets: for which there is one, ascending.
+        last: the offset of the one that was taken or loaded last; none is taken at or below it.
+        unflushed: the paths of those that may not be on the disk; one that is damaged is not used (its CRC tells).
+    """
+
+    def __init__(self, disk: OnlineDisk, directory: str, offsets: Iterable[int]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.offsets = sorted(offsets)
+        self.last = self.offsets[-1] if self.offsets else 0
+        self.unflushed: list[str] = []
+
+    def path_of(self, offset: int) -> str:
+        """Return the path of the snapshot at ``offset``."""
+        return join(self._directory, segment_file_name(offset, _KIND))
+
+    def take(self, offset: int, producers: Iterable[ProducerEntry], *, active_base: int) -> None:
+        """Write a snapshot at ``offset``, unless nothing came after the last one; ``flush`` puts it on the disk.
+
+        It takes the file of one that lies inside the active segment: that of a stop, which no opening needs any more.
+        """
+        if offset <= self.last:
+            return
+        path = self.path_of(offset)
+        if self.offsets and self.offsets[-1] > active_base:
+            self._disk.rename(self.path_of(self.offsets[-1]), path)
+            self._forgotten(self.offsets[-1])
+        self.unflushed.append(path)
+        overwrite(self._disk, path, write_producer_snapshot(in_file_order(producers)))
+        self.offsets = sorted({*self.offsets, offset})
+        self.last = offset
+
+    def flush(self) -> None:
+        """Return when every snapshot is on the disk."""
+        for path in self.unflushed:
+            self._disk.flush_file(path)
+        self.unflushed.clear()
+
+    def mark_deleted(self, offset: int) -> list[str]:
+        """Rename the snapshot at ``offset``, if there is one, to ``.deleted``; return its new name."""
+        if offset not in self.offsets:
+            return []
+        path = self._forgotten(offset)
+        self._disk.rename(path, path + DELETED)
+        return [path + DELETED]
+
+    def remove_outside(self, start_offset: int, end_offset: int) -> None:
+        """Delete the snapshots at or below the log's start and beyond its end, before producers are loaded again."""
+        for offset in [one for one in self.offsets if one > end_offset or one <= start_offset]:
+            self.remove(offset)
+
+    def remove_unfinished(self, offset: int) -> None:
+        """Delete what was written of a snapshot that could not be taken."""
+        path = self.path_of(offset)
+        if offset not in self.offsets and self._disk.stat(path) is not None:
+            self._disk.delete(path)
+        self.unflushed = [one for one in self.unflushed if one != path]
+
+    def remove(self, offset: int) -> None:
+        """Delete the snapshot at ``offset``."""
+        self._disk.delete(self._forgotten(offset))
+
+    def _forgotten(self, offset: int) -> str:
+        path = self.path_of(offset)
+        self.offsets.remove(offset)
+        self.unflushed = [one for one in self.unflushed if one != path]
+        return path
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 class Deleted(NamedTuple):

@@ -37,8 +37,18 @@ from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
-from kafkaframes.storage.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
-from kafkaframes.storage.recovery.swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
+from kafkaframes.storage.recovery.draft import (
+    SWAP_RULES,
+    Action,
+    Draft,
+    KeptSegment,
+    Kind,
+    Opened,
+    Rebuild,
+    SwapRules,
+    next_offset_of,
+    rules_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

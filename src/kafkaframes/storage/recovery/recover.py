@@ -14,13 +14,12 @@ from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.scan import Batches
-from kafkaframes.storage.files import atomic, indexes, leader_epochs, names
+from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
-from kafkaframes.storage.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.leader_epochs import Epochs
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.txn_index import write_txn_index
 from kafkaframes.storage.log.producer_snapshots import ProducerLoad, Replay, StoredSnapshots, replay_of
@@ -121,7 +120,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     segments = {one.path: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
     headers = {one.path: one.headers for one in opened}
     state = _State(
-        settings, _stored_snapshots(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ())
+        settings, _stored_snapshots(filesystem, files, settings), checkpoints.loaded(partition.leader_epochs or ())
     )
     contents = {
         one.path: one for one in partition.segments
@@ -139,7 +138,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
             )
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.broker_release != BEFORE_HORIZONS):
-                state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
+                state.set_epochs(checkpoints.recovered(state.epochs, epochs))
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
@@ -244,7 +243,7 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     start = plan.log_start_offset if state.settings.broker_release == BEFORE_HORIZONS else start_checkpoint
     epochs = () if plan.is_emptied else state.epochs
     state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
-    state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))
+    state.set_epochs(checkpoints.truncated(epochs, start_offset=start, end_offset=end))
     state.stored.remove_stray(bases)
     load = ProducerLoad(state.stored)
     load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
@@ -308,7 +307,7 @@ def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
         return
     if settings.new_leader_epoch is not None:
         new = EpochStart(settings.new_leader_epoch, plan.log_end_offset)
-        state.set_epochs(leader_epochs.assign(state.epochs, new))
+        state.set_epochs(checkpoints.assign(state.epochs, new))
     if state.writes_epochs:
         files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
     files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even without an epoch

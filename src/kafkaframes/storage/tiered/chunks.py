@@ -7,17 +7,20 @@ whatever the manifest says.
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import zstandard
 
-from kafkaframes.errors import DamagedChunkError, MissingExtraError
+from kafkaframes.errors import DamagedChunkError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.tiered.chunk_index import ChunkIndex
-from kafkaframes.storage.tiered.manifest import Manifest
+from kafkaframes.storage.tiered.manifest import Encryption, Manifest
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -260,3 +263,130 @@ class ChunkReader:
             held -= len(gone)
             if isinstance(gone, memoryview) and isinstance(gone.obj, bytearray):
                 self._spare.append(gone.obj)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The keys of encrypted segments: RSA key files in, the AES key of a segment out.
+#
+# A segment's AES key is encrypted with RSA-OAEP, SHA3-512 for the label and for MGF1 (RFC 8017, 7.1), a combination
+# that ``cryptography`` does not offer: the RSA operation is done on integers here, the PEM file is read by the library.
+# This reads old backups on the machine of the key's owner; it is not a server whose answers an attacker could time.
+
+AES_KEY_BYTES: Final = 32
+MOST_KEY_FILE_BYTES: Final = 1 << 20
+_HASH: Final = hashlib.sha3_512
+_HASH_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A private key file and the id of its key pair; a key without an id is tried on every segment."""
+
+    path: str
+    key_id: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> KeyFile:
+        """Read ``path`` or ``id=path``.
+
+        >>> KeyFile.parse("key1=/keys/one.pem"), KeyFile.parse("/keys/one.pem").key_id
+        (KeyFile(path='/keys/one.pem', key_id='key1'), None)
+        """
+        key_id, mark, path = text.partition("=")
+        is_id = bool(mark and key_id and path) and "/" not in key_id
+        return cls(path, key_id) if is_id else cls(text)
+
+
+def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[str], bytes], *, file: str) -> bytes:
+    """Return the AES key of a segment.
+
+    Args:
+        encryption: of its manifest.
+        key_files: as ``KeyFile.parse`` takes them.
+        read: returns a file's bytes.
+        file: the object to name in errors.
+
+    Raises:
+        LogDirError: there is no key file, or none of them opens the segment.
+        OptionError: a key file holds no private RSA key.
+        MissingExtraError: ``cryptography`` is not installed.
+    """
+    keys = [KeyFile.parse(key_file) for key_file in key_files]
+    if not keys:
+        reason = f"encrypted with the key pair {encryption.key_id!r}: its private key is needed (keyFile, --key-file)"
+        raise LogDirError(reason, file=file)
+    fitting = [key_file for key_file in keys if key_file.key_id in (None, encryption.key_id)]
+    for key_file in fitting:
+        key = _opened(encryption.wrapped_key, read(key_file.path), key_file.path)
+        if key is not None and len(key) == AES_KEY_BYTES:
+            return key
+    tried = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
+    reason = f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried})"
+    raise LogDirError(reason, file=file)
+
+
+@lru_cache(maxsize=4096)  # a segment is opened several times: its index, its chunks, by one task and another
+def _opened(wrapped: bytes, pem: bytes, file: str) -> bytes | None:
+    return unwrap(wrapped, load_private_key(pem, file=file))
+
+
+def load_private_key(pem: bytes, *, file: str) -> Any:
+    """Return the private numbers of an RSA key in PEM (PKCS#8).
+
+    Raises:
+        OptionError: ``pem`` is not such a key: it is public, of another kind, or needs a password.
+        MissingExtraError: ``cryptography`` is not installed.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError:
+        raise MissingExtraError("reading encrypted segments", "tiered") from None
+    if b"PUBLIC KEY" in pem:
+        raise OptionError(f"keyFile {file} holds a public key; the private one of that pair is needed")
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise OptionError(f"keyFile {file} holds no private key in PEM: {error}") from None
+    numbers = getattr(key, "private_numbers", lambda: None)()
+    if not hasattr(numbers, "dmp1"):
+        raise OptionError(f"keyFile {file} holds a key that is not RSA")
+    return numbers
+
+
+def unwrap(wrapped: bytes, numbers: Any) -> bytes | None:
+    """Decrypt an RSA-OAEP ciphertext; return None if it was made for another key, or is damaged."""
+    modulus: int = numbers.public_numbers.n
+    size = (modulus.bit_length() + 7) // 8
+    cipher = int.from_bytes(wrapped, "big")
+    if len(wrapped) != size or cipher >= modulus:
+        return None
+    return _without_padding(_decrypted(cipher, numbers).to_bytes(size, "big"))
+
+
+def _decrypted(cipher: int, numbers: Any) -> int:
+    """Raise to the private exponent, by the Chinese remainder theorem."""
+    first, second = pow(cipher, numbers.dmp1, numbers.p), pow(cipher, numbers.dmq1, numbers.q)
+    return int(second + (first - second) * numbers.iqmp % numbers.p * numbers.q)
+
+
+def _without_padding(message: bytes) -> bytes | None:
+    if len(message) < 2 * _HASH_BYTES + 2 or message[0] != 0:
+        return None
+    masked_seed, masked = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
+    seed = _xor(masked_seed, _mask(masked, _HASH_BYTES))
+    block = _xor(masked, _mask(seed, len(masked)))
+    rest = block[_HASH_BYTES:].lstrip(b"\0")
+    if block[:_HASH_BYTES] != _HASH(b"").digest() or rest[:1] != b"\1":
+        return None
+    return rest[1:]
+
+
+def _mask(seed: bytes, length: int) -> bytes:
+    """MGF1 (RFC 8017, B.2.1)."""
+    counters = range(-(-length // _HASH_BYTES))
+    return b"".join(_HASH(seed + counter.to_bytes(4, "big")).digest() for counter in counters)[:length]
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    return (int.from_bytes(left, "big") ^ int.from_bytes(right, "big")).to_bytes(len(left), "big")

@@ -16,8 +16,16 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, split, store_of
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.chunks import IV_BYTES, TAG_BYTES, ChunkReader, Decrypt, UnreadableError, decryptor
-from kafkaframes.storage.tiered.keys import MOST_KEY_FILE_BYTES, data_key
+from kafkaframes.storage.tiered.chunks import (
+    IV_BYTES,
+    MOST_KEY_FILE_BYTES,
+    TAG_BYTES,
+    ChunkReader,
+    Decrypt,
+    UnreadableError,
+    data_key,
+    decryptor,
+)
 from kafkaframes.storage.tiered.manifest import MOST_MANIFEST_BYTES, Manifest, parse_manifest
 from kafkaframes.storage.tiered.names import ViewPath
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from kafkaframes.storage.files.checkpoints import EpochStart
-from kafkaframes.storage.files.leader_epochs import Epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart
 from kafkaframes.storage.tiered.manifest import SegmentMetadata
 
 _NO_END = 2**63 - 1

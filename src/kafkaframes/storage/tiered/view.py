@@ -12,18 +12,23 @@ from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
-from kafkaframes.storage.files.checkpoints import EpochStart, read_leader_epochs
-from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, read_leader_epochs
+from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
-from kafkaframes.storage.files.leader_epochs import Epochs, assign
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
-from kafkaframes.storage.files.partition_entries import partition_of_entries
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
 from kafkaframes.storage.tiered.lineage import Chain, chain_of, newest
-from kafkaframes.storage.tiered.listing import Objects, PartitionFolder, Store, find_store
 from kafkaframes.storage.tiered.manifest import Manifest
-from kafkaframes.storage.tiered.names import ObjectName, ViewPath, directory_view
+from kafkaframes.storage.tiered.names import (
+    ObjectName,
+    Objects,
+    PartitionFolder,
+    Store,
+    ViewPath,
+    directory_view,
+    find_store,
+)
 from kafkaframes.storage.tiered.remote_log_metadata import RemoteLogMetadata, replay
 
 _CHECKPOINT = log_names.LOG_START_CHECKPOINT

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.jobs.export.test_export import rows, visible, write_segment, written
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export import sharing
+from kafkaframes.jobs.export import planning
+from kafkaframes.jobs.export.planning import Done, files_of
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.sharing import Done, files_of
 from kafkaframes.jobs.export.task import SegmentResult
 
 NOTHING = Done({}, {}, frozenset())
@@ -131,11 +131,11 @@ def test_segments_without_a_wanted_record_are_done_too(tasks, settings, tmp_path
 
 
 def test_journals_of_before_are_understood(tasks, settings):
-    small, sharing.SMALL_BYTES = sharing.SMALL_BYTES, 0
+    small, planning.SMALL_BYTES = planning.SMALL_BYTES, 0
     try:
         export(tasks, settings)
     finally:
-        sharing.SMALL_BYTES = small
+        planning.SMALL_BYTES = small
     for path in Path(settings.to, "_kafkaframes", "journal").glob("*"):
         lines = [json.loads(line)["segments"] for line in path.read_text().splitlines()]
         path.write_text("".join(json.dumps(one) + "\n" for line in lines for one in line))
@@ -160,8 +160,8 @@ def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given
         assert places == list(range(places[0], places[0] + len(file)))
         assert len({one.topic for one in file}) == 1
         if len(file) > 1:
-            assert max(one.size_bytes for one in file) <= sharing.SMALL_BYTES
-            assert sum(one.size_bytes for one in file) <= sharing.SHARED_BYTES
+            assert max(one.size_bytes for one in file) <= planning.SMALL_BYTES
+            assert sum(one.size_bytes for one in file) <= planning.SHARED_BYTES
             assert lasts[file[0].topic] not in file
 
 

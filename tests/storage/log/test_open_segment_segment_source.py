@@ -3,14 +3,14 @@
 import pytest
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.storage.log import segment_source
-from kafkaframes.storage.log.segment_source import StoredSegment
+from kafkaframes.storage.log import open_segment
+from kafkaframes.storage.log.open_segment import StoredSegment
 
 DATA = bytes(range(200))
 
 
 def test_a_store_is_asked_for_large_ranges_and_never_behind_the_end(monkeypatch):
-    monkeypatch.setattr(segment_source, "STORE_BYTES", 50)
+    monkeypatch.setattr(open_segment, "STORE_BYTES", 50)
     asked = []
 
     def read_at(position, length):

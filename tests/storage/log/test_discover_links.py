@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kafkaframes
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.links import links_under
+from kafkaframes.storage.log.discover import discover, links_under
 
 BASE = f"{0:020}.log"
 

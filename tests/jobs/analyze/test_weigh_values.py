@@ -11,8 +11,7 @@ import pytest
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.analyze.proposals import CHANGED, Form, Question
 from kafkaframes.jobs.analyze.traffic import Task
-from kafkaframes.jobs.analyze.values import columns_for
-from kafkaframes.jobs.analyze.weigh import Weighing, weigh
+from kafkaframes.jobs.analyze.weigh import Weighing, columns_for, weigh
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text

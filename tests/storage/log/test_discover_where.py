@@ -1,7 +1,7 @@
 """Which file system answers a path."""
 
 from kafkaframes.storage.files.filesystem import FsspecFileSystem, LocalFileSystem
-from kafkaframes.storage.log.where import filesystem_for, object_view, view_object
+from kafkaframes.storage.log.discover import filesystem_for, object_view, view_object
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 FOLDER = "orders-AAAAAAAAAAAAAAAAAAAAAQ/0/00000000000000000007-AAAAAAAAAAAAAAAAAAAAAQ"
