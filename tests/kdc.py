@@ -60,6 +60,7 @@ class Kdc:
             "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
             "KRB5CCNAME": f"FILE:{folder}/cache",
         }
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -68,13 +69,13 @@ class Kdc:
         return self.folder / "krb5.conf"
 
     def __enter__(self) -> Kdc:
-        values = {"realm": REALM, "folder": self.folder, "port": _free_port(), "nobody": _free_port()}
+        values = {"realm": REALM, "folder": self.folder, "port": self.port, "nobody": _free_port()}
         self.settings.write_text(_SETTINGS.format(**values))
         (self.folder / "kdc.conf").write_text(_KDC_SETTINGS.format(**values))
         self._run("kdb5_util", "create", "-s", "-P", "master")
         self._process = subprocess.Popen([self._path("krb5kdc"), "-n"], env=os.environ | self.environment)
         deadline = time.monotonic() + 30
-        while not _answers(values["port"]):
+        while not _answers(self.port):
             assert self._process.poll() is None, (self.folder / "kdc.log").read_text()
             assert time.monotonic() < deadline, "the KDC does not listen"
             time.sleep(0.02)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import kdc as kdcs
+from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.listeners import ListenerOptions
@@ -115,6 +116,12 @@ def test_a_ticket_of_a_cache_and_names_of_librdkafka_come_in(broker, kdc, alice)
         admin.list_topics()
 
 
+def test_a_command_comes_in_by_properties(broker, alice):
+    told = {"security.protocol": "SASL_PLAINTEXT", "sasl.kerberos.service.name": "kafka", "sasl.kerberos.keytab": alice}
+    flags = [word for name, value in told.items() for word in ("-X", f"{name}={value}")]
+    assert ask("topics", "list", "-b", broker.bootstrap_servers, *flags).exit_code == 0
+
+
 def test_rules_give_the_name(broker, kdc):
     keytab = kdc.keytab("reports/host.example")
     with Admin(properties(broker, keytab, "reports/host.example@EXAMPLE.TEST")) as admin:
@@ -174,6 +181,32 @@ def test_without_a_ticket_it_is_said_why(broker, kdc, alice, changed, error, mes
     told = {**properties(broker, alice), **changed, "default.api.timeout.ms": "1000"}
     with pytest.raises(error, match=message), Admin(told) as admin:
         admin.list_topics()
+
+
+def test_a_kdc_that_says_nothing_holds_up_neither_the_client_nor_the_programs_end(
+    kdc, service, alice, tmp_path, monkeypatch
+):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Broker(security=security(service), listeners=LISTENERS) as own,
+    ):
+        text = kdc.settings.read_text().replace(f":{kdc.port}", f":{silent.getsockname()[1]}")
+        (tmp_path / "krb5.conf").write_text(text)
+        told = {**properties(own, ""), "socket.connection.setup.timeout.ms": "100", "default.api.timeout.ms": "300"}
+        told |= {"sasl.jaas.config": f'{MODULE} required useKeyTab=true keyTab="{silent_copy(alice, tmp_path)}";'}
+        monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+        with Admin(told) as admin, pytest.raises(NetworkError, match="did not answer"):
+            admin.list_topics()
+        waiting = [thread for thread in threading.enumerate() if thread.name == "kafkaframes-apart"]
+        assert waiting
+        assert all(thread.daemon for thread in waiting)
+
+
+def silent_copy(keytab, folder):
+    """Return a keytab of which no ticket is held yet."""
+    copy = folder / "copy.keytab"
+    copy.write_bytes(Path(keytab).read_bytes())
+    return copy
 
 
 def test_a_ticket_for_other_keys_is_refused_and_the_connection_closed(broker, kdc, tmp_path, alice):

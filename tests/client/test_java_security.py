@@ -181,6 +181,10 @@ def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given, me
     assert "hidden7" not in str(raised.value)
 
 
+def test_javas_mechanism_means_nothing_where_there_is_no_sasl():
+    assert not ClientSettings.of({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}).uses_sasl
+
+
 def test_secrets_are_not_in_what_settings_look_like():
     settings = ClientSettings.of(
         {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", "ssl.keystore.password": "hidden7"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import random
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,18 +85,26 @@ def client(servers: str, jaas: str, mechanism: str = "GSSAPI") -> dict[str, str]
 
 
 @pytest.fixture
-def ours(keytabs: dict[str, str]) -> Iterator[str]:
-    """Our broker, with sessions of two and a half seconds."""
+def session_ms() -> int:
+    """How long sessions last: so short that a test sees several."""
+    return 2_500
+
+
+@pytest.fixture
+def ours(keytabs: dict[str, str], session_ms: int) -> Iterator[str]:
+    """Our broker."""
     key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
     known = {"sasl.enabled.mechanisms": "GSSAPI,SCRAM-SHA-256", key: login(keytabs["kafka"], "kafka/localhost")}
-    config = {"connections.max.reauth.ms": 2_500, "delegation.token.secret.key": "secret"}
+    config = {"connections.max.reauth.ms": session_ms, "delegation.token.secret.key": "secret"}
     with Broker(security=security_of(known, listeners=LISTENERS), listeners=LISTENERS, config=config) as broker:
         yield broker.bootstrap_servers
 
 
 @pytest.fixture
-def theirs(oracle: Path, kdc: kdcs.Kdc, keytabs: dict[str, str], tmp_path: Path, monkeypatch: Any) -> Iterator[str]:
-    """A real Kafka, with sessions of two and a half seconds."""
+def theirs(
+    oracle: Path, kdc: kdcs.Kdc, keytabs: dict[str, str], session_ms: int, tmp_path: Path, monkeypatch: Any
+) -> Iterator[str]:
+    """A real Kafka."""
     module = brokers.real_kafka(oracle)
     node = brokers.Kafka(module, VERSION)(tmp_path)
     port, own = module.free_port(), "listener.name.sasl_plaintext."
@@ -107,7 +117,7 @@ def theirs(oracle: Path, kdc: kdcs.Kdc, keytabs: dict[str, str], tmp_path: Path,
         "sasl.kerberos.service.name": "kafka",
         f"{own}gssapi.sasl.jaas.config": login(keytabs["kafka"], "kafka/localhost"),
         f"{own}scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        f"{own}connections.max.reauth.ms": "2500",
+        f"{own}connections.max.reauth.ms": session_ms,
         "delegation.token.secret.key": "secret",
     }
     told = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.security.krb5.conf={kdc.settings}"
@@ -155,7 +165,7 @@ def test_kafka_pythons_client_comes_in_by_a_ticket(ours, kdc, keytabs, monkeypat
 
 
 @pytest.fixture(params=["ours", "theirs"])
-def either(request: pytest.FixtureRequest) -> str:
+def either(request: pytest.FixtureRequest, session_ms: int) -> str:
     """Our broker, then a real Kafka."""
     return request.getfixturevalue(request.param)
 
@@ -179,6 +189,26 @@ def test_our_client_comes_in_by_a_ticket_stays_and_by_a_token_that_it_made(eithe
     for wrong in [(token_id, "wrong", "true"), (token_id, hmac, "false")]:
         with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(by_token(either, *wrong)) as admin:
             admin.list_topics()
+
+
+SPARK = """
+import json, sys
+import kafkaframes
+options = json.loads(sys.argv[1])
+session = kafkaframes.spark.session("kerberos", master="local[2]", memory="512m")
+values = session.range(1000).selectExpr("cast(id as string) value")
+values.write.mode("append").format("kafka-topic").options(**options).option("topic", "numbers").save()
+print(session.read.format("kafka-topic").options(**options).option("subscribe", "numbers").load().count())
+"""
+
+
+@pytest.mark.parametrize("session_ms", [600_000])
+def test_spark_writes_and_reads_by_a_ticket(either, keytabs):
+    told = {f"kafka.{name}": value for name, value in client(either, login(keytabs["alice"], "alice")).items()}
+    command = [sys.executable, "-c", SPARK, json.dumps(told)]
+    workers = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = subprocess.run(command, env=os.environ | workers, capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout.split() == ["1000"], done.stderr[-4000:]
 
 
 def by_token(servers: str, token_id: str, hmac: str, is_token: str = "true") -> dict[str, str]:

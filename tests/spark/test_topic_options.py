@@ -48,7 +48,7 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
     ("options", "message"),
     [
         (
-            {"kafka.sasl.mechanism": "GSSAPI"},
+            {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"},
             r"option kafka\.\*: GSSAPI needs sasl\.kerberos\.service\.name",
         ),
         (

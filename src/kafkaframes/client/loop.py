@@ -15,6 +15,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaframes.errors import NetworkError
@@ -182,3 +183,27 @@ def warn_unclosed(client: object, bootstrap_servers: object) -> None:
     """Warn that an asyncio client was not closed before it, or its event loop, has ended."""
     message = f"{type(client).__name__} of {bootstrap_servers} was not closed"
     warnings.warn(message, ResourceWarning, source=client, stacklevel=3)
+
+
+async def apart(work: Callable[[], Result]) -> Result:
+    """Do work that may wait for long in a thread of its own.
+
+    Unlike with those of ``asyncio.to_thread``, neither look-ups of names nor the program's end wait for it.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def finish(give: Callable[[], None]) -> None:
+        if not done.done():
+            give()
+
+    def run() -> None:
+        try:
+            give = partial(done.set_result, work())
+        except Exception as error:
+            give = partial(done.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(finish, give)
+
+    threading.Thread(target=run, name="kafkaframes-apart", daemon=True).start()
+    return await done

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from kafkaframes.client.loop import apart
 from kafkaframes.client.sasl import Exchange, advance
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.tls import context_of
@@ -363,7 +364,7 @@ class Connection:
 
     async def _advanced(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
         if self._settings.sasl_mechanism == "GSSAPI":  # asks a key distribution centre
-            return await asyncio.to_thread(advance, exchange, answer)
+            return await apart(lambda: advance(exchange, answer))
         return advance(exchange, answer)
 
     async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
@@ -419,7 +420,7 @@ async def _token(settings: ClientSettings) -> str:
     token = settings.sasl_oauthbearer_token
     if not callable(token):
         return token or ""
-    made = await asyncio.to_thread(token)
+    made = await apart(token)
     return str(await made if inspect.isawaitable(made) else made)
 
 

@@ -59,7 +59,7 @@ def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
     if login.module != jaas.KERBEROS:
         raise OptionError(f"sasl.mechanism is GSSAPI; {login.module} wants {' or '.join(login.mechanisms)}")
     service = login.service_name(settings.sasl_kerberos_service_name)
-    if service is None:
+    if service is None and settings.uses_sasl:
         raise OptionError("GSSAPI needs sasl.kerberos.service.name, or serviceName in sasl.jaas.config")
     return {
         "sasl_mechanism": "GSSAPI",
