@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 20  # for the JVMs of Spark, which end when they notice that 
 TIMEOUT_SECONDS = 1200  # of one test: several JVMs on a busy machine
 PROCESSES = Path("/proc")
 ROWS = "clients.json"
-CLIENTS = ("test_other_clients.py", "test_frameworks.py", "test_tools.py")
+CLIENTS = ("test_other_clients.py", "test_frameworks.py", "test_streams_kills.py", "test_tools.py")
 
 
 def main(arguments: list[str]) -> int:

@@ -20,6 +20,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 
 WORDS, ROUND, PARTITIONS = 20, 2_000, 4
+ROW, EXACT = ("Kafka Streams, group.protocol=streams", "4.3.1"), "every count once"  # in docs/clients.md
 _LIBRARIES = (
     "org.apache.kafka:kafka-streams:4.3.1",
     "org.apache.kafka:kafka-clients:4.3.1",
@@ -118,7 +119,8 @@ class Words:
         assert self.wait(self.sent) == {f"w{number}": each for number in range(WORDS)}
 
 
-def test_applications_and_the_broker_are_killed(java, tmp_path):
+def test_applications_and_the_broker_are_killed(tried, java, tmp_path):
+    tried.begin(*ROW, "an application and the broker killed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -142,6 +144,7 @@ def test_applications_and_the_broker_are_killed(java, tmp_path):
             words.send()
             apps.start()
             words.check()
+            tried.saw(EXACT)
     finally:
         broker.kill()
         broker.wait()
@@ -157,7 +160,8 @@ def _started(command: list[str], said: Path) -> subprocess.Popen[bytes]:
     return broker
 
 
-def test_the_node_that_coordinates_the_group_is_killed(java, tmp_path):
+def test_the_node_that_coordinates_the_group_is_killed(tried, java, tmp_path):
+    tried.begin(*ROW, "the node that coordinates killed twice, of three")
     with (
         Broker(nodes=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
         applications(java, tmp_path, broker.bootstrap_servers) as apps,
@@ -173,3 +177,4 @@ def test_the_node_that_coordinates_the_group_is_killed(java, tmp_path):
             words.wait(words.sent - ROUND // 2)
             broker.start_node(coordinator)
         words.check()
+        tried.saw(EXACT)

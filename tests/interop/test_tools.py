@@ -121,6 +121,7 @@ VARYING = [  # from run to run, or in words of our own
     (r"(Error while executing topic command :|Exception:) .*", r"\1"),
     (r"\bmin\.insync\.replicas=1\b,?", ""),  # a default of the cluster's that comes with eligible leader replicas
     (r'(?<=")/[^"]+(?=")', "PATH"),
+    (r'(?m)^\{"timestamp":.*', ""),  # of the verifiable clients, whose threads still speak behind their end
     (r"(?m)^\s*(?:at |Tools\$Ended|null$).*", ""),
 ]
 AUTHORIZER = {  # as ours, which takes rights without being told to
@@ -131,6 +132,7 @@ UNLIKE = {  # of these the exit status is compared alone, as the others say the 
     "--topics-with-overrides": "min.insync.replicas is one in Kafka, for every topic",
     "--entity-type brokers": "the same default of the cluster's",
     "Performance": "figures",
+    "Verifiable": "which of their lines come before their end",
     "max-timestamp": "two records may bear one millisecond",
     "FeatureCommand": "no metadata.version, kraft.version, eligible.leader.replicas.version: there is no metadata log",
     "MetadataQuorumCommand": "no controller's listener, no metadata log",
