@@ -70,9 +70,9 @@ def status() -> None:
         click.echo(f"C compiler: {' '.join(link.compiler())}")
     except link.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
-    if not workers.has_numba():
-        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")
     units = stock.units()
+    if any(unit.file is None for unit in units) and not workers.has_numba():
+        click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")
     for unit in units:
         click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")
     if any(unit.file is None for unit in units):
