@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkaframes
-from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.scan.scan import Scan
 from kafkaframes.scan.where import Where, where_of
 
@@ -187,6 +187,21 @@ def test_an_arrow_stream_for_others(log):
     scan = kafkaframes.scan_log(log).select("topic", "offset")
     assert pa.RecordBatchReader.from_stream(scan).read_all() == scan.to_arrow()
     assert sum(batch.num_rows for batch in scan) == 300
+
+
+@pytest.mark.parametrize("name", ["", "orders-0/00000000000000000000.log"])
+def test_a_path_that_is_not_there_is_said_to_be_so(tmp_path, name):
+    path = tmp_path / "none" / name
+    with pytest.raises(LogDirError, match=f"no such file or directory .at {path}"):
+        kafkaframes.scan_log(path).count()
+
+
+@pytest.mark.parametrize("bound", ["yesterday", (1, 2), 1.5, object()])
+def test_what_is_no_time_is_refused(log, bound):
+    with pytest.raises(OptionError, match="is no time such as 2026-11-21T00:00:00"):
+        kafkaframes.scan_log(log).where(timestamp=(bound, None))
+    with pytest.raises(OptionError, match="is no time such as 2026-11-21T00:00:00"):
+        kafkaframes.scan_log(log, start=bound).count()
 
 
 def test_a_notebook_shows_columns_without_reading():

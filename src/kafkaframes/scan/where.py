@@ -7,6 +7,7 @@ and datetimes without a zone are UTC.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -162,10 +163,12 @@ def milliseconds(instant: Instant) -> int:
     """
     if isinstance(instant, int):
         return instant
-    try:
-        parsed = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-    except ValueError:
-        raise OptionError(f"{instant!r} is no time such as 2026-11-21T00:00:00") from None
+    parsed: object = instant
+    if isinstance(instant, str):
+        with suppress(ValueError):
+            parsed = datetime.fromisoformat(instant)
+    if not isinstance(parsed, date):
+        raise OptionError(f"{instant!r} is no time such as 2026-11-21T00:00:00")
     if not isinstance(parsed, datetime):
         parsed = datetime(parsed.year, parsed.month, parsed.day, tzinfo=UTC)
     return -((_EPOCH - (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))) // _MILLISECOND)

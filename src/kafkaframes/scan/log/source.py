@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE
@@ -91,10 +92,12 @@ class LogSource(Source):
     def _whole_file(self, path: str, where: Where) -> Slice:
         path = object_view(path, options=self.options.storage)
         info = filesystem_for(path, options=self.options.storage).stat(path)
+        if info is None:
+            raise LogDirError("no such file or directory", file=path)
         directory = split(path)[0]
         name = DirectoryName.parse(split(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
-        segment = Segment(path, 0 if info is None else info.size_bytes, 0, topic, partition, directory)
+        segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
         first, end = where.bounded(*_UNBOUNDED)
         return Slice(segment, 0, segment.size_bytes, first, end)
 
