@@ -40,7 +40,7 @@ def compiler() -> tuple[str, ...]:
     if shutil.which(command[0]) is None:
         raise LinkError(f"no C compiler ({command[0]}) was found")
     if not (_include() / "Python.h").is_file():
-        raise LinkError(f"Python's headers are not in {_include()}")
+        raise LinkError(f"Python's headers are not in {_include()} (Debian: python3-dev)")
     return tuple(command)
 
 
