@@ -16,17 +16,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SUITE = (
-    "test_kafka_topic.py",  # reads; batch writes and streams at least once
-    "test_topic_writer.py",
-    "test_topic_stream_writer.py",
-    "test_topic_exactly_once.py",  # streams exactly once
-    "test_topic_transaction.py",  # a driver that is killed at each step of a transaction
-    "test_write_topic.py",  # a batch as a whole or not at all
-    "test_topic_following.py",  # topics made anew
-    "test_topic_planning.py",
-    "test_topic_reading.py",
-    "test_topic_stream.py",
-    "test_topic_listener.py",  # lag, and offsets of groups
+    "spark/test_kafka_topic.py",  # reads; batch writes and streams at least once
+    "spark/test_topic_writer.py",
+    "spark/test_topic_stream_writer.py",
+    "spark/test_topic_exactly_once.py",  # streams exactly once
+    "spark/test_topic_transaction.py",  # a driver that is killed at each step of a transaction
+    "spark/test_write_topic.py",  # a batch as a whole or not at all
+    "scan/topic/test_following.py",  # topics made anew
+    "scan/topic/test_planning.py",
+    "scan/topic/test_reading.py",
+    "spark/test_topic_stream.py",
+    "spark/test_topic_listener.py",  # lag, and offsets of groups
 )
 AT_LEAST = 44  # tests that need no more than an address
 
@@ -34,7 +34,7 @@ AT_LEAST = 44  # tests that need no more than an address
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_behaviour_suite_of_live_topics(kafka, tmp_path):
-    files = [str(ROOT / "tests" / "spark" / name) for name in SUITE]
+    files = [str(ROOT / "tests" / name) for name in SUITE]
     with kafka(tmp_path / "kafka", {"log.retention.ms": "-1"}) as node:  # some timestamps are years old
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", "--timeout", "300"]
         done = subprocess.run(

@@ -31,7 +31,7 @@ def without_places(records: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tmp_path, source):
     expected = users(brokers.expected_records(source, isolation="read_committed"))
-    with kafka(tmp_path) as node:
+    with kafka(tmp_path, {"log.cleaner.backoff.ms": 3_600_000}) as node:  # nothing is compacted between two looks at it
         settings = {"state_dir": str(tmp_path / "state"), "keep_retention": False}
         report = run_mirror(source, node.bootstrap, **settings)
         again = run_mirror(source, node.bootstrap, **settings)
