@@ -18,6 +18,7 @@ from kafkaframes.scan.values.decoding import JSON, Decoding, subject_schema
 from kafkaframes.scan.values.json_values import infer_schema
 from kafkaframes.scan.values.registry import Registry
 
+_PROTOC = "protoc --include_imports --descriptor_set_out=FILE"  # flags of its own, not of a command of ours
 INFERRED = "schema"  # the table's setting that keeps an inferred schema
 
 
@@ -130,9 +131,7 @@ def _schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, b
 
 def _read(path: str, mode: str) -> bytes:
     if mode == PROTOBUF and path.endswith(".proto"):
-        raise OptionError(
-            f"`schemas` {path}: must be descriptors: protoc --include_imports --descriptor_set_out=FILE {path}"
-        )
+        raise OptionError(f"`schemas` {path}: must be descriptors: {_PROTOC} {path}")
     try:
         return Path(path).read_bytes()
     except OSError as error:
