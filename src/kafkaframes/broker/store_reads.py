@@ -3,7 +3,8 @@
 The broker's state belongs to the thread of its event loop, and so do the handlers. What reads logs therefore runs as an
 *attempt* (``when_read``): where it asks for bytes of a store that are not there yet it is broken off, threads read
 them, and it runs again from its beginning, with these bytes at hand. Each connection still has one request at a time.
-Files of this machine's disks are read as always.
+Files of this machine's disks are read as always. With a store that takes 200 ms a read, others are answered in 1 ms
+instead of 180 (``benchmarks/results/store_reads.md``).
 """
 
 from __future__ import annotations
