@@ -72,7 +72,7 @@ def transaction(options):
         LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server,
     ):
         producer.begin_transaction()
-        yield producer, ledger, Work(options, options.topic, share(producer), server.door)
+        yield producer, ledger, Work(options, options.topic, share(producer), server.address)
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):

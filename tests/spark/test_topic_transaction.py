@@ -63,7 +63,7 @@ def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: 
             raise KilledError
         ledger = Ledger(sink._now_ms)
         with LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server:
-            work = Work(options, identifier, share(producer), server.door)
+            work = Work(options, identifier, share(producer), server.address)
             told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError
@@ -187,7 +187,7 @@ def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, mon
     assert marker_for(read_markers(options), f"sink-of-{options.topic}", batch(1)).batch == batch(0)
     monkeypatch.setattr(sink, "marker_for", lambda *_: Marker(batch(0), 50_000))
     with caplog.at_level(logging.WARNING, "kafkaframes.spark"):
-        write(options, 1, monkeypatch, times=TransactionTime(given_ms=60_000, limit_ms=900_000))
+        write(options, 1, monkeypatch, times=TransactionTime(chosen_ms=60_000, limit_ms=900_000))
     assert "open for 50 s, and a transaction may be open for 60 s" in caplog.text
     assert (
         "kafka.transaction.timeout.ms may be as large as the brokers' transaction.max.timeout.ms, 900000" in caplog.text
@@ -201,7 +201,7 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
     ):
         TransactionTime.of(options)
     with pytest.raises(OptionError, match="is 60001: more than the brokers'"):  # who may not ask for settings
-        write(options, 0, monkeypatch, times=TransactionTime(given_ms=60_001))
+        write(options, 0, monkeypatch, times=TransactionTime(chosen_ms=60_001))
 
 
 def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(options, monkeypatch):

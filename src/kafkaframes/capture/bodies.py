@@ -106,9 +106,11 @@ def _texts_of_columns(
     result = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
     special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
     records = "size" if (api_key, direction) in _SIZED else "empty"
-    bodies = to_json_text(result.field("body"), body.codec(api_version), odd=special, records=records)
+    bodies = to_json_text(result.field("body"), body.codec(api_version), left_out=special, records=records)
     special = bodies.is_null().to_numpy(zero_copy_only=False)
-    headers = to_json_text(result.field("header"), header.codec(body.spec.header_version(api_version)), odd=special)
+    headers = to_json_text(
+        result.field("header"), header.codec(body.spec.header_version(api_version)), left_out=special
+    )
     if headers.null_count > bodies.null_count:
         bodies = pc.if_else(headers.is_null(), pa.scalar(None, pa.string()), bodies)
     return headers, bodies

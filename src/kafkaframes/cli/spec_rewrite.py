@@ -62,7 +62,7 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     findings = list(check_sets(before, after))
     for finding in findings:
         if finding.verdict == "breaking":
-            click.echo(f"breaking: {finding.message}.{finding.place}: {finding.text} ({finding.rule.name})")
+            click.echo(f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})")
     click.echo(f"{worst(findings)} (spec check): {len(changed)} messages changed; {len(after)} specs in {target}")
 
 
@@ -203,6 +203,6 @@ def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Ite
     result = list(check_sets(before, done.specs))
     for finding in result:
         if finding.verdict == "breaking":
-            yield f"{finding.verdict}: {finding.message}.{finding.place}: {finding.text} ({finding.rule.name})"
+            yield f"{finding.verdict}: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
     yield f"{worst(result)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"

@@ -56,14 +56,14 @@ class _PathError(KafkaframesError):
         return self
 
     def __str__(self) -> str:
-        places = []
+        parts = []
         if self.file is not None:
-            places.append(self.file)
+            parts.append(self.file)
         if self.path:
-            places.append("$" + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.path))
+            parts.append("$" + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.path))
         if self.position is not None:
-            places.append(f"byte {self.position}")
-        return f"{self.reason} (at {', '.join(places)})" if places else self.reason
+            parts.append(f"byte {self.position}")
+        return f"{self.reason} (at {', '.join(parts)})" if parts else self.reason
 
     def __reduce__(self) -> tuple[object, ...]:  # keyword arguments do not survive Exception's own pickling
         return _rebuild, (type(self), self.reason, self.position, self.path, self.file)
@@ -107,8 +107,8 @@ class LogDirError(_PathError):
 class DamagedChunkError(LogDirError):
     """A chunk of a tiered segment cannot be read; ``lost`` are the bytes of the segment that it held."""
 
-    def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **place: Any) -> None:
-        super().__init__(reason, **place)
+    def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **where: Any) -> None:
+        super().__init__(reason, **where)
         self.lost = lost
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -226,9 +226,9 @@ class LostTaskError(KafkaframesError):
 class UnknownOutcomeError(KafkaframesError):
     """A commit to a table whose fate is not known: the files that it names must stay."""
 
-    def __init__(self, place: str, run: str, reason: str) -> None:
+    def __init__(self, table: str, run: str, reason: str) -> None:
         super().__init__(
-            f"{place}: whether commit {run} was made is unknown ({reason}); its files stay, the next "
+            f"{table}: whether commit {run} was made is unknown ({reason}); its files stay, the next "
             "`incremental` run goes on behind what the table says"
         )
 
@@ -253,9 +253,9 @@ _CODES = {
 
 
 class RecordRefusal(NamedTuple):
-    """One record that is at fault: its place in its batch, an error code, and the reason."""
+    """One record that is at fault: its index in its batch, an error code, and the reason."""
 
-    place: int
+    batch_index: int
     code: ErrorCode
     reason: str
 

@@ -22,7 +22,7 @@ from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
 from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
-from kafkaframes.jobs.write_topic.sequence_server import Door, Leases
+from kafkaframes.jobs.write_topic.sequence_server import Address, Leases
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
 from kafkaframes.spark.worker import settle
@@ -40,14 +40,14 @@ class Work(NamedTuple):
 
     Attributes:
         identity: the producer id and epoch of the transaction.
-        door: where sequences are leased.
+        address: where sequences are leased.
         is_written_anew: tasks of this batch were lost before.
     """
 
     options: TopicWriteOptions
     transactional_id: str
     identity: ProducerIdentity
-    door: Door
+    address: Address
     is_written_anew: bool = False
 
 
@@ -94,7 +94,7 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
         return counts
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
-        leases = Leases(work.door, task)
+        leases = Leases(work.address, task)
         stack.callback(leases.close)
         producer = open_producer(work.options, transactional_id=work.transactional_id)
         stack.callback(producer.close, flush=False)

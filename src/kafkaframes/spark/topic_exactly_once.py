@@ -380,7 +380,7 @@ def send(
         ) as server,
         _arrow_batches_are_bounded(frame),
     ):
-        work = Work(options, transactional_id, share(producer), server.door, is_written_anew)
+        work = Work(options, transactional_id, share(producer), server.address, is_written_anew)
         try:
             results = frame.mapInArrow(writing(work), COLUMNS).collect()
         except Exception as error:  # of another class on each of Spark's sessions

@@ -49,7 +49,7 @@ def _found(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
         if error.valid_bytes is not None:
             found["valid_bytes"] = error.valid_bytes
         if error.record_errors:
-            found["record_errors"] = [record.place for record in error.record_errors]
+            found["record_errors"] = [record.batch_index for record in error.record_errors]
         return found
     return {
         "valid_bytes": appended.valid_bytes,

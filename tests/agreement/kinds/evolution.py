@@ -28,7 +28,7 @@ def _disagreements(case: Case) -> Iterator[str]:
     found = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
     verdict = worst(found)
     if (verdict != "breaking") is not truth["compatible"]:
-        reasons = "; ".join(f"{one.rule.name} {one.place} {one.versions}" for one in found) or "no change"
+        reasons = "; ".join(f"{one.rule.name} {one.where} {one.versions}" for one in found) or "no change"
         yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"
 
 

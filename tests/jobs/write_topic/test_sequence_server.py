@@ -21,7 +21,7 @@ HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
 def serving(add=lambda _: None):
     ledger = Ledger(lambda: 1)
     with LeaseServer(ledger, add, **HERE) as server:
-        yield ledger, server.door
+        yield ledger, server.address
 
 
 def test_the_second_waits_until_the_first_gives_back():

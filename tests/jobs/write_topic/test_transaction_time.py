@@ -17,7 +17,7 @@ def test_time_outs_follow_what_was_measured():
 
 
 def test_a_warning_names_what_can_be_done():
-    times = TransactionTime(given_ms=60_000, limit_ms=900_000)
+    times = TransactionTime(chosen_ms=60_000, limit_ms=900_000)
     assert times.warning(30_000) is None
     assert "may be as large as the brokers' transaction.max.timeout.ms, 900000" in times.warning(30_001)
     assert "is the brokers' transaction.max.timeout.ms" in TransactionTime(limit_ms=900_000).warning(500_000)

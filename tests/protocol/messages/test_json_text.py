@@ -78,7 +78,7 @@ def test_tags_that_nobody_declared_and_bad_messages_are_left_out():
     good = cls(group_id="g").encode(4)
     odd = cls(group_id="g", unknown_tags=[(9, b"x")]).encode(4)
     array = decode_columns(cls.codec(4).plan, [good, odd, good[:3], good])
-    texts = to_json_text(array, cls.codec(4), odd=array.field("_error").is_valid()).to_pylist()
+    texts = to_json_text(array, cls.codec(4), left_out=array.field("_error").is_valid()).to_pylist()
     assert [text is None for text in texts] == [False, True, True, False]
     assert texts[0] == texts[3] == dumped(cls.decode(good, 4).to_json(4))
 

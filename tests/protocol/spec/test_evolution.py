@@ -170,7 +170,7 @@ CHANGES = {
 def test_change(name):
     old, new, expected = CHANGES[name]
     found = compare(old, new)
-    assert {(one.rule.name, one.place, one.versions) for one in found} == expected
+    assert {(one.rule.name, one.where, one.versions) for one in found} == expected
     assert all(one.verdict == one.rule.verdict for one in found)
 
 
@@ -179,7 +179,7 @@ def test_a_common_struct_is_followed_wherever_it_is_used():
         uses = [{"name": name, "type": "S", "versions": "0+"} for name in "AB"]
         return spec(*uses, commonStructs=[{"name": "S", "versions": "0+", "fields": [with_(X, type=kind)]}])
 
-    assert {one.place for one in compare(twice("int8"), twice("int16"))} == {"A.X", "B.X"}
+    assert {one.where for one in compare(twice("int8"), twice("int16"))} == {"A.X", "B.X"}
 
 
 def test_an_unstable_version_may_change():

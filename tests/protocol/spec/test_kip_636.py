@@ -108,7 +108,7 @@ def test_as_written_and_by_suffix():
 def test_the_checker_calls_all_but_three_defaults_harmless():
     """Versions 0 of CreateTopics, 0 and 1 of DescribeQuorum lack the message: their readers find another default."""
     found = list(check_sets(SPECS, DONE.specs))
-    breaking = [(one.message, one.place, one.rule.name) for one in found if one.verdict == "breaking"]
+    breaking = [(one.message, one.where, one.rule.name) for one in found if one.verdict == "breaking"]
     assert breaking == [
         ("CreateTopicsResponse", "Topics.ErrorMessage", "default-changed"),
         ("DescribeQuorumResponse", "ErrorMessage", "default-changed"),

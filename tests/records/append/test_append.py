@@ -161,7 +161,7 @@ def test_records_at_fault_are_collected_and_a_wrong_timestamp_decides():
     settings = AppendSettings(compacted=True, now_ms=1000, before_max_ms=100)
     with pytest.raises(AppendRefusedError) as refused:
         validate_and_assign(build_records(rows, codec="gzip"), 0, settings)
-    assert [(error.place, error.code) for error in refused.value.record_errors] == [
+    assert [(error.batch_index, error.code) for error in refused.value.record_errors] == [
         (0, ErrorCode.INVALID_RECORD),
         (1, ErrorCode.INVALID_TIMESTAMP),
         (2, ErrorCode.INVALID_RECORD),

@@ -242,7 +242,7 @@ def _row(
         log_append_time_ms=outcome.log_append_time_ms,
         log_start_offset=outcome.log_start_offset,
         record_errors=[
-            types.BatchIndexAndErrorMessage(batch_index=one.place, batch_index_error_message=one.reason)
+            types.BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.reason)
             for one in outcome.record_errors
         ],
         error_message=outcome.error_message,

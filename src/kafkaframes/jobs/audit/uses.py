@@ -134,11 +134,11 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
     sets = lists.values
     old = np.flatnonzero(sets.field("magic").to_numpy(zero_copy_only=False) < 2)
     owners = np.searchsorted(lists.offsets.to_numpy(), old, side="right") - 1
-    for place, owner in zip(old.tolist(), owners.tolist(), strict=True):
+    for index, owner in zip(old.tolist(), owners.tolist(), strict=True):
         if not records[owner].is_valid:
             continue
         row = {name: batch.column(name)[owner].as_py() for name in _COLUMNS[:6]}
         client = Client(row["clientId"] or None, row["clientAddress"], row["softwareName"], row["softwareVersion"])
-        result = sets[place].as_py()
+        result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
         uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], result["magic"]), result["batches"], time, time)

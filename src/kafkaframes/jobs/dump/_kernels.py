@@ -41,10 +41,10 @@ def _write_integer(out, position, value):
     while rest > 0:
         end += 1
         rest //= np.uint64(10)
-    place = end
-    while place > position:
-        place -= 1
-        out[place] = np.uint8(48 + magnitude % np.uint64(10))
+    start = end
+    while start > position:
+        start -= 1
+        out[start] = np.uint8(48 + magnitude % np.uint64(10))
         magnitude //= np.uint64(10)
     return end
 

@@ -227,7 +227,7 @@ def export_single(
                     results.append(SegmentResult(task))
                     write = _Rows(output, task, headers=settings.headers)
                     copy_segment(results[-1], settings, write, memory=memory)
-            check_rows(output.rows, results, place=str(final))
+            check_rows(output.rows, results, where=str(final))
             if not output.is_begun:
                 raise OptionError(f"nothing to export: no record of {len(tasks):,} segments is selected")
             temporary.replace(final)

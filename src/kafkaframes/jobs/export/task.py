@@ -161,7 +161,7 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
                         lambda batch: output.write(row_batch(batch, headers=settings.headers)),
                         memory=memory,
                     )
-            check_rows(output.rows, results, place=first.path)
+            check_rows(output.rows, results, where=first.path)
         except (LogDirError, CorruptRecordError) as error:
             temporary.unlink(missing_ok=True)
             if len(tasks) == 1:
@@ -181,7 +181,7 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
     return results
 
 
-def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) -> None:
+def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) -> None:
     """Compare the rows of a file with the records that were read for it.
 
     Raises:
@@ -192,7 +192,7 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) ->
     for result in results:
         read += result.tally.records_read
         left_out.update(result.tally.records_left_out)
-    check_row_counts(read, written, left_out, where=place)
+    check_row_counts(read, written, left_out, where=where)
 
 
 def _metadata(tasks: FileTasks) -> dict[str, str]:

@@ -22,18 +22,18 @@ def _mix(value):
 
 
 @kernel(types.int64(BYTES, INT64S, INT32S, OUT_INT64S))
-def hash_keys(buf, places, sizes, hashes):
+def hash_keys(buf, positions, sizes, hashes):
     """Write the hash of each key to ``hashes``, one after the other; a key of a negative size is null and has none.
 
     Returns how many there are. Words of 8 bytes are big-endian; what is left is shifted in byte by byte.
     """
     address = address_of(buf)
     count = 0
-    for record in range(places.size):
+    for record in range(positions.size):
         size = np.int64(sizes[record])
         if size < 0:
             continue
-        position, end = places[record], places[record] + size
+        position, end = positions[record], positions[record] + size
         value = _mix(_SEED + np.uint64(size))
         while end - position >= 8:
             value = _mix(value ^ np.uint64(load_i64(address, position)))

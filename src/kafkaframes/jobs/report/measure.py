@@ -212,7 +212,7 @@ class _Watcher:
         self._path = task.segment.path
         self._memory = Recycler()
         self._ratio = 1.0
-        self._found = SegmentMeasure()
+        self._segment = SegmentMeasure()
         self._transactional: list[Ints] = []
 
     def see(self, window: Window) -> None:
@@ -227,8 +227,8 @@ class _Watcher:
     def result(self) -> SegmentMeasure:
         """Return what was found."""
         if self._transactional:
-            self._found.transactional = np.concatenate(self._transactional, axis=1)
-        return self._found
+            self._segment.transactional = np.concatenate(self._transactional, axis=1)
+        return self._segment
 
     def _measure(self, whole: Chunk) -> None:
         for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
@@ -244,7 +244,7 @@ class _Watcher:
             problem = part.problem(row)
             self._lose(part, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason)
         is_data = sound & ~batches.is_control
-        measure = self._found.measure
+        measure = self._segment.measure
         _add_batches(measure, batches, index.rows, raw, sound, is_data)
         kept = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
         _add_records(measure, kept, sections.buf)
@@ -257,8 +257,8 @@ class _Watcher:
 
         position = part.position(row)
         known = value("base_offset"), value("last_offset")
-        self._found.losses.append(Loss(self._path, position, value("size"), *known, value("count"), readable, reason))
-        self._found.measure.offsets_seen += max(known[1] - known[0] + 1, 0) if value("magic") >= 2 else readable
+        self._segment.losses.append(Loss(self._path, position, value("size"), *known, value("count"), readable, reason))
+        self._segment.measure.offsets_seen += max(known[1] - known[0] + 1, 0) if value("magic") >= 2 else readable
 
 
 def _add_batches(

@@ -95,7 +95,7 @@ def _breaks(question: Question) -> dict[str, _Card]:
     fields = [
         Field("Verdict", lambda finding: tag("b", finding.verdict)),
         Field("Message", lambda finding: finding.message),
-        Field("Field", lambda finding: breakable(finding.place, "."), wide=True),
+        Field("Field", lambda finding: breakable(finding.where, "."), wide=True),
         Field("What", lambda finding: finding.text, wide=True),
         Field("Why", lambda finding: finding.rule.source, wide=True),
     ]

@@ -152,8 +152,8 @@ class DeltaTable:
             self._missing(columns)
 
     def _missing(self, columns: pa.Schema) -> list[pa.Field]:
-        check_partitioning(tuple(self._table.metadata().partition_columns), place=self.shown)
-        return missing_columns(pa.schema(self._table.schema()), columns, place=self.shown)
+        check_partitioning(tuple(self._table.metadata().partition_columns), where=self.shown)
+        return missing_columns(pa.schema(self._table.schema()), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie: ``topic=T/partition=P``, as other writers of Delta have it."""

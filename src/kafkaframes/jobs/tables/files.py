@@ -206,7 +206,7 @@ def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
             for task in tasks:
                 made.results.append(SegmentResult(task))
                 _copy(made, job, sinks.write, memory)
-        check_rows(sinks.good.rows + sinks.bad_rows, made.results, place=tasks[0].path)
+        check_rows(sinks.good.rows + sinks.bad_rows, made.results, where=tasks[0].path)
     except (LogDirError, CorruptRecordError) as error:
         sinks.remove()
         made.results[-1] = SegmentResult(tasks[len(made.results) - 1], failed=str(error))

@@ -194,8 +194,8 @@ class IcebergTable:
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
         shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
-        check_partitioning(shown, place=self.shown)
-        return missing_columns(schema.as_arrow(), columns, place=self.shown)
+        check_partitioning(shown, where=self.shown)
+        return missing_columns(schema.as_arrow(), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie."""

@@ -96,7 +96,7 @@ class ParquetTable:
     def check(self, columns: pa.Schema) -> None:
         """Check that the table can take rows with these columns."""
         if self._columns is not None:
-            missing_columns(self._columns, columns, place=self.shown)
+            missing_columns(self._columns, columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie until their commit is made."""

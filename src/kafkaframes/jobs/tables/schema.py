@@ -41,7 +41,7 @@ def latest_schema(columns: pa.Schema) -> pa.Schema:
     return columns.append(pa.field(TOMBSTONE, pa.bool_()))
 
 
-def missing_columns(there: pa.Schema, requested: pa.Schema, *, place: str) -> list[pa.Field]:
+def missing_columns(there: pa.Schema, requested: pa.Schema, *, where: str) -> list[pa.Field]:
     """Return the columns that a table has to be given before it can take rows with ``requested``.
 
     Raises:
@@ -50,15 +50,15 @@ def missing_columns(there: pa.Schema, requested: pa.Schema, *, place: str) -> li
     for field in requested:
         if field.name in there.names and (result := plain(there.field(field.name).type)) != plain(field.type):
             raise OptionError(
-                f"{place}: column {field.name} is {result} and would have to be {plain(field.type)}: "
+                f"{where}: column {field.name} is {result} and would have to be {plain(field.type)}: "
                 "give it its type back, or export to a new table"
             )
     for field in there:
         if field.name not in requested.names:
-            _check_can_stay_empty(field, place)
+            _check_can_stay_empty(field, where)
     missing = [field for field in requested if field.name not in there.names]
     if gone := [field.name for field in missing if field.name in _COLUMNS.names]:
-        raise OptionError(f"{place}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
+        raise OptionError(f"{where}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
     return missing
 
 
@@ -75,7 +75,7 @@ def _check_can_stay_empty(field: pa.Field, index: str) -> None:
         )
 
 
-def check_partitioning(there: tuple[str, ...], *, place: str) -> None:
+def check_partitioning(there: tuple[str, ...], *, where: str) -> None:
     """Check that a table is partitioned as an export does it.
 
     Raises:
@@ -84,7 +84,7 @@ def check_partitioning(there: tuple[str, ...], *, place: str) -> None:
     if there != PARTITIONED_BY:
         shown = ", ".join(there) or "nothing"
         raise OptionError(
-            f"{place}: is partitioned by {shown}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
+            f"{where}: is partitioned by {shown}, an export by {', '.join(PARTITIONED_BY)}: export to a new table"
         )
 
 

@@ -220,9 +220,9 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers, by offset."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
-    base_place, attributes_place = PRODUCER_COLUMNS.index("base_offset"), PRODUCER_COLUMNS.index("attributes")
+    base_column, attributes_column = PRODUCER_COLUMNS.index("base_offset"), PRODUCER_COLUMNS.index("attributes")
     for row in facts.producers.T.tolist():
-        base, attributes = row[base_place], row[attributes_place]
+        base, attributes = row[base_column], row[attributes_column]
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:

@@ -48,7 +48,7 @@ _GONE: Final = (OSError, EOFError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Address:
     """How a task reaches the lease server; travels to it with its function."""
 
     host: str
@@ -87,11 +87,11 @@ class LeaseServer:
         self._adding: asyncio.Lock
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[Any]] = set()
-        self.door: Door
+        self.address: Address
 
     def __enter__(self) -> Self:
         try:
-            self.door = self._loop.call(self._open())
+            self.address = self._loop.call(self._open())
         except BaseException:
             self._loop.close()
             raise
@@ -103,14 +103,14 @@ class LeaseServer:
         finally:
             self._loop.close()
 
-    async def _open(self) -> Door:
+    async def _open(self) -> Address:
         self._changed, self._adding = asyncio.Condition(), asyncio.Lock()
         try:
             self._server = await asyncio.start_server(self._serve, self._listen, self._port, limit=_LONGEST_LINE)
         except OSError as error:
             index = f"{self._listen}:{self._port or 'any port'}"
             raise KafkaframesError(f"the driver cannot listen on {index} for its tasks: {error}") from error
-        return Door(self._host, self._server.sockets[0].getsockname()[1], self._secret)
+        return Address(self._host, self._server.sockets[0].getsockname()[1], self._secret)
 
     async def _close(self) -> None:
         assert self._server is not None
@@ -190,15 +190,15 @@ class Leases:
         KafkaframesError: (of every method, too) the driver cannot be reached, is gone, or refuses.
     """
 
-    def __init__(self, door: Door, task: int) -> None:
-        self._name = f"{door.host}:{door.port}"
+    def __init__(self, address: Address, task: int) -> None:
+        self._name = f"{address.host}:{address.port}"
         self._stream: BinaryIO | None = None
         with self._plainly("cannot be reached at"):
-            self._socket = socket.create_connection((door.host, door.port), timeout=_GREETING_S)
+            self._socket = socket.create_connection((address.host, address.port), timeout=_GREETING_S)
         try:
             self._stream = self._socket.makefile("rb")
             with self._plainly("does not answer at"):
-                self._greet(door.secret)
+                self._greet(address.secret)
             self._socket.settimeout(_ANSWER_S)
             self._ask({"task": task})
         except BaseException:
@@ -295,5 +295,5 @@ def _named(indexes: Iterable[TopicPartition]) -> list[list[Any]]:
     return [[index.topic, index.partition] for index in indexes]
 
 
-def _proof(secret: bytes, who: bytes, nonce: bytes) -> bytes:
-    return hmac.digest(secret, who + nonce, "sha256")
+def _proof(secret: bytes, name: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(secret, name + nonce, "sha256")

@@ -37,15 +37,15 @@ _TRANSACTION_IS_OVER: Final = (
 class TransactionTime:
     """The time-outs of one query's transactions, one batch after the other."""
 
-    def __init__(self, *, given_ms: int | None = None, limit_ms: int | None = None) -> None:
+    def __init__(self, *, chosen_ms: int | None = None, limit_ms: int | None = None) -> None:
         """Take what was asked for, and what the brokers allow; None: nothing, and they do not tell.
 
         Raises:
             OptionError: more is asked for than they allow.
         """
-        if given_ms is not None and limit_ms is not None and given_ms > limit_ms:
-            raise OptionError(f"kafka.{OPTION} is {given_ms}; the brokers' {LIMIT} is {limit_ms}, nothing was written")
-        self._given_ms = given_ms
+        if chosen_ms is not None and limit_ms is not None and chosen_ms > limit_ms:
+            raise OptionError(f"kafka.{OPTION} is {chosen_ms}; the brokers' {LIMIT} is {limit_ms}, nothing was written")
+        self._chosen_ms = chosen_ms
         self._limit_ms = limit_ms
         self._open_ms: deque[int] = deque(maxlen=_REMEMBERED)
 
@@ -58,17 +58,17 @@ class TransactionTime:
             NetworkError: it cannot be reached.
         """
         values = ProducerSettings.of(options.client).transaction_timeout_ms if OPTION in options.client else None
-        return cls(given_ms=values, limit_ms=limit_of(options))
+        return cls(chosen_ms=values, limit_ms=limit_of(options))
 
     @property
     def timeout_ms(self) -> int:
         """What to ask for, for the batch that begins now.
 
-        >>> TransactionTime(limit_ms=900_000).timeout_ms, TransactionTime(given_ms=5_000).timeout_ms
+        >>> TransactionTime(limit_ms=900_000).timeout_ms, TransactionTime(chosen_ms=5_000).timeout_ms
         (900000, 5000)
         """
-        if self._given_ms is not None:
-            return self._given_ms
+        if self._chosen_ms is not None:
+            return self._chosen_ms
         if not self._open_ms:
             return LEAST_MS if self._limit_ms is None else self._limit_ms
         chosen = max(LEAST_MS, _TIMES_THE_LONGEST * max(self._open_ms))
@@ -85,7 +85,7 @@ class TransactionTime:
             before_ms: how long the last one was open that an earlier run of the query has committed.
         """
         longest = max([*self._open_ms, before_ms])
-        allowed = self._limit_ms if self._given_ms is None else self._given_ms
+        allowed = self._limit_ms if self._chosen_ms is None else self._chosen_ms
         if allowed is None or longest <= _TIGHT * allowed:
             return None
         return (
@@ -105,7 +105,7 @@ class TransactionTime:
     @property
     def _remedy(self) -> str:
         smaller = "smaller micro-batches (maxOffsetsPerTrigger, maxBytesPerTrigger) take less time"
-        if self._given_ms is not None and (self._limit_ms is None or self._given_ms < self._limit_ms):
+        if self._chosen_ms is not None and (self._limit_ms is None or self._chosen_ms < self._limit_ms):
             most = f"the brokers' {LIMIT}" + (f", {self._limit_ms}" if self._limit_ms is not None else "")
             return f"kafka.{OPTION} may be as large as {most}; {smaller}"
         return f"this is the brokers' {LIMIT}; {smaller}"

@@ -1,6 +1,6 @@
 """One block of memory that holds every Arrow buffer of a decode: laid out, grown, and handed to Arrow without a copy.
 
-The kernels see the block as bytes and ``places`` as the address of each column's buffers in it (base, validity, data,
+The kernels see the block as bytes and ``addresses`` as where each column's buffers are in it (base, validity, data,
 and how many bytes of data fit). Nothing here depends on a message's content but the number of rows and bytes needed.
 """
 
@@ -63,7 +63,7 @@ class Template:
         self.nodes[:, 1] = np.where(nullable, _UNKNOWN_NULLS, 0)
         self.there = np.array([column >= 0 for column, _ in slots])
         self.columns, self.parts = (np.array(one, np.int64)[self.there] for one in zip(*slots, strict=True))
-        self.places = np.zeros((len(slots), 2), np.int64)
+        self.addresses = np.zeros((len(slots), 2), np.int64)
         self.fields = list(program.type)
 
     def _follow(self, at: int) -> int:
@@ -86,11 +86,11 @@ class Template:
         struct.pack_into("<q", metadata, self.body_length, body)
         struct.pack_into("<q", metadata, self.length, int(rows[0]))
         memory[: self.size] = np.frombuffer(metadata, np.uint8)
-        nodes, places = self.nodes.copy(), self.places.copy()
+        nodes, addresses = self.nodes.copy(), self.addresses.copy()
         nodes[:, 0] = rows[self.levels]
-        places[self.there, 0] = starts[self.columns, self.parts] - self.size
-        places[self.there, 1] = sizes[self.columns, self.parts]
-        for at, values in ((self.nodes_at, nodes), (self.buffers_at, places)):
+        addresses[self.there, 0] = starts[self.columns, self.parts] - self.size
+        addresses[self.there, 1] = sizes[self.columns, self.parts]
+        for at, values in ((self.nodes_at, nodes), (self.buffers_at, addresses)):
             raw = values.ravel().view(np.uint8)
             memory[at : at + len(raw)] = raw
         return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), self.schema)
@@ -186,7 +186,7 @@ class Arena:
 
     def put(self, column: int, part: int, values: Array) -> None:
         """Copy a whole buffer in: the values or offsets (0), the validity (1) or the data (2) of a column."""
-        start = int(self.places[column, part])
+        start = int(self.addresses[column, part])
         raw = values.view(np.uint8)
         self.bytes[start : start + len(raw)] = raw
 
@@ -195,19 +195,19 @@ class Arena:
         sizes = self._sizes(self.rows, self.data)
         aligned = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
         ends = np.cumsum(aligned)
-        self.places = np.empty((len(sizes), 4), np.int64)
-        self.places[:, :3] = (ends - aligned).reshape(-1, 3) + self.head
-        self.places[:, 3] = self.data
+        self.addresses = np.empty((len(sizes), 4), np.int64)
+        self.addresses[:, :3] = (ends - aligned).reshape(-1, 3) + self.head
+        self.addresses[:, 3] = self.data
         self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + self.head + _ALIGN)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
-        self.bytes[: len(self.bytes) & -4].view(np.int32)[self.places[shape.has_offsets, 0] >> 2] = 0
+        self.bytes[: len(self.bytes) & -4].view(np.int32)[self.addresses[shape.has_offsets, 0] >> 2] = 0
 
     def patched_ops(self) -> Array:
         """Return the program's operations with the addresses of this arena, flat, for the table-driven kernels."""
         ops = self.program.ops.copy()
-        if len(self.places):
-            ops[:, 5:8] = self.places[ops[:, 1], :3]
-            ops[self.shape.element_ops, 7] = self.places[ops[self.shape.element_ops, 3], 0]
+        if len(self.addresses):
+            ops[:, 5:8] = self.addresses[ops[:, 1], :3]
+            ops[self.shape.element_ops, 7] = self.addresses[ops[self.shape.element_ops, 3], 0]
         return ops.ravel()
 
     def _sizes(self, rows_by_level: Array, data: Array) -> Array:
@@ -239,11 +239,15 @@ class Arena:
         self.data = self._scaled(self.data, np.array(ends, np.int64), consumed) * self.shape.is_var
         self.rows[level] = min(max(int(self.rows[level]), 2 * rows), MAX_ROWS)
         self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
-        old_bytes, old_places = self.bytes, self.places
+        old_bytes, old_addresses = self.bytes, self.addresses
         self._allocate()
         used = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))
         for column, part in np.argwhere(used > 0).tolist():
-            start, target, size = int(old_places[column, part]), int(self.places[column, part]), int(used[column, part])
+            start, target, size = (
+                int(old_addresses[column, part]),
+                int(self.addresses[column, part]),
+                int(used[column, part]),
+            )
             self.bytes[target : target + size] = old_bytes[start : start + size]
 
     def _scaled(self, have: Array, used: Array, consumed: int) -> Array:
@@ -265,13 +269,13 @@ class Arena:
         shape = self.shape
         ends = np.zeros(len(self.data), np.int64)
         if shape.is_var.any():
-            last = self.places[shape.is_var, 0] + rows[shape.level[shape.is_var]] * 4
+            last = self.addresses[shape.is_var, 0] + rows[shape.level[shape.is_var]] * 4
             ends[shape.is_var] = self.bytes[: len(self.bytes) & -4].view(np.int32)[last >> 2]
         return self._sizes(rows, ends)
 
     def offset(self, column: int, row: int) -> int:
         """Return one offset of a list or string column."""
-        at = int(self.places[column, 0]) + row * 4
+        at = int(self.addresses[column, 0]) + row * 4
         return int(self.bytes[at : at + 4].view(np.int32)[0])
 
     def to_arrow(self, messages: int, *, errors: pa.Array, valid: Array, texts: dict[int, Any]) -> pa.StructArray:
@@ -287,7 +291,7 @@ class Arena:
         template = template_of(self.program)
         if template is not None and not texts and valid.all():
             children = template.read(
-                self.buffer, self.bytes, np.array(lengths, np.int64), self.places, self._sizes_used(lengths)
+                self.buffer, self.bytes, np.array(lengths, np.int64), self.addresses, self._sizes_used(lengths)
             ).columns
             return pa.StructArray.from_arrays([*children, errors], fields=template.fields)
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
@@ -307,13 +311,13 @@ class Arena:
 
     def _validity(self, node: Node, length: int, bitmap: Array | None) -> pa.Buffer | None:
         size = (length + 7) >> 3
-        start = int(self.places[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
+        start = int(self.addresses[node.column, 1]) if node.column >= 0 and self.shape.nullable[node.column] else -1
         if bitmap is not None:
             return pa.py_buffer(bitmap if start < 0 else bitmap & self.bytes[start : start + size])
         return None if start < 0 else self.buffer.slice(start, size)
 
     def _values(self, column: int, length: int) -> list[pa.Buffer]:
-        start = int(self.places[column, 0])
+        start = int(self.addresses[column, 0])
         kind = int(self.program.columns[column, 0])
         if kind == Kind.BIT:
             return [self.buffer.slice(start, (length + 7) >> 3)]
@@ -322,7 +326,7 @@ class Arena:
         offsets = self.buffer.slice(start, (length + 1) * 4)
         if kind == Kind.LIST:
             return [offsets]
-        return [offsets, self.buffer.slice(int(self.places[column, 2]), self.offset(column, length))]
+        return [offsets, self.buffer.slice(int(self.addresses[column, 2]), self.offset(column, length))]
 
     def _binary(self, column: int, length: int, validity: pa.Buffer | None) -> pa.Array:
         return pa.Array.from_buffers(pa.binary(), length, [validity, *self._values(column, length)])

@@ -44,9 +44,9 @@ def read_long_varint(buf, pos, end):
         shift += 7
         if shift > 28:
             return 0, -OVERLONG_VARINT, 0
-    odd = 1 if byte == 0 or value > 0xFFFFFFFF else 0
+    unusual = 1 if byte == 0 or value > 0xFFFFFFFF else 0
     value &= 0xFFFFFFFF
-    return value - ((value & 0x80000000) << 1), pos + 1, odd
+    return value - ((value & 0x80000000) << 1), pos + 1, unusual
 
 
 @inlined
@@ -64,7 +64,7 @@ def read_varint(buf, pos, end):
 def read_length(buf, pos, end, flags, strict):
     """Read a length or count: compact, int16 (flag 4: a string's) or int32. Return (length, position or -status)."""
     if flags & 1:
-        value, after, odd = read_varint(buf, pos, end)
+        value, after, unusual = read_varint(buf, pos, end)
         if after < 0:
             return value, after
         length = value - 1
@@ -73,7 +73,7 @@ def read_length(buf, pos, end, flags, strict):
                 return 0, -NOT_CANONICAL
             if length < -0x80000000:
                 length = 0x7FFFFFFF  # Java's int wraps around
-        elif strict and odd:
+        elif strict and unusual:
             return 0, -NOT_CANONICAL
         return length, after
     size = 2 if flags & 4 else 4
@@ -167,16 +167,16 @@ def is_utf8(buf, pos, size):
 
 
 @device
-def fill_defaults(columns, places, consts, arena, first, last, level, row):
+def fill_defaults(columns, addresses, consts, arena, first, last, level, row):
     """Write the defaults of the columns ``first:last`` of one level at ``row``; return 0, or 1 + a full column."""
     for column in range(first, last):
         entry = column * 8
         if at(columns, entry + 1) != level:
             continue
         kind = at(columns, entry)
-        base = at(places, column * 4)
+        base = at(addresses, column * 4)
         if at(columns, entry + 3):
-            put_bit(arena, at(places, column * 4 + 1), row, 1 - at(columns, entry + 7))
+            put_bit(arena, at(addresses, column * 4 + 1), row, 1 - at(columns, entry + 7))
         bits = at(columns, entry + 4)
         if kind == 1:
             put8(arena, base + row, bits)
@@ -196,9 +196,9 @@ def fill_defaults(columns, places, consts, arena, first, last, level, row):
         elif kind == 33:
             size = at(columns, entry + 6)
             start = get32(arena, base + row * 4)
-            if start + size > at(places, column * 4 + 3):
+            if start + size > at(addresses, column * 4 + 3):
                 return column + 1
-            copy_bytes(arena, at(places, column * 4 + 2) + start, consts, at(columns, entry + 5), size)
+            copy_bytes(arena, at(addresses, column * 4 + 2) + start, consts, at(columns, entry + 5), size)
             put32(arena, base + row * 4 + 4, start + size)
         elif kind == 34:
             put32(arena, base + row * 4 + 4, get32(arena, base + row * 4))
@@ -206,7 +206,7 @@ def fill_defaults(columns, places, consts, arena, first, last, level, row):
 
 
 @device
-def is_default(columns, places, consts, arena, first, last, level, row):
+def is_default(columns, addresses, consts, arena, first, last, level, row):
     """Return whether the field whose columns are ``first:last`` has its default at ``row``, as Kafka compares."""
     column = first
     while column < last:
@@ -216,9 +216,9 @@ def is_default(columns, places, consts, arena, first, last, level, row):
         if at(columns, entry + 1) != level:
             continue
         kind = at(columns, entry)
-        base = at(places, here * 4)
+        base = at(addresses, here * 4)
         if at(columns, entry + 3):
-            null = 1 - ((get8(arena, at(places, here * 4 + 1) + (row >> 3)) >> (row & 7)) & 1)
+            null = 1 - ((get8(arena, at(addresses, here * 4 + 1) + (row >> 3)) >> (row & 7)) & 1)
             if null != at(columns, entry + 7):
                 return False
             if null:
@@ -254,7 +254,7 @@ def is_default(columns, places, consts, arena, first, last, level, row):
                 offset = get32(arena, base + row * 4)
                 if get32(arena, base + row * 4 + 4) - offset != size:
                     return False
-                start = at(places, here * 4 + 2) + offset
+                start = at(addresses, here * 4 + 2) + offset
             elif size == 0 and get64(arena, start) | get64(arena, start + 8):
                 return False
             for k in range(size):
@@ -299,19 +299,19 @@ _SIGNATURE = types.UniTuple(types.int64, 4)(
 
 @kernel(_SIGNATURE)
 def decode(
-    ops_, columns_, tags_, consts_, places_, capacities_, buf_, starts_, first, last, strict,
+    ops_, columns_, tags_, consts_, addresses_, capacities_, buf_, starts_, first, last, strict,
     arena_, status, positions, bad_text, stack,
 ):  # fmt: skip
     """Decode the messages ``first:last``; message i is ``buf[starts[i]:starts[i + 1]]``.
 
-    ``places``: per column base, validity, data, data capacity (bytes). ``capacities``: rows a level holds.
+    ``addresses``: per column base, validity, data, data capacity (bytes). ``capacities``: rows a level holds.
     ``status[i]``: how message i ended, at byte ``positions[i]`` (not OK before: leave it at defaults).
     ``bad_text[column]`` is set when a string is not UTF-8 (only without ``strict``).
     Return (DONE or FULL_*, message to resume at, level or column, what it needs).
     """
     width = columns_.size // 8
     ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
-    places, capacities, starts = address_of(places_), address_of(capacities_), address_of(starts_)
+    addresses, capacities, starts = address_of(addresses_), address_of(capacities_), address_of(starts_)
     buf, arena = address_of(buf_), address_of(arena_)
     for i in range(first, last):
         start = at(starts, i)
@@ -360,7 +360,7 @@ def decode(
                     if length > end - after:
                         failure = TRUNCATED
                         break
-                    if offset + length > at(places, column * 4 + 3):
+                    if offset + length > at(addresses, column * 4 + 3):
                         return FULL_DATA, i, column, offset + length
                     if flags & 2:
                         put_bit(arena, at(ops, entry + 6), row, 1)
@@ -421,11 +421,11 @@ def decode(
                     row = stack[sp]
                     level = stack[sp + 2]
             elif op == 15:  # TAGS
-                count, after, odd = read_varint(buf, pos, end)
+                count, after, unusual = read_varint(buf, pos, end)
                 if after < 0:
                     failure = -after
                     break
-                if strict and (odd or count < 0):
+                if strict and (unusual or count < 0):
                     failure = NOT_CANONICAL
                     break
                 if count < 0:
@@ -446,17 +446,17 @@ def decode(
                     pc = stack[sp]
                     continue
                 stack[sp - 3] -= 1
-                tag, after, odd = read_varint(buf, pos, end)
+                tag, after, unusual = read_varint(buf, pos, end)
                 if after < 0:
                     failure = -after
                     break
-                size, begin, odd_size = read_varint(buf, after, end)
+                size, begin, unusual_size = read_varint(buf, after, end)
                 if begin < 0:
                     failure = -begin
                     pos = after
                     break
                 if strict:
-                    if odd or odd_size:
+                    if unusual or unusual_size:
                         failure = NOT_CANONICAL
                         break
                     if tag <= stack[sp - 2]:
@@ -481,12 +481,12 @@ def decode(
                 slot = get32(arena, base + row * 4 + 4)
                 if slot + 1 > at(capacities, child):
                     return FULL_ROWS, i, child, slot + 1
-                offsets = at(places, (column + 2) * 4)
+                offsets = at(addresses, (column + 2) * 4)
                 offset = get32(arena, offsets + slot * 4)
-                if offset + size > at(places, (column + 2) * 4 + 3):
+                if offset + size > at(addresses, (column + 2) * 4 + 3):
                     return FULL_DATA, i, column + 2, offset + size
-                put32(arena, at(places, (column + 1) * 4) + slot * 4, tag)
-                copy_bytes(arena, at(places, (column + 2) * 4 + 2) + offset, buf, begin, size)
+                put32(arena, at(addresses, (column + 1) * 4) + slot * 4, tag)
+                copy_bytes(arena, at(addresses, (column + 2) * 4 + 2) + offset, buf, begin, size)
                 put32(arena, offsets + slot * 4 + 4, offset + size)
                 put32(arena, base + row * 4 + 4, slot + 1)
                 pos = begin + size
@@ -496,7 +496,7 @@ def decode(
                     if pos != stack[sp - 1]:
                         failure = TAG_SIZE
                         break
-                    if is_default(columns, places, consts, arena, column, at(ops, entry + 3), level, row):
+                    if is_default(columns, addresses, consts, arena, column, at(ops, entry + 3), level, row):
                         failure = HOLDS_DEFAULT
                         break
                 pc = at(ops, entry + 2)
@@ -543,12 +543,12 @@ def decode(
                 pos += 4
             elif op == 13:  # STRUCT
                 if at(ops, entry + 2):
-                    marker, after, odd = read_varint(buf, pos, end)
+                    marker, after, unusual = read_varint(buf, pos, end)
                     if after < 0:
                         failure = -after
                         break
                     marker -= 1
-                    if strict and (odd or marker > 0 or marker < -1):
+                    if strict and (unusual or marker > 0 or marker < -1):
                         failure = NOT_CANONICAL
                         break
                 else:
@@ -563,14 +563,14 @@ def decode(
                 pos = after
                 put_bit(arena, at(ops, entry + 6), row, 0 if marker < 0 else 1)
                 if marker < 0:
-                    full = fill_defaults(columns, places, consts, arena, column + 1, at(ops, entry + 4), level, row)
+                    full = fill_defaults(columns, addresses, consts, arena, column + 1, at(ops, entry + 4), level, row)
                     if full:
-                        return FULL_DATA, i, full - 1, at(places, (full - 1) * 4 + 3) + 1
+                        return FULL_DATA, i, full - 1, at(addresses, (full - 1) * 4 + 3) + 1
                     pc = at(ops, entry + 3)
             elif op == 14:  # FILL
-                full = fill_defaults(columns, places, consts, arena, column, at(ops, entry + 2), level, row)
+                full = fill_defaults(columns, addresses, consts, arena, column, at(ops, entry + 2), level, row)
                 if full:
-                    return FULL_DATA, i, full - 1, at(places, (full - 1) * 4 + 3) + 1
+                    return FULL_DATA, i, full - 1, at(addresses, (full - 1) * 4 + 3) + 1
             else:  # END
                 if pos != end:
                     failure = TRAILING
@@ -578,7 +578,7 @@ def decode(
         if failure:
             status[i] = failure
             positions[i] = pos - start
-            full = fill_defaults(columns, places, consts, arena, 0, width, 0, i)
+            full = fill_defaults(columns, addresses, consts, arena, 0, width, 0, i)
             if full:
-                return FULL_DATA, i, full - 1, at(places, (full - 1) * 4 + 3) + 1
+                return FULL_DATA, i, full - 1, at(addresses, (full - 1) * 4 + 3) + 1
     return DONE, last, 0, 0

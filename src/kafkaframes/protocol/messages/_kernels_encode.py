@@ -86,14 +86,14 @@ def close_tag(out, start, end):
 
 
 @device
-def next_tag(ops, columns, tags, consts, places, arena, table, size, tag, level, row):
+def next_tag(ops, columns, tags, consts, addresses, arena, table, size, tag, level, row):
     """Return the first tag from ``tag`` on whose field is not at its default; ``size`` when there is none."""
     while tag < size:
         entry = at(tags, table + tag)
         if entry >= 0:
             mark = (entry - 1) * 8
             first, last = at(ops, mark + 1), at(ops, mark + 2)
-            if not is_default(columns, places, consts, arena, first, last, level, row):
+            if not is_default(columns, addresses, consts, arena, first, last, level, row):
                 return tag
         tag += 1
     return size
@@ -105,10 +105,10 @@ _SIGNATURE = types.int64(
 
 
 @kernel(_SIGNATURE)
-def encode(ops_, columns_, tags_, consts_, places_, arena_, present, count, out_, ends, stack):
+def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, out_, ends, stack):
     """Encode rows ``0:count`` into ``out``, row i up to ``ends[i + 1]`` (no bytes where ``present`` is 0)."""
     ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
-    places, arena, out = address_of(places_), address_of(arena_), address_of(out_)
+    addresses, arena, out = address_of(addresses_), address_of(arena_), address_of(out_)
     pos = 0
     for i in range(count):
         row = i
@@ -169,12 +169,12 @@ def encode(ops_, columns_, tags_, consts_, places_, arena_, present, count, out_
             elif op == 15:  # TAGS
                 table, known = at(ops, entry + 2), at(ops, entry + 3)
                 written = get32(arena, base + row * 4 + 4) - get32(arena, base + row * 4)
-                tag = next_tag(ops, columns, tags, consts, places, arena, table, known, 0, level, row)
+                tag = next_tag(ops, columns, tags, consts, addresses, arena, table, known, 0, level, row)
                 stack[sp] = at(ops, entry + 4)
                 stack[sp + 1] = tag
                 while tag < known:
                     written += 1
-                    tag = next_tag(ops, columns, tags, consts, places, arena, table, known, tag + 1, level, row)
+                    tag = next_tag(ops, columns, tags, consts, addresses, arena, table, known, tag + 1, level, row)
                 pos = write_varint(out, pos, written)
                 if written == 0:
                     pc = at(ops, entry + 4)
@@ -187,13 +187,13 @@ def encode(ops_, columns_, tags_, consts_, places_, arena_, present, count, out_
                     stack[sp - 1] = pos
                     pc = at(tags, at(ops, entry + 2) + tag)
                     continue
-                offsets = at(places, (column + 2) * 4)
+                offsets = at(addresses, (column + 2) * 4)
                 for slot in range(get32(arena, base + row * 4), get32(arena, base + row * 4 + 4)):
                     start = get32(arena, offsets + slot * 4)
                     size = get32(arena, offsets + slot * 4 + 4) - start
-                    pos = write_varint(out, pos, get32(arena, at(places, (column + 1) * 4) + slot * 4))
+                    pos = write_varint(out, pos, get32(arena, at(addresses, (column + 1) * 4) + slot * 4))
                     pos = write_varint(out, pos, size)
-                    copy_bytes(out, pos, arena, at(places, (column + 2) * 4 + 2) + start, size)
+                    copy_bytes(out, pos, arena, at(addresses, (column + 2) * 4 + 2) + start, size)
                     pos += size
                 sp -= FRAME
                 pc = stack[sp]
@@ -202,7 +202,7 @@ def encode(ops_, columns_, tags_, consts_, places_, arena_, present, count, out_
                 step = at(ops, entry + 2)
                 table, known = at(ops, step * 8 + 2), at(ops, step * 8 + 3)
                 tag = stack[sp - 3] + 1
-                stack[sp - 3] = next_tag(ops, columns, tags, consts, places, arena, table, known, tag, level, row)
+                stack[sp - 3] = next_tag(ops, columns, tags, consts, addresses, arena, table, known, tag, level, row)
                 pc = step
             elif op == 4:
                 store_i64(out, pos, get64(arena, base + row * 8))

@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.kernels import build, demand, ready, workers
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import build, demand, directories, ready, workers
 from kafkaframes.kernels.deferred import Kernel
 from kafkaframes.protocol.messages import _kernels_decode, _specialised
 from kafkaframes.protocol.messages._kernels_decode import FULL_DATA, FULL_ROWS, NEGATIVE_SIZE, TRUNCATED
@@ -24,8 +23,8 @@ _SIGNATURE = types.UniTuple(types.int64, 4)(
 
 
 @device
-def keep_tag(places, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
-    """Append a tag that nobody knows to its struct's list; return (0, a status or minus FULL_*, place, need)."""
+def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
+    """Append a tag that nobody knows to its struct's list; return (0, a status or minus FULL_*, which, need)."""
     if size < 0:
         return NEGATIVE_SIZE, 0, 0
     if size > end - pos:
@@ -33,12 +32,12 @@ def keep_tag(places, capacities, arena, base, column, child, row, buf, pos, end,
     slot = get32(arena, base + row * 4 + 4)
     if slot + 1 > at(capacities, child):
         return -FULL_ROWS, child, slot + 1
-    offsets = at(places, (column + 2) * 4)
+    offsets = at(addresses, (column + 2) * 4)
     offset = get32(arena, offsets + slot * 4)
-    if offset + size > at(places, (column + 2) * 4 + 3):
+    if offset + size > at(addresses, (column + 2) * 4 + 3):
         return -FULL_DATA, column + 2, offset + size
-    put32(arena, at(places, (column + 1) * 4) + slot * 4, tag)
-    copy_bytes(arena, at(places, (column + 2) * 4 + 2) + offset, buf, pos, size)
+    put32(arena, at(addresses, (column + 1) * 4) + slot * 4, tag)
+    copy_bytes(arena, at(addresses, (column + 2) * 4 + 2) + offset, buf, pos, size)
     put32(arena, offsets + slot * 4 + 4, offset + size)
     put32(arena, base + row * 4 + 4, slot + 1)
     return 0, 0, 0
@@ -62,13 +61,13 @@ def _unit(name: str) -> str:
 
 def file_name(program: Program) -> str:
     """Return the name of the file of a decoder's library."""
-    return places.file_name(__name__, _unit(_named_source(program)[0]))
+    return directories.file_name(__name__, _unit(_named_source(program)[0]))
 
 
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
     """Tell whether a program's decoder is there, without loading it."""
-    if places.find(file_name(program)) is not None:
+    if directories.find(file_name(program)) is not None:
         return True
     name, folder = _named_source(program)[0], demand.numba_folder(__name__)
     return folder is not None and any(folder.rglob(f"*{name}-*.nbi"))
@@ -92,7 +91,7 @@ def make(programs: Sequence[Program], progress: Callable[[int], Callable[[worker
 
     ``progress`` is told how many there are and returns what is told of each.
     """
-    folder = places.cache_folder()
+    folder = directories.cache_folder()
     missing = [program for program in programs if not is_compiled(program)]
     if folder is None or not missing:
         return 0
@@ -112,4 +111,4 @@ def job(program: Program, folder: Path) -> workers.Job:
 
 def build_decoder(name: str, source: str, folder: str) -> None:
     """Compile a decoder from its source (in a process of its own)."""
-    build.write([_decoder(name, source)], places.file_name(__name__, _unit(name)), Path(folder))
+    build.write([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))

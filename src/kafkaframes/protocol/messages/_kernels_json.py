@@ -4,7 +4,7 @@
    every address belongs to a buffer of the array at hand, which it keeps.
 2. Room for a value is asked for before it is written; where there is too little the kernel stops before the message
    at hand, and the caller grows ``out`` and resumes.
-3. What is odd (tags that the spec does not have) is marked, and left to the plain twin, ``json_form.py``.
+3. What is unusual (tags that the spec does not have) is marked, and left to the plain twin, ``json_form.py``.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def _is_default(checks, first, last, row):
             start = get32(values, 4 * row)
             size = get32(values, 4 * row + 4) - start
             same = size == at(checks, base + C_WIDTH)
-            for place in range(size):
+            for position in range(size):
                 if not same:
                     break
-                same = get8(at(checks, base + C_DATA), start + place) == get8(bits, place)
+                same = get8(at(checks, base + C_DATA), start + position) == get8(bits, position)
         if not same:
             return False
     return True
@@ -93,17 +93,17 @@ def _put_number(out, pos, value):
         pos += 1
     else:
         value = -value  # the smallest number has no opposite
-    place = pos + _DIGITS
+    position = pos + _DIGITS
     while value != 0:
         above = value // 10
         digit = value - above * 10
         if digit:
             above += 1
             digit = 10 - digit
-        place -= 1
-        put8(out, place, ZERO + digit)
+        position -= 1
+        put8(out, position, ZERO + digit)
         value = above
-    for at_ in range(place, pos + _DIGITS):
+    for at_ in range(position, pos + _DIGITS):
         put8(out, pos, get8(out, at_))
         pos += 1
     return pos
@@ -114,8 +114,8 @@ def _put_text(out, pos, data, start, size):
     """Write a JSON text; return where it ends. Escaped is what JSON asks for, and nothing else."""
     put8(out, pos, QUOTE)
     pos += 1
-    for place in range(start, start + size):
-        byte = get8(data, place)
+    for position in range(start, start + size):
+        byte = get8(data, position)
         if byte >= 0x20 and byte != QUOTE and byte != BACKSLASH:
             put8(out, pos, byte)
             pos += 1
@@ -167,15 +167,15 @@ def _put_base64(out, pos, data, start, size, url):
     """Write bytes as base64 within quotes; ``url``: with - and _, and without padding."""
     put8(out, pos, QUOTE)
     pos += 1
-    place = start
+    position = start
     end = start + size
-    while place < end:
-        left = min(end - place, 3)
-        word = get8(data, place) << 16
+    while position < end:
+        left = min(end - position, 3)
+        word = get8(data, position) << 16
         if left > 1:
-            word |= get8(data, place + 1) << 8
+            word |= get8(data, position + 1) << 8
         if left > 2:
-            word |= get8(data, place + 2)
+            word |= get8(data, position + 2)
         for step in range(4):
             if step <= left:
                 six = (word >> (18 - 6 * step)) & 63
@@ -184,7 +184,7 @@ def _put_base64(out, pos, data, start, size, url):
             elif not url:
                 put8(out, pos, 0x3D)
                 pos += 1
-        place += 3
+        position += 3
     put8(out, pos, QUOTE)
     return pos + 1
 
@@ -257,8 +257,8 @@ def _put_value(out, pos, op, ops, base, row):
 
 
 @device
-def _message(ops, checks, names, message, out, start, room, stack):
-    """Write one message; return where it ends, -1 where there is too little room, -2 where it is odd."""
+def _message(ops, checks, names, message, out, start, limit, stack):
+    """Write one message; return where it ends, -1 where there is too little room, -2 where it is unusual."""
     pos = start
     row = message
     base = 0
@@ -269,7 +269,7 @@ def _message(ops, checks, names, message, out, start, room, stack):
             return pos
         size = at(ops, base + O_NAME_SIZE)
         values = at(ops, base + O_VALUES)
-        if pos + size + _size_of(op, values, row) > room:
+        if pos + size + _size_of(op, values, row) > limit:
             return -1
         if op == CLOSE:
             put8(out, pos, CLOSE_BRACE)
@@ -327,10 +327,10 @@ def _push(stack, frame, row, last, base):
 
 
 @kernel(types.UniTuple(I64, 3)(INT64S, INT64S, BYTES, OUT_BYTES, I64, I64, I64, OUT_BYTES, OUT_INT64S, OUT_INT64S))
-def write_json(ops_, checks_, names_, odd, message, count, pos, out_, ends, stack_):
+def write_json(ops_, checks_, names_, left_out, message, count, pos, out_, ends, stack_):
     """Write messages from ``message`` on; return (DONE or FULL, the next message, where it starts in ``out``).
 
-    A message that is marked in ``odd`` is left out, and so is one that turns out to be.
+    A message that is marked in ``left_out`` is left out, and so is one that turns out to be.
     """
     ops = address_of(ops_)
     checks = address_of(checks_)
@@ -338,12 +338,12 @@ def write_json(ops_, checks_, names_, odd, message, count, pos, out_, ends, stac
     out = address_of(out_)
     stack = address_of(stack_)
     while message < count:
-        if not odd[message]:
+        if not left_out[message]:
             end = _message(ops, checks, names, message, out, pos, out_.size, stack)
             if end == -1:
                 return FULL, message, pos
             if end == -2:
-                odd[message] = 1
+                left_out[message] = 1
             else:
                 pos = end
         message += 1

@@ -40,9 +40,9 @@ class _Writer:
         self.lines.extend("    " * self.indent + line for line in text.splitlines())
 
     def local(self, letter: str, column: int) -> str:
-        """Return the local that holds a column's place: b(ase), v(alidity), d(ata), c(apacity of data)."""
+        """Return the local that holds a column's address: b(ase), v(alidity), d(ata), c(apacity of data)."""
         name = f"{letter}{column}"
-        self.locals[name] = f"{name} = at(places, {column * 4 + 'bvdc'.index(letter)})"
+        self.locals[name] = f"{name} = at(addresses, {column * 4 + 'bvdc'.index(letter)})"
         return name
 
     def fresh(self, letter: str) -> str:
@@ -75,7 +75,7 @@ class _Writer:
         self.put(
             f"{name} = load_u8(buf, pos) if pos < end else 255\n"
             f"if {name} < 128:\n    pos += 1\n"
-            f"else:\n    {name}, after, odd = read_varint(buf, pos, end)\n"
+            f"else:\n    {name}, after, unusual = read_varint(buf, pos, end)\n"
             f"    if after < 0:\n        code = -after\n        break\n    pos = after"
         )
 
@@ -99,14 +99,14 @@ class _Writer:
     def var(self, pc: int, row: str) -> int:
         _, column, flags = self.ops[pc][:3]
         size, offset = self.fresh("n"), self.fresh("o")
-        base, data, room = self.local("b", column), self.local("d", column), self.local("c", column)
+        base, data, capacity = self.local("b", column), self.local("d", column), self.local("c", column)
         self.length(size, flags)
         self.null(size, column, flags, row)
         if flags & STRING:
             self.put(f"if {size} > 32767:\n    code = TOO_LONG\n    break")
         self.put(f"if {size} > end - pos:\n    code = TRUNCATED\n    break")
         self.put(f"{offset} = get32(arena, {base} + {row} * 4)")
-        self.full(f"{offset} + {size}", room, "FULL_DATA", column)
+        self.full(f"{offset} + {size}", capacity, "FULL_DATA", column)
         if flags & STRING:
             self.put(
                 f"if not copy_text(arena, {data} + {offset}, buf, pos, {size}) and not is_utf8(buf, pos, {size}):\n"
@@ -117,8 +117,8 @@ class _Writer:
         self.put(f"put32(arena, {base} + {row} * 4 + 4, {offset} + {size})\npos += {size}")
         return pc + 1
 
-    def full(self, needed: str, room: str, what: str, place: int) -> None:
-        self.put(f"if {needed} > {room}:\n    code, place, need = -{what}, {place}, {needed}\n    break")
+    def full(self, needed: str, capacity: str, what: str, which: int) -> None:
+        self.put(f"if {needed} > {capacity}:\n    code, which, need = -{what}, {which}, {needed}\n    break")
 
     def count(self, pc: int, row: str) -> tuple[str, str]:
         """Read an array's count, check it and its room, write its offset; return the names of count and first row."""
@@ -180,8 +180,8 @@ class _Writer:
             self.put("pass")
             return
         self.put(
-            f"full = fill_defaults(columns, places, consts, arena, {first}, {last}, {self.levels[first]}, {row})\n"
-            "if full:\n    code, place, need = -FULL_DATA, full - 1, at(places, (full - 1) * 4 + 3) + 1\n    break"
+            f"full = fill_defaults(columns, addresses, consts, arena, {first}, {last}, {self.levels[first]}, {row})\n"
+            "if full:\n    code, which, need = -FULL_DATA, full - 1, at(addresses, (full - 1) * 4 + 3) + 1\n    break"
         )
 
     def fill_op(self, pc: int, row: str) -> int:
@@ -213,7 +213,7 @@ class _Writer:
         self.put("else:" if size else "if True:")
         self.indent += 1
         self.put(
-            f"code, place, need = keep_tag(places, capacities, arena, {base}, {column}, {child}, {row}, "
+            f"code, which, need = keep_tag(addresses, capacities, arena, {base}, {column}, {child}, {row}, "
             f"buf, pos, end, {tag}, {length})\n"
             f"if code != 0:\n    break\npos += {length}"
         )
@@ -245,28 +245,28 @@ _WRITERS: Final = {
 
 
 _HEAD: Final = """\
-def {name}(columns_, consts_, places_, capacities_, buf_, starts_, first, last, arena_, status, positions, bad_text):
-    columns, consts, places = address_of(columns_), address_of(consts_), address_of(places_)
+def {name}(columns_, consts_, addresses_, capacities_, buf_, starts_, first, last, arena_, status, positions, bad_text):
+    columns, consts, addresses = address_of(columns_), address_of(consts_), address_of(addresses_)
     capacities, buf = address_of(capacities_), address_of(buf_)
     starts, arena = address_of(starts_), address_of(arena_)
-{places}
+{addresses}
     for r0 in range(first, last):
         start = at(starts, r0)
         pos = start
         end = at(starts, r0 + 1)
         code = types.int64(status[r0])
-        place = need = 0
+        which = need = 0
         while code == 0:
 """
 _TAIL: Final = """\
         if code < 0:
-            return -code, r0, place, need
+            return -code, r0, which, need
         if code > 0:
             status[r0] = code
             positions[r0] = pos - start
-            full = fill_defaults(columns, places, consts, arena, 0, columns_.size // 8, 0, r0)
+            full = fill_defaults(columns, addresses, consts, arena, 0, columns_.size // 8, 0, r0)
             if full:
-                return FULL_DATA, r0, full - 1, at(places, (full - 1) * 4 + 3) + 1
+                return FULL_DATA, r0, full - 1, at(addresses, (full - 1) * 4 + 3) + 1
     return DONE, last, 0, 0
 """
 
@@ -280,4 +280,4 @@ def source_of(program: Program, name: str) -> str:
     writer = _Writer(program)
     writer.block(0, len(writer.ops), "r0")
     lines = "\n".join(f"    {line}" for line in writer.locals.values())
-    return "\n".join([_HEAD.format(name=name, places=lines) + writer.lines[0], *writer.lines[1:], _TAIL])
+    return "\n".join([_HEAD.format(name=name, addresses=lines) + writer.lines[0], *writer.lines[1:], _TAIL])

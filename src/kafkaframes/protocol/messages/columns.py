@@ -113,8 +113,8 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     ends = np.zeros(len(array) + 1, np.int64)
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     size = encode(
-        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.bytes,
-        present.view(np.uint8), len(array), out, ends, stack,
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(),
+        arena.bytes, present.view(np.uint8), len(array), out, ends, stack,
     )  # fmt: skip
     if size > MAX_ROWS:
         raise EncodeError("more than 2 GiB of messages in one call: split the array")
@@ -194,7 +194,7 @@ def _table_driven(
     program = arena.program
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     state: tuple[int, int, int, int] = kernels.decode(
-        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.rows,
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.addresses.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,
     )  # fmt: skip
     return state
@@ -205,7 +205,7 @@ def _specialised(
 ) -> tuple[int, int, int, int]:
     program = arena.program
     state: tuple[int, int, int, int] = hot.compile_decoder(program)(
-        program.columns.ravel(), program.consts, arena.places.ravel(), arena.rows,
+        program.columns.ravel(), program.consts, arena.addresses.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, arena.bytes, status, positions, bad_text,
     )  # fmt: skip
     return state

@@ -87,11 +87,11 @@ class _Shower:
         elif value is None:
             out[field.json_name] = None
         elif field.array:
-            out[field.json_name] = [self.one(field, item, (*path, index)) for index, item in enumerate(value)]
+            out[field.json_name] = [self.value_of(field, item, (*path, index)) for index, item in enumerate(value)]
         else:
-            out[field.json_name] = self.one(field, value, path)
+            out[field.json_name] = self.value_of(field, value, path)
 
-    def one(self, field: FieldPlan, value: Any, path: _Path) -> Any:
+    def value_of(self, field: FieldPlan, value: Any, path: _Path) -> Any:
         if field.struct is not None:
             return self.struct(field.struct, value, path)
         if field.type == "records" and self.records == "empty":
@@ -137,12 +137,12 @@ class _Taker:
                 raise EncodeError("null in a field that is not nullable", path=path)
             return None
         if not spec.type.is_array:
-            return self.one(info, value, path)
+            return self.value_of(info, value, path)
         if not isinstance(value, list):
             raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
-        return [self.one(info, item, (*path, index)) for index, item in enumerate(value)]
+        return [self.value_of(info, item, (*path, index)) for index, item in enumerate(value)]
 
-    def one(self, info: FieldInfo, value: Any, path: _Path) -> Any:
+    def value_of(self, info: FieldInfo, value: Any, path: _Path) -> Any:
         if info.struct is not None:
             return self.struct(info.struct, self.plans.get(info.struct.__name__), value, path)
         try:

@@ -37,13 +37,13 @@ def has_text(plan: StructPlan) -> bool:
     )
 
 
-def to_json_text(array: pa.StructArray, codec: Codec, *, odd: Any = None, records: str = "empty") -> pa.Array:
+def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, records: str = "empty") -> pa.Array:
     """Return the JSON texts of messages that were decoded to columns.
 
     Args:
         array: as ``decode_columns`` gives it, or a struct of it; not sliced.
         codec: of the message and version.
-        odd: which messages are left out (those with an ``_error``).
+        left_out: which messages are left out (those with an ``_error``).
         records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
 
     Returns:
@@ -51,7 +51,7 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, odd: Any = None, record
     """
     if records not in RECORDS_FORMS or records == "base64":
         raise OptionError(f"records={records!r}: empty or size")
-    marks = np.zeros(len(array), np.uint8) if odd is None else np.asarray(odd).astype(np.uint8)
+    marks = np.zeros(len(array), np.uint8) if left_out is None else np.asarray(left_out).astype(np.uint8)
     if not has_text(codec.plan.root) or array.offset:
         return pa.nulls(len(array), pa.string())
     program = _Program(codec, records)
@@ -60,8 +60,8 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, odd: Any = None, record
     return _written(program, marks, array.nbytes)
 
 
-def _written(program: _Program, odd: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
-    count = len(odd)
+def _written(program: _Program, left_out: npt.NDArray[np.uint8], size_bytes: int) -> pa.Array:
+    count = len(left_out)
     ends = np.zeros(count + 1, np.int64)
     out = np.empty(size_bytes + count * _FIRST_BYTES + 1024, np.uint8)
     stack = np.zeros(kernels.STACK_FRAME * (program.deepest + 1), np.int64)
@@ -69,13 +69,15 @@ def _written(program: _Program, odd: npt.NDArray[np.uint8], size_bytes: int) -> 
     names = np.frombuffer(bytes(program.names), np.uint8)
     message = position = 0
     while True:
-        status, message, position = kernels.write_json(*tables, names, odd, message, count, position, out, ends, stack)
+        status, message, position = kernels.write_json(
+            *tables, names, left_out, message, count, position, out, ends, stack
+        )
         if status == kernels.DONE:
             break
         out = np.concatenate([out, np.empty(max(len(out), 1 << 16), np.uint8)])
     if position > _MOST_BYTES:
         return pa.nulls(count, pa.string())
-    valid = np.packbits(odd == 0, bitorder="little")
+    valid = np.packbits(left_out == 0, bitorder="little")
     buffers = [pa.py_buffer(valid), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[:position])]
     return pa.Array.from_buffers(pa.string(), count, buffers)
 

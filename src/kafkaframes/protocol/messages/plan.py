@@ -160,7 +160,7 @@ class _Planner:
             return self.done[struct.name]
         self.check_depth(struct, depth)
         here, version = struct.fields, self.version
-        tagged = sorted((one for one in here if self.is_tag(one)), key=lambda one: one.tag or 0)
+        tagged = sorted(filter(self.is_tag, here), key=lambda field: field.tag or 0)
         fields = tuple(self.field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
         plan = StructPlan(
             name=struct.name,

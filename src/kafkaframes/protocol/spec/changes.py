@@ -86,7 +86,7 @@ class Finding:
     verdict: Verdict
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """The field path with dots, or ``-`` for the message as a whole."""
         return ".".join(self.path) or "-"
 

@@ -60,7 +60,7 @@ class _Comparison:
     def _findings(self) -> list[Finding]:
         findings = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
         order = {"breaking": 0, "note": 1, "compatible": 2}
-        return sorted(findings, key=lambda one: order[one.verdict])
+        return sorted(findings, key=lambda finding: order[finding.verdict])
 
     def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
         verdict: Verdict = RULES[rule].verdict

@@ -57,7 +57,7 @@ class JsonText:
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
-            raise SpecError(f"no JSON: {reason}", file=place(file, self._line(position))) from None
+            raise SpecError(f"no JSON: {reason}", file=file_line(file, self._line(position))) from None
         self.trailing = self.text[end:].strip(_BLANK)
         self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK)))
 
@@ -152,6 +152,6 @@ def _positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
             return
 
 
-def place(file: str | None, line: int) -> str:
+def file_line(file: str | None, line: int) -> str:
     """Return how errors name a line of a file: ``Foo.json:12``, or ``line 12`` without a file."""
     return f"{file}:{line}" if file else f"line {line}"

@@ -123,7 +123,7 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
     requests = {one.api_key: one.name for one in specs.values() if one.type == "request"}
     out, apis, fields, kept = dict(specs), [], [], list[Kept]()
     responses = [one for one in specs.values() if one.type == "response"]
-    for response in sorted(responses, key=lambda one: (one.api_key is None, one.api_key or 0, one.name)):
+    for response in sorted(responses, key=lambda each: (each.api_key is None, each.api_key or 0, each.name)):
         own_name = f"{response.name.removesuffix('Response')}Request"  # a renamed API has one key and two names
         request = specs.get(own_name if own_name in specs else requests.get(response.api_key, ""))
         reason = _reason_to_keep(request, response, left_out)

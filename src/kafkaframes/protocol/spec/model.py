@@ -134,7 +134,7 @@ class StructSpec:
 
     def tagged_at(self, version: int) -> tuple[FieldSpec, ...]:
         """Return the tagged fields of a version, ascending by tag."""
-        return tuple(sorted((one for one in self.fields if one.is_tagged(version)), key=lambda one: one.tag or 0))
+        return tuple(sorted((one for one in self.fields if one.is_tagged(version)), key=lambda field: field.tag or 0))
 
 
 @dataclass(frozen=True)

@@ -263,12 +263,12 @@ FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
 
 
 def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _again(struct.fields, lambda one: one.name):
+    for field in _again(struct.fields, lambda field: field.name):
         yield f"two fields are called {field.name}: rename one", field
 
 
 def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
-    for field in _again((one for one in struct.fields if one.tag is not None), lambda one: one.tag):
+    for field in _again((one for one in struct.fields if one.tag is not None), lambda field: field.tag):
         yield f"two fields have tag {field.tag}: give one the next free number", field
 
 

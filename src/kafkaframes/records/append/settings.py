@@ -165,6 +165,6 @@ def refusal_of_records(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
     """Return the refusal for records at fault: a wrong timestamp among them decides the code."""
     late = any(error.code == ErrorCode.INVALID_TIMESTAMP for error in errors)
     exception = "InvalidTimestampException" if late else "InvalidRecordException"
-    first = "; ".join(f"record {error.place}: {error.reason}" for error in errors[:3])
+    first = "; ".join(f"record {error.batch_index}: {error.reason}" for error in errors[:3])
     more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
     return AppendRefusedError(exception, f"records refused: {first}{more}", record_errors=errors)

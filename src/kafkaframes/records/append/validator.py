@@ -196,7 +196,7 @@ def _convert_plain(append: _Append) -> Appended:
         check(decoded, append.settings)
     except AppendRefusedError as refused:
         if refused.record_errors:  # they are collected until the end, but what is before the first is written at once
-            _check_rows(append, decoded, refused.record_errors[0].place)
+            _check_rows(append, decoded, refused.record_errors[0].batch_index)
         raise
     return _rebuilt(append, decoded, Codec.NONE)
 

@@ -47,7 +47,7 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
     Raises:
         SpecError: a file is no spec, or two releases cannot be told in one spec.
     """
-    files = sorted(published, key=lambda one: (release_order(one.release), one.file), reverse=True)
+    files = sorted(published, key=lambda file: (release_order(file.release), file.file), reverse=True)
     if not files:
         raise SpecError("there is no message spec in what was given")
     newest = files[0].release

@@ -186,7 +186,7 @@ def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
     """
     outlines = [one.outline for one in map(entry, names()) if one.module == module]
     typed = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
-    yield from ((one.api_key or 0, one) for one in sorted(typed, key=lambda one: (one.api_key or 0, one.type)))
+    yield from ((one.api_key or 0, one) for one in sorted(typed, key=lambda each: (each.api_key or 0, each.type)))
 
 
 @cache
