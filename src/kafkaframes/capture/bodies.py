@@ -1,7 +1,7 @@
 """Requests and responses to JSON, error codes and summaries of records: many of one API and version at a time.
 
 All come from columns (``messages.framed``, ``messages.json_text``): no Python runs for a message. Object by object goes
-what is odd: messages that cannot be read whole, tags that no spec has, floats, and whatever may hold credentials.
+what is unusual: messages that cannot be read whole, tags that no spec has, floats, and whatever may hold credentials.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _text(data: bytes, api_key: int, api_version: int, direction: str, apis: Api
 
 
 def _frame(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> tuple[Frame, str | None]:
-    """Return a message, and what is odd about it. Kafka reads past bytes that are left over, and so does this."""
+    """Return a message, and what is unusual about it. Kafka reads past bytes that are left over, and so does this."""
     try:
         return _strict_frame(data, api_key, api_version, direction, apis), None
     except DecodeError:

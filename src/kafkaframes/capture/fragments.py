@@ -105,7 +105,7 @@ def _version_4(packet: bytes) -> _Fragment | None:
 
 
 def _version_6(packet: bytes) -> _Fragment | None:
-    """Return the piece; the header of the whole is what stands before the fragment header, which is taken out."""
+    """Return the part; the header of the whole is what stands before the fragment header, which is taken out."""
     if len(packet) < 48:
         return None
     at, following, position_of_next = 40, packet[6], 6

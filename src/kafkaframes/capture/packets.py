@@ -59,7 +59,7 @@ class Connections:
     slots: Ints = field(default_factory=lambda: np.zeros(1024, np.int64))
 
     def grow(self) -> None:
-        """Make room for twice as many."""
+        """Make space for twice as many."""
         self.table = np.concatenate([self.table, np.zeros_like(self.table)])
         self.slots = np.zeros(len(self.slots) * 2, np.int64)
         kernels.rehash(self.table, self.count, self.slots)
@@ -97,7 +97,7 @@ class _Filling:
 
 
 class PacketReader:
-    """Walks files and gives windows; what is carried over (``carried``) is set by whoever consumes them."""
+    """Walks files and gives windows; what is carried over (``carried``) is set by the consumer of the windows."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class PacketReader:
         return table
 
     def _filled(self, walk: _Walk) -> _Filling:
-        """Add the rest of the last window's bytes, and the next ones, to a window that has room."""
+        """Add the rest of the last window's bytes, and the next ones, to a window that has space."""
         if self._filling is None:
             self._filling = self._begun(walk)
         filling = self._filling
@@ -185,7 +185,7 @@ class PacketReader:
         return filling
 
     def _begun(self, walk: _Walk) -> _Filling:
-        """Return a window that holds what is carried over, and has room for as many bytes as the walk needs."""
+        """Return a window that holds what is carried over, and has space for as many bytes as the walk needs."""
         size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
         size = max(min(size, layout.LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
         buf, start = self._buffer(size), len(self.carried[0])

@@ -24,7 +24,7 @@ FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 def batch_of(
     rows: Sequence[Row], columns: Sequence[Column], made: Mapping[str, pa.Array] = MappingProxyType({})
 ) -> pa.RecordBatch:
-    """Return rows as an Arrow batch of the columns wanted; some may be made already."""
+    """Return rows as an Arrow batch of the columns requested; some may be made already."""
     schema = schema_of(columns)
     arrays = [
         made[name] if name in made else pa.array([row[name] for row in rows], field.type)

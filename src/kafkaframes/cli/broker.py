@@ -29,67 +29,79 @@ MOST_REMARKS = 20  # of copies and stores are printed
 
 @click.command("broker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 for a free one.")
-@click.option("--data-dir", metavar="DIR", help="A Kafka log directory of its own. Default: in memory.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="The port to listen on; 0 takes a free one.",
+)
+@click.option("--data-dir", metavar="DIR", help="Where to keep the data, as a Kafka log directory. Default: in memory.")
 @click.option(
     "--serve",
     multiple=True,
     metavar="DIR",
-    help="Serve a log directory of whatever origin, or a tiered store, and never change it; may be repeated.",
+    help="Serve this log directory or tiered store read-only; repeatable.",
 )
 @replicas_option
 @settings_options(SourceSettings)
-@click.option("--adopt", is_flag=True, help="Take a --data-dir that another broker has made, and write to it.")
+@click.option("--adopt", is_flag=True, help="Write to a --data-dir that another broker has made.")
 @click.option(
     "--durability",
     type=click.Choice(("memory", "log", "fsync")),
-    help="What an ack means: kept in memory; written (survives kill -9; with --data-dir); on the disk.",
+    help="What an ack means: in memory; written (survives kill -9; with --data-dir); on the disk.",
 )
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Virtual nodes, a port each.")
 @click.option(
-    "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Read settings from a server.properties file.",
 )
-@click.option("--kafka-defaults", is_flag=True, help="Kafka's defaults, where others here keep tests from waiting.")
+@click.option("--kafka-defaults", is_flag=True, help="Use Kafka's defaults, not the shorter waits that suit tests.")
 @click.option("--broker-release", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
 @click.option(
     "--specs",
     metavar="DIR",
     type=click.Path(exists=True),
-    help="Serve message specs: those of kafkaframes spec rewrite.",
+    help="Serve these message specs, such as those of kafkaframes spec rewrite.",
 )
 @click.option(
-    "--metrics-port", "metrics", metavar="ADDR", help="Prometheus text on /metrics: [HOST:]PORT; 0: a free one."
+    "--metrics-port",
+    "metrics",
+    metavar="ADDR",
+    help="Serve Prometheus metrics on /metrics: [HOST:]PORT; port 0 takes a free one.",
 )
-@click.option(
-    "--control", metavar="ADDR", help="Controls over HTTP with JSON, for tests: [HOST:]PORT; faults, clock ..."
-)
+@click.option("--control", metavar="ADDR", help="Serve controls for tests (faults, clock, ...) over HTTP: [HOST:]PORT.")
 @click.option(
     "--control-token-file",
     metavar="FILE",
-    help="The controls' token, in a file that is yours alone; made if there is none. Default: a new one, printed.",
+    help="The token for --control, in a file that only you can read; made if missing. Default: a new one, printed.",
 )
-@click.option("--schema-registry", metavar="ADDR", help="A schema registry in memory, for tests: [HOST:]PORT.")
-@click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
+@click.option("--schema-registry", metavar="ADDR", help="Run a schema registry in memory, for tests: [HOST:]PORT.")
+@click.option(
+    "--request-log", metavar="FILE", help="Append each request to FILE as a line of JSON, like Kafka's request log."
+)
 @click.option(
     "--sasl",
     metavar="MECHANISMS",
-    help="Those that are offered, with commas. Default: PLAIN,SCRAM-SHA-256,SCRAM-SHA-512, where there are users.",
+    help="SASL mechanisms, separated by commas. Default: PLAIN,SCRAM-SHA-256,SCRAM-SHA-512, if there are users.",
 )
 @click.option(
     "--sasl-users-file",
     metavar="FILE",
-    help="Ask for SASL: lines NAME=PASSWORD, in a file of yours alone; or in the variable KAFKAFRAMES_SASL_USERS.",
+    help="Require SASL: lines NAME=PASSWORD, in a file that only you can read; or set KAFKAFRAMES_SASL_USERS.",
 )
 @click.option(
     "--sasl-user",
     "users",
     multiple=True,
     metavar="NAME=PASSWORD",
-    help="The same, where others may see a command's arguments; may be repeated.",
+    help="The same, on the command line, where other users may see it; repeatable.",
 )
-@click.option("--tls-cert", "certificate", metavar="FILE", help="Speak TLS: a PEM file with the certificate.")
-@click.option("--tls-key", "key", metavar="FILE", help="Its key, a PEM file; in --tls-cert by default.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
+@click.option("--tls-cert", "certificate", metavar="FILE", help="Require TLS, with the certificate in this PEM file.")
+@click.option("--tls-key", "key", metavar="FILE", help="The certificate's key, a PEM file. Default: in --tls-cert.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
 def command(
     config: str | None,
     settings: tuple[str, ...],
@@ -107,7 +119,7 @@ def command(
     follow_links: bool,
     **flags: Any,
 ) -> None:
-    """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
+    """Run a Kafka broker on this machine: for development, tests, replays and migrations.
 
     Every API version from 0 on, record formats 0, 1 and 2. Its first line on standard error says where it listens.
     SIGTERM and Ctrl-C stop it cleanly, with exit status 0.

@@ -26,7 +26,7 @@ def command() -> None:
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @as_json_option
 def show(path: str, as_json: bool) -> None:
-    """Tell where a query stands, and what a run with another source needs.
+    """Show how far a query has read, and what another source needs to go on.
 
     Checkpoints of Spark's own Kafka connector, of kafka-topic and of kafka-log are of one form: a query goes on with
     any of the three, its state included.
@@ -79,7 +79,7 @@ def _as_json(result: Checkpoint) -> dict[str, object]:
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @click.argument("to", type=click.Path())
 @click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")
-@click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic has another name now.")
+@click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic is called NEW now.")
 @click.option("--begins", "begins", multiple=True, metavar="JSON", help="Where a source's first micro-batch begins.")
 def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tuple[str, ...]) -> None:
     """Copy a checkpoint so that a query with another source goes on from it.

@@ -28,7 +28,7 @@ EXIT_PRESENT = 1
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
 @click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
-@click.option("--prove-gone", metavar="KEY", help="Then (or alone) read every file and look for this key.")
+@click.option("--prove-gone", metavar="KEY", help="Afterwards, or alone: read every file and search for this key.")
 @rewriting.run_options(CompactSettings)
 def command(
     sources: tuple[str, ...],
@@ -41,7 +41,7 @@ def command(
     master: str | None,
     settings: CompactSettings,
 ) -> None:
-    """Compact topics as a broker's cleaner does: of each key the last record stays.
+    """Compact topics as a broker's cleaner does: keep the last record of each key.
 
     Without --topic, the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active (last)
     segment of a partition is never compacted. Several SRC are one log, copies are merged; --prove-gone reads them all.

@@ -29,7 +29,7 @@ timeout_option = click.option(
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until a broker of a cluster answers at first.",
+    help="How long to wait for the first answer of a broker.",
 )
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
 _PROPERTIES = "kafkaframes.properties"  # of a context: what -X said so far
@@ -63,14 +63,14 @@ def connecting(function: Function) -> Function:
         multiple=True,
         callback=_with_those_before,
         metavar="KEY=VALUE",
-        help="A client property of Kafka's (security.protocol=SASL_SSL; may be repeated).",
+        help="A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable.",
     )
     servers = click.option(
         "-b",
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
-        help=f"The cluster; several with commas. Default: ${SERVERS}, or localhost:9092.",
+        help=f"Brokers to connect to, separated by commas. Default: ${SERVERS}, or localhost:9092.",
     )
     return servers(properties(timeout_option(function)))
 
@@ -150,7 +150,7 @@ def confirmed(question: str) -> Callable[[Function], Function]:
         if not agreed:
             raise click.Abort
 
-    return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without a question.")
+    return click.option("--yes", is_flag=True, expose_value=False, callback=ask, help="Delete without asking.")
 
 
 def topic_partition_of(text: str) -> tuple[str, int]:

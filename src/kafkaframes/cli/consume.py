@@ -31,19 +31,19 @@ Writer = Callable[[Row], bytes]
 @connecting
 @click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
 @click.option("--offset", "offsets", multiple=True, default=("beginning",), help="beginning, end, N, -N, s@MS, e@MS.")
-@click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
-@click.option("-e", "--exit", "ends", is_flag=True, help="End at what is the end now. Default: wait for more.")
-@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
+@click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
+@click.option("-e", "--exit", "ends", is_flag=True, help="Stop at the current end instead of waiting for new records.")
+@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(("values", "jsonl", "arrow")),
     default="values",
     show_default=True,
-    help="A value a line; an object a line, bytes in base64; an Arrow stream.",
+    help="values: one on each line; jsonl: an object on each line, bytes in base64; arrow: an Arrow stream.",
 )
-@click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which goes on where it was.")
-@click.option("--read-committed", is_flag=True, help="No record of an aborted or open transaction.")
+@click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
+@click.option("--read-committed", is_flag=True, help="Leave out records of aborted and open transactions.")
 @opens_batches
 def command(topic: str, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Print the records of TOPIC.

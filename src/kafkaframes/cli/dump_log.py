@@ -25,10 +25,12 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 
 @click.command("dump-log", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("paths", nargs=-1)
-@click.option("--files", "named", multiple=True, metavar="FILE[,FILE]", help="The same as PATHS, as Kafka names it.")
+@click.option(
+    "--files", "named", multiple=True, metavar="FILE[,FILE]", help="The same as PATHS, under Kafka's name for it."
+)
 @click.option("--deep-iteration", is_flag=True, help="Text: print the records under each batch.")
 @click.option("--print-data-log", is_flag=True, help="Text: print keys and payloads (and the records).")
-@click.option("--skip-record-metadata", is_flag=True, help="Text: print nothing of a record but key and payload.")
+@click.option("--skip-record-metadata", is_flag=True, help="Text: print only key and payload of a record.")
 @click.option("--index-sanity-check", is_flag=True, help="Indexes: only what a broker checks when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Indexes: compare with the segment, print no entries.")
 @click.option(
@@ -39,7 +41,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
     type=click.IntRange(1),
     default=MAX_MESSAGE_SIZE,
     show_default=True,
-    help="Indexes: bytes of the segment that are looked at behind an entry.",
+    help="Indexes: how many bytes of the segment are read after each entry.",
 )
 @click.option("--offsets-decoder", is_flag=True, help="Text: keys and payloads of __consumer_offsets in words.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Text: those of __transaction_state.")
@@ -47,13 +49,22 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Text: those of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Text: those of __share_group_state.")
 @click.option(
-    "--style", default=LATEST, show_default=True, help=f"Text: in whose form: {', '.join(STYLE_NAMES)}, or any version."
+    "--style",
+    default=LATEST,
+    show_default=True,
+    help=f"Text: as this release prints: {', '.join(STYLE_NAMES)}, or another.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="See above.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
-@click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one a line.")
-@click.option("--offset", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
-@click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
+@click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one on each line.")
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    metavar="OFFSET",
+    help="Where to start, as in kcat: beginning, end, N, -N, s@MS, e@MS.",
+)
+@click.option("-c", "count", type=click.IntRange(0), help="Stop after this many records.")
 @with_options(*selection_options, *range_options, *key_options)
 @click.option(
     "--kind",
@@ -63,7 +74,9 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
     help="Which files of a directory; default: segments and KRaft snapshots, with an index flag the indexes.",
 )
 @click.option("--full-values", is_flag=True, help=f"JSON lines: no digests for values above {VALUE_LIMIT} bytes.")
-@click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
+@click.option(
+    "--base64", is_flag=True, help="CSV: write keys, values and header values in base64, so that no byte is lost."
+)
 @replicas_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 @opens_batches

@@ -1,4 +1,4 @@
-"""What ``dump-log`` does: flags become options, and pieces that ``kafkaframes.jobs.dump`` makes go to a stream."""
+"""What ``dump-log`` does: flags become options, and parts that ``kafkaframes.jobs.dump`` makes go to a stream."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Options:
         return requested_files(result, conditions, limit=self.flags["count"])
 
     def kinds(self) -> tuple[str, ...]:
-        """Return which files of a directory are wanted."""
+        """Return which files of a directory are requested."""
         kinds = self.flags["kinds"]
         if "all" in kinds:
             return KINDS

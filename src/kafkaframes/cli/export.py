@@ -33,19 +33,23 @@ _ELSEWHERE = (  # have flags of their own, of other commands too, or are options
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--to", metavar="DIR", help="Where it goes: topic=T/partition=P/SEGMENT.FORMAT, or the table.")
+@click.option("--to", metavar="DIR", help="The folder to write to (topic=T/partition=P/SEGMENT.FORMAT), or the table.")
 @click.option(
     "--format",
     "form",
     type=click.Choice((*FORMATS, *TABLE_FORMATS)),
     default="parquet",
     show_default=True,
-    help="Of the files; or a table of Delta or Iceberg (the extras [delta], [iceberg]).",
+    help="The format of the files, or a table of Delta or Iceberg (extras [delta], [iceberg]).",
 )
-@click.option("-o", "--output", metavar="FILE.parquet", help="One file for everything, with topic and partition.")
+@click.option(
+    "-o", "--output", metavar="FILE.parquet", help="Write everything to one file, with topic and partition as columns."
+)
 @commit_option
-@click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
-@click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
+@click.option("--incremental", is_flag=True, help="Tables: add only what the table does not have yet.")
+@click.option(
+    "--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration. Default: DIR/catalog.db."
+)
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
 @with_options(*range_options, *key_options, settings_options(ExportSettings, *_ELSEWHERE))
 @with_options(log_option, master_option, workers_option, json_option)

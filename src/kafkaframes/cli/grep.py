@@ -37,19 +37,23 @@ POLL_SECONDS = 1.0
 @click.command("grep", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, no regular expression.")
-@click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Small and capital letters are the same.")
 @click.option(
-    "--in", "fields", type=click.Choice(SEARCHED), multiple=True, help="Where to look; everywhere by default."
+    "-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, not a regular expression."
 )
-@click.option("--count", "counts", is_flag=True, help="Print how many records there are, not the records.")
-@click.option("-m", "--max-count", "most", type=click.IntRange(1), help="At most this many records.")
-@click.option("--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
+@click.option(
+    "-i", "--ignore-case", "ignores_case", is_flag=True, help="Ignore the difference between small and capital letters."
+)
+@click.option(
+    "--in", "fields", type=click.Choice(SEARCHED), multiple=True, help="Where to search. Default: everywhere."
+)
+@click.option("--count", "counts", is_flag=True, help="Print the number of matching records only.")
+@click.option("-m", "--max-count", "most", type=click.IntRange(1), help="Stop after this many records.")
+@click.option("--follow", is_flag=True, help="Wait for appended records, until Ctrl-C.")
 @with_options(*selection_options, *range_options, json_option, replicas_option)
 @opens_batches
 @reads("paths")
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **flags: Any) -> None:
-    """Print the records of Kafka logs in whose key, value or headers PATTERN is found.
+    """Print the records whose key, value or headers match PATTERN.
 
     PATTERN is a regular expression (RE2's), or plain text with -F. LOGDIR is a log directory, a partition, a segment, a
     pattern, a tiered store, or a URL of such. Each record is a line: topic-partition@offset, its time, key and value;

@@ -49,7 +49,7 @@ def list_groups(connect: Connect, as_json: bool) -> None:
 @click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
 @as_json_option
 def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
-    """Show what groups (all, if none are named) have committed, how far they are behind, and who reads what."""
+    """Show committed offsets and lag of groups, and which member reads what. Default: all groups."""
     rows: list[dict[str, Any]] = []
     with connect() as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
@@ -123,16 +123,22 @@ def _state_row(name: str, result: GroupDescription | None) -> dict[str, Any]:
 @click.argument("group")
 @click.argument("offsets", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
 @with_admin
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All its partitions, or these.")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="TOPIC[:N,N]", help="All partitions of this topic, or only these."
+)
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option("--to-earliest", is_flag=True)
 @click.option("--to-latest", is_flag=True)
-@click.option("--to-current", is_flag=True, help="What is committed: with --export, or to see it.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="At most the end, at least the start.")
+@click.option("--to-current", is_flag=True, help="Keep what is committed: to see it, or with --export.")
+@click.option(
+    "--to-offset", type=click.IntRange(0), metavar="OFFSET", help="This offset, kept between start and end of the log."
+)
 @click.option("--to-datetime", metavar="TIME", help="The first record at or after it: 2026-01-31T12:00Z, or ms.")
-@click.option("--shift-by", type=int, metavar="N", help="Move on by N offsets (or back, -N) from what is committed.")
-@click.option("--from-file", metavar="FILE", help="group,topic,partition,offset a line (restore, --export).")
-@click.option("--dry-run", is_flag=True, help="Show where it would be, commit nothing.")
+@click.option("--shift-by", type=int, metavar="N", help="Move the committed offset by N; -N moves back.")
+@click.option(
+    "--from-file", metavar="FILE", help="Read lines group,topic,partition,offset, as --export and restore write them."
+)
+@click.option("--dry-run", is_flag=True, help="Print the new offsets, commit nothing.")
 @click.option("--export", is_flag=True, help="Print group,topic,partition,offset, for --from-file.")
 def reset_group(
     group: str,
@@ -168,7 +174,7 @@ def reset_group(
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
 @with_admin
 def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> None:
-    """Forget what a group has committed for topics that none of its members reads."""
+    """Delete a group's committed offsets, for topics that none of its members reads."""
     from kafkaframes.cli.group_resets import partitions_of
 
     with connect() as admin:

@@ -194,7 +194,9 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
 @click.command("info", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option(
-    "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
+    "--by",
+    type=click.Choice(["topic", "partition"]),
+    help="One line for each topic, or each partition. Default: partitions, or topics where there are many.",
 )
 @with_options(workers_option, json_option, replicas_option)
 @reads("paths", kind=DescribeSettings)
@@ -206,7 +208,7 @@ def command(
     replicas: str,
     settings: DescribeSettings,
 ) -> None:
-    """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
+    """Show what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
     LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
     pattern, or a URL of such. Where a partition is found more than once (several brokers or disks) its copies are

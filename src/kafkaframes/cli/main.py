@@ -176,7 +176,7 @@ def _stop(number: int, _: FrameType | None) -> None:
 def _send_again(ignored: sys.UnraisableHookArgs) -> None:
     """Send a signal anew, in a moment, whose exception was swallowed.
 
-    Python ignores what is raised in callbacks of weak references, which every import has: a broker that was told to
+    Python ignores what is raised in callbacks of weak references, which every import has: a broker that was to
     stop while it started went on for ever.
     """
     number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(ignored.exc_type, kind)), None)

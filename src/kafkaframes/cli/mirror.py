@@ -25,11 +25,29 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 
 
 @click.command("mirror", context_settings=HELP)
-@click.option("--from", "source", required=True, metavar="A", help="Bootstrap servers (host:port), or a log directory.")
-@click.option("--to", "target", required=True, metavar="B", help="The same; a directory that is missing is made.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="A",
+    help="The source: bootstrap servers (host:port), or a log directory.",
+)
+@click.option("--to", "target", required=True, metavar="B", help="The target: the same; a missing directory is made.")
 @settings_options(MirrorSettings, *_ELSEWHERE)
-@click.option("--from-property", "source_properties", multiple=True, metavar="KEY=VALUE", help="Of A's client.")
-@click.option("--to-property", "target_properties", multiple=True, metavar="KEY=VALUE", help="Of B's client.")
+@click.option(
+    "--from-property",
+    "source_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A client property for the source; repeatable.",
+)
+@click.option(
+    "--to-property",
+    "target_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A client property for the target; repeatable.",
+)
 @timeout_option
 @json_option
 def command(source: str, target: str, as_json: bool, timeout: float, **flags: Any) -> None:

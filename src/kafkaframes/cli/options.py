@@ -56,38 +56,42 @@ log_option = click.option(
     help="An option of kafka-log.",
 )
 specs_option = click.option(
-    "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
+    "--specs",
+    type=click.Path(exists=True),
+    help="Your own message specs (a file or folder), used before the catalog's.",
 )
-ports_option = click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
-workers_option = click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
+workers_option = click.option(
+    "--workers", "jobs", type=click.IntRange(1), help="Processes to use. Default: one for each core."
+)
 master_option = click.option(
-    "--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here."
+    "--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes on this machine."
 )
 replicas_option = click.option(
     "--replicas",
     type=click.Choice((MERGE, ALL)),
     default=MERGE,
     show_default=True,
-    help="Copies of a partition (brokers, disks): one log of them, or all.",
+    help="Several copies of a partition (brokers, disks): merge them into one log, or take all.",
 )
 range_options = (
-    click.option("--from-offset", type=click.IntRange(0), help="The first offset, of every partition."),
-    click.option("--until-offset", type=click.IntRange(0), help="The end: the first offset that is left out."),
+    click.option("--from-offset", type=click.IntRange(0), help="Start at this offset in every partition."),
+    click.option("--until-offset", type=click.IntRange(0), help="Stop before this offset."),
     click.option(
-        "--from-time", metavar="TIME", help="The first timestamp to take: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
+        "--from-time", metavar="TIME", help="Start at this timestamp: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
     ),
-    click.option("--until-time", metavar="TIME", help="The end: the first timestamp that is left out."),
+    click.option("--until-time", metavar="TIME", help="Stop before this timestamp."),
 )
 key_options = (
     click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
-    click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found."),
+    click.option("--key-regex", metavar="REGEX", help="Only records whose key matches this."),
 )
 _budget_option = click.option(
     "--budget",
     "budget_bytes",
     type=size,
     metavar="SIZE",
-    help="Memory of a process for batches that are open at once: 64m, 1g.  [default: 256m]",
+    help="Memory for decompressed batches, for each process: 64m, 1g.  [default: 256m]",
 )
 commit_option = click.option(
     "--commit-every",
@@ -96,7 +100,7 @@ commit_option = click.option(
     default="512m",
     show_default=True,
     metavar="SIZE",
-    help="Tables: of log, at most, in one commit; a kill costs the work of one.",
+    help="Tables: how much log goes into one commit; a kill loses at most one.",
 )
 
 

@@ -33,13 +33,22 @@ _AT_ONCE = 10_000
     type=click.Choice(("lines", "jsonl", "parquet", "arrow")),
     default="lines",
     show_default=True,
-    help="What is read: each line a value; what consume --format jsonl writes; a file with columns key, value ...",
+    help="Input: lines (each a value), jsonl (as consume --format jsonl writes), or files with columns key, value, ...",
 )
-@click.option("-K", "delimiter", metavar="TEXT", help="lines: what stands between key and value.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Of every record; default: by its key.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="lines: of every record.")
+@click.option("-K", "delimiter", metavar="TEXT", help="Separator between key and value (with --format lines).")
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), help="Write every record to this partition. Default: by its key."
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header for every record (with --format lines); repeatable.",
+)
 @click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
-@click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1 for old brokers and their readers.")
+@click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1, for old brokers and consumers.")
 def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Write records into TOPIC, from FILE or standard input.
 

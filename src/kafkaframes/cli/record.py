@@ -23,19 +23,24 @@ _WRITE_BUFFER = 8 << 20
 
 @click.command("record", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--listen", required=True, metavar="[HOST]:PORT[-PORT]", help="Where clients come; without HOST: from this machine."
+    "--listen",
+    required=True,
+    metavar="[HOST]:PORT[-PORT]",
+    help="Where clients connect. Without HOST only clients on this machine can.",
 )
-@click.option("--upstream", required=True, metavar="HOST:PORT", help="A broker; the others are found in its answers.")
+@click.option(
+    "--upstream", required=True, metavar="HOST:PORT", help="One broker; the others are learnt from its answers."
+)
 @click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds; by default at Ctrl-C."
 )
-@click.option("--cert", metavar="PEM", help="Certificate (chain) with which TLS ends here.")
+@click.option("--cert", metavar="PEM", help="Require TLS of clients, with this certificate (chain).")
 @click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
-@click.option("--upstream-tls", is_flag=True, help="Speak TLS to the brokers.")
-@click.option("--upstream-ca", metavar="PEM", help="Whom to trust there; the system's list by default.")
+@click.option("--upstream-tls", is_flag=True, help="Connect to the brokers with TLS.")
+@click.option("--upstream-ca", metavar="PEM", help="Trusted certificates for --upstream-tls. Default: the system's.")
 @specs_option
-@click.option("--strict", is_flag=True, help="End a connection whose answer is not understood: it may name a broker.")
+@click.option("--strict", is_flag=True, help="Close a connection when an answer cannot be read: it may name a broker.")
 def command(
     listen: str,
     upstream: str,
@@ -50,11 +55,11 @@ def command(
 ) -> None:
     """Record traffic between clients and brokers, as a proxy: no root is needed, and no libpcap.
 
-    Point clients at --listen. A listener is opened for each broker (a range of ports is for these), so that clients
-    stay behind the recorder: only the addresses of brokers in answers are replaced, and the file holds the originals.
-    A slow disk makes everybody wait; nothing is left out.
+    Point clients at --listen. Give a range of ports: each broker gets one of them, so that clients stay behind the
+    recorder. Only the addresses of brokers in answers are replaced; the file holds the originals.
+    A slow disk slows clients down; nothing is left out.
 
-    By default clients of this machine are served; with a HOST, whoever reaches it can use the cluster.
+    Without HOST only clients on this machine can connect. With HOST, anyone who can reach it can use the cluster.
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """

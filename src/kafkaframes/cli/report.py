@@ -23,10 +23,13 @@ from kafkaframes.jobs.settings import SelectionSettings
 @click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "-o", "--output", metavar="FILE", help="The page, or JSON (.json); - for standard output.  [default: report.html]"
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where to write: a page (.html) or JSON (.json); - is standard output.  [default: report.html]",
 )
 @json_option_of("Print the same numbers as one JSON object, or write them to FILE.")
-@click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
+@click.option("--generated-at", metavar="TIME", help="The time shown on the page (ISO 8601, UTC). Default: now.")
 @specs_option
 @with_options(workers_option)
 @opens_batches

@@ -44,7 +44,9 @@ _ELSEWHERE = (
     show_default=True,
     help="From Parquet.",
 )
-@click.option("--into-cluster-ids", metavar="FILE", help="For an existing cluster: its kafka-topics --describe.")
+@click.option(
+    "--into-cluster-ids", metavar="FILE", help="For an existing cluster: the output of its kafka-topics --describe."
+)
 @rewriting.run_options(RestoreSettings, *_ELSEWHERE)
 def command(
     sources: tuple[str, ...],

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 RECORD_FORMATS: Mapping[str, Literal[0, 1, 2]] = {"v0": 0, "v1": 1, "v2": 2}
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 in_place_options = with_options(
-    click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
-    click.option("--backup", metavar="DIR", help="With --in-place: where the old one stays."),
+    click.option("--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new one."),
+    click.option("--backup", metavar="DIR", help="With --in-place: where to move the old one."),
 )
 
 

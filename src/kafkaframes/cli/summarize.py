@@ -35,7 +35,7 @@ QUICK_JAVA = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Use
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--to", required=True, metavar="DIR", help="Where the Parquet goes, a folder for each topic.")
+@click.option("--to", required=True, metavar="DIR", help="The folder to write to; each topic gets a folder in it.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote to DIR.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @log_option

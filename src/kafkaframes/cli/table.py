@@ -27,7 +27,7 @@ EXIT_INCOMPLETE = 1
 @click.argument("sources", nargs=-1, required=True, metavar="TOPIC|LOGDIR...")
 @click.option(
     "--to", nargs=2, type=(click.Choice(FORMATS), str), required=True, metavar="FORMAT DIR",
-    help=f"{', '.join(FORMATS)}, and where the table is or is made (the extras [delta], [iceberg]).",
+    help=f"The format ({', '.join(FORMATS)}) and the table's folder, made if missing. Extras: [delta], [iceberg].",
 )  # fmt: skip
 @log_option
 @connecting

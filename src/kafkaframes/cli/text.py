@@ -109,7 +109,7 @@ def records_out(*, is_text: bool = True) -> BinaryIO:
 
 
 class _Shown(RawIOBase):
-    """Takes bytes in pieces, which may end within a character, and shows them on a terminal."""
+    """Takes bytes in parts, which may end within a character, and shows them on a terminal."""
 
     def __init__(self, terminal: BinaryIO) -> None:
         super().__init__()

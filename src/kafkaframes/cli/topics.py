@@ -28,7 +28,7 @@ command = connecting_group("topics", "List, create, describe, alter and delete t
 
 @command.command("list", context_settings=HELP)
 @with_admin
-@click.option("--internal", is_flag=True, help="Those of Kafka's own too.")
+@click.option("--internal", is_flag=True, help="Also list Kafka's own topics.")
 @as_json_option
 def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
     """List the topics, their partitions and ids."""
@@ -116,7 +116,7 @@ def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json
 @command.command("alter", context_settings=HELP)
 @click.argument("name", metavar="TOPIC")
 @with_admin
-@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it has afterwards.")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="The number of partitions afterwards.")
 def alter_topic(name: str, connect: Connect, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
     with connect() as admin:
@@ -160,7 +160,7 @@ configs = connecting_group("configs", "Show and change settings of topics and br
 @click.argument("kind", type=click.Choice(("topic", "broker", "group")))
 @click.argument("name")
 @with_admin
-@click.option("--all", "everything", is_flag=True, help="Those at their defaults too.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings at their defaults.")
 @as_json_option
 def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
     """Show the settings of a topic, broker or group."""
@@ -182,7 +182,7 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @with_admin
 def set_configs(kind: str, name: str, changes: tuple[str, ...], connect: Connect) -> None:
-    """Change settings and leave the others; KEY= (no value) goes back to the default."""
+    """Change settings and leave the others as they are; KEY= (no value) resets to the default."""
     with connect() as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
     say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

@@ -1,7 +1,7 @@
 """Batches that a producer sends: cut out of built bytes, stamped with producer id, epoch and sequence. Pure.
 
 A stamp changes a format 2 header and its CRC and nothing else, so that a batch is built (and compressed) once,
-whoever sends it and however often it is renumbered.
+no matter who sends it and however often it is renumbered.
 """
 
 from __future__ import annotations

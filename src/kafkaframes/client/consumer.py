@@ -170,7 +170,7 @@ class AsyncConsumer:
         self._fetcher.start()
 
     async def _reach(self, requested: Sized) -> None:
-        """See that a broker answers, if anything is wanted: who reads waits for records, and would never be told."""
+        """See that a broker answers, if anything is to be read: who reads waits for records, and would never know."""
         if requested and self._cluster.cluster.updated_at is None:
             await self._cluster.retried(lambda: self._cluster.refresh([]))
 

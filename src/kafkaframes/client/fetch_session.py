@@ -1,4 +1,4 @@
-"""What a broker remembers of our fetches, so that they need not be told again (KIP-227). Pure: no I/O.
+"""What a broker remembers of our fetches, so that they need not be sent again (KIP-227). Pure: no I/O.
 
 In a session a request names only the partitions that are new in it or are read from elsewhere, and those that are to be
 forgotten; the answer leaves out partitions of which there is nothing new. One session a broker, one request at a time.

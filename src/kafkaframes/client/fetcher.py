@@ -1,6 +1,6 @@
 """Fetches what a consumer is assigned: one request under way per broker, answers kept until they are taken.
 
-Where brokers keep fetch sessions (KIP-227) they are told what has changed only. A partition is asked for again when its
+Where brokers keep fetch sessions (KIP-227) they are sent only what has changed. A partition is asked for again when its
 last answer was taken, as Kafka's own consumer does, so that what is held is bounded by ``fetch_max_bytes`` per broker.
 With ``client_rack`` a leader may name a replica near by (KIP-392): that is read, as in Kafka's consumer, for
 ``metadata_max_age_ms`` and until anything fails there.
@@ -115,7 +115,7 @@ class Fetcher:
         self._drop(partition)
 
     def forget_errors(self) -> None:
-        """Drop what went wrong with partitions that are read no more, and nobody was told yet."""
+        """Drop what went wrong with partitions that are read no more, and nobody knows of yet."""
         self._errors.clear()
 
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
@@ -160,7 +160,7 @@ class Fetcher:
     # ----------------------------------------------------------------------------------------------------- asking
 
     async def _run(self) -> None:
-        """Ask until it is closed; what is wrong on our own side is raised to whoever takes answers."""
+        """Ask until it is closed; what is wrong on our own side is raised where answers are taken."""
         try:
             while True:
                 self._wake.clear()
@@ -396,7 +396,7 @@ def _last_offset(fetched: Fetched) -> int:
 def write_partitions(
     body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
 ) -> None:
-    """Put the session, and what is to be told of partitions, into a request."""
+    """Put the session, and what there is to say of partitions, into a request."""
     cls = type(body)
     body.session_id, body.session_epoch = request.session_id, request.epoch
     topics: dict[tuple[str, UUID], list[Any]] = {}

@@ -2,7 +2,7 @@
 
 Compaction can take every batch of a log's last segments while the log still ends where it did. A consumer waits there
 for what never comes: an answer without records says nothing by itself, as a broker leaves out what another partition
-had no room for, and answers nothing while a tiered store is slow (KIP-405).
+had no space for, and answers nothing while a tiered store is slow (KIP-405).
 """
 
 from __future__ import annotations

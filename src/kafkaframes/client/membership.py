@@ -1,7 +1,7 @@
 """A consumer's membership in a classic group: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-429).
 
-``update`` is called by whoever polls; it joins when that is due, and tells the consumer what it gets and loses through
-``GroupConsumer``. Heartbeats go out from a task of their own while the consumer keeps polling.
+``update`` is called by the thread that polls; it joins when that is due, and tells the consumer what it gets and
+loses through ``GroupConsumer``. Heartbeats go out from a task of their own while the consumer keeps polling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sends a producer's batches: several Produce requests under way, to whoever leads, one batch a partition and request.
+"""Sends a producer's batches: several Produce requests under way, to the leaders, one batch a partition and request.
 
 What may be sent, and what an answer or a lost connection means, ``sequencing.Sequencer`` decides. Here are the tasks
 that move bytes: a loop that writes what may go, a task per request that waits for its answer, and one each while there

@@ -1,4 +1,4 @@
-"""What a client is told: typed settings under Kafka's property names, as keywords or as properties.
+"""The settings of a client: typed settings under Kafka's property names, as keywords or as properties.
 
 ``bootstrap_servers`` here is ``bootstrap.servers`` there; durations are milliseconds, sizes bytes, as in Kafka's own
 clients. What each means stands below its name in ``options``, where editors look.
@@ -161,7 +161,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """What a producer is told beside that."""
+    """What a producer takes beside that."""
 
     client: ClassVar[str] = "producer"
     acks: int | str = "all"
@@ -201,7 +201,7 @@ class ProducerSettings(ClientSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """What a consumer is told beside that."""
+    """What a consumer takes beside that."""
 
     client: ClassVar[str] = "consumer"
     group_id: str | None = None

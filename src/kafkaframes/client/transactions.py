@@ -100,7 +100,7 @@ class Transactions:
         self._is_open = self.has_joined = True
 
     def share(self) -> Producer:
-        """Let others join the transaction that is open; its end is told to the coordinator whoever wrote in it."""
+        """Let others join the transaction that is open; the coordinator hears of its end, no matter who wrote in it."""
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True

@@ -21,7 +21,7 @@
     * LostTaskError         a Spark task was lost while it wrote exactly once, more often than a batch is written anew
 
 The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
-installation, or the far side? Kafka's hundred-odd numbered errors are rows of a table, but for the few that callers
+installation, or the far side? Kafka's numbered errors are rows of a table, but for the few that callers
 tell apart.
 """
 

@@ -214,7 +214,7 @@ def recompress_log(source: Paths, to: Path, settings: RewriteSettings) -> JobRes
 
 @taking(CompactSettings)
 def compact_log(source: Paths, to: Path | None = None, *, settings: CompactSettings) -> JobResult[CompactionReport]:
-    """Compact topics as a broker's cleaner does: of each key the last record stays.
+    """Compact topics as a broker's cleaner does: keep the last record of each key.
 
     Args:
         source: a log directory or a partition; several are one log, copies are merged.

@@ -189,9 +189,7 @@ class SourceSettings:
         shown="[ID=]FILE",
         recorded=False,
     )
-    follow_links: bool = setting(
-        False, "Read what symbolic links lead to; without it they are left out.", recorded=False
-    )
+    follow_links: bool = setting(False, "Follow symbolic links; they are skipped otherwise.", recorded=False)
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -207,21 +205,21 @@ class SelectionSettings(SourceSettings):
     """Which topic partitions of sources; none named are all."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
-    partitions: Sequence[int] = setting((), "Only this number; repeatable.", least=0, flag="-p --partition")
+    partitions: Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySettings(SelectionSettings):
     """What is verified."""
 
-    deep: bool = setting(False, "Decompress and read every record, too.")
+    deep: bool = setting(False, "Also decompress and read every record.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeSettings(SelectionSettings):
     """What is described; without ``deep`` the first and the last batch of each segment are read."""
 
-    deep: bool = setting(False, "Walk the header of every batch: exact codecs, formats, times and counts.")
+    deep: bool = setting(False, "Read the header of every batch, for exact codecs, formats, times and counts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,18 +235,16 @@ class RewriteSettings(SourceSettings):
     """The settings of a conversion; picklable, for it travels to other processes."""
 
     record_format: Literal[0, 1, 2] | None = setting(None, "The format to write; each batch keeps its own by default.")
-    codec: CodecName | None = setting(None, "The codec to write; each batch keeps its own by default.")
-    level: int | None = setting(None, "Of the codec; Kafka's default if not given.")
+    codec: CodecName | None = setting(None, "The codec to write. Default: each batch keeps its own.")
+    level: int | None = setting(None, "Compression level. Default: Kafka's.")
     on_loss: Literal["error", "warn", "drop"] = setting(
-        "error", "What the older format cannot say stops, or is counted by kind; `drop` warns of nothing."
+        "error", "When the older format cannot hold something: stop, count and warn, or drop it silently."
     )
-    mode: Literal["FAILFAST", "PERMISSIVE"] = setting(
-        "FAILFAST", "At damage: stop, or copy damaged batches byte for byte."
-    )
+    mode: Literal["FAILFAST", "PERMISSIVE"] = setting("FAILFAST", "At a damaged batch: stop, or copy it byte for byte.")
     batch_bytes: int = setting(
-        BATCH_BYTES, "Uncompressed messages of v0 and v1 are joined into batches of about this size.", least=1
+        BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
     )
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=1)
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be done with any log.
@@ -277,7 +273,7 @@ class CompactSettings(SourceSettings):
     """Which topics are compacted, and by whose rules."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
-    broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Whose rules.")
+    broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
     delete_retention_ms: int = setting(86_400_000, "As the topics' setting of this name.", least=0)
     min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)
 
@@ -306,7 +302,7 @@ class RepairSettings:
     """How a log is repaired."""
 
     as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=0)
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
 
     def __post_init__(self) -> None:
         """Refuse what no log has.
@@ -324,6 +320,8 @@ class AuditSettings:
     target: str | None = setting(
         None, "The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"
     )
-    ports: str = setting("", "On which brokers listen: 9092,9094-9096.", shown="PORTS")
-    specs: str | None = setting(None, "Your own specs (a file or a folder), before the catalog's.", shown="PATH")
-    verbose: bool = setting(False, "Also what is fine, and each finding with its reason.", flag="-v --verbose")
+    ports: str = setting("", "Ports of the brokers: 9092,9094-9096.", shown="PORTS")
+    specs: str | None = setting(
+        None, "Your own message specs (a file or folder), used before the catalog's.", shown="PATH"
+    )
+    verbose: bool = setting(False, "Also list what is fine, and each finding with its reason.", flag="-v --verbose")

@@ -64,7 +64,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 class Conversion:
-    """How batches of the room ``records`` become those that Spark asks for: planned once, for a whole task.
+    """How batches of the package ``records`` become those that Spark asks for: planned once, for a whole task.
 
     Attributes:
         schema: of the batches for Spark.

@@ -140,7 +140,7 @@ _DEFAULTS = {
 def choose_columns(
     requested: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
-    """Return the columns in the order wanted; by default those of Spark's Kafka source, or all of ``batches``.
+    """Return the columns in the order requested; by default those of Spark's Kafka source, or all of ``batches``.
 
     ``source`` adds that column, without which the rows of two copies could not be distinguished.
 

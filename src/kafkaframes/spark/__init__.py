@@ -1,4 +1,4 @@
-"""Spark: session, data sources, jobs. The only room that imports pyspark, and only when a session is needed."""
+"""Spark: session, data sources, jobs. The only package that imports pyspark, and only when a session is needed."""
 
 from kafkaframes.spark.builder import register, session
 from kafkaframes.spark.export_topics import export_topics

@@ -1,6 +1,6 @@
 """A schema registry in memory, with the REST interface that serializers speak: subjects, versions, ids.
 
-It keeps schemas and gives them numbers. It does not judge compatibility: its level is NONE, and it refuses to be told
+It keeps schemas and gives them numbers. It does not judge compatibility: its level is NONE, and it refuses
 another one.
 """
 
@@ -38,7 +38,7 @@ class Schema:
     references: str = "[]"
 
     def shown(self) -> dict[str, Any]:
-        """Return it as answers have it: AVRO's type is not told."""
+        """Return it as answers have it: AVRO's type is left out."""
         result: dict[str, Any] = {"schema": self.text}
         if self.type != TYPES[0]:
             result["schemaType"] = self.type

@@ -1,7 +1,7 @@
 """The header of a tagged field, tag and length: as adopted by KIP-482, and as its earlier draft had it.
 
 * ``adopted``: two unsigned varints, the tag and the length in bytes. What Kafka speaks.
-* ``interleaved``: one unsigned varlong; its even bits are the length's, its odd bits the tag's (a Morton code), so that
+* ``interleaved``: one unsigned varlong; its even bits are the length's, the others the tag's (a Morton code), so that
   two small numbers share a byte. Never released; here for studies of size.
 """
 

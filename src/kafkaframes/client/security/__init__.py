@@ -1,1 +1,1 @@
-"""Security as Kafka's Java clients are told it: JAAS, key stores, OpenID Connect; each becomes settings of ours."""
+"""Security as Kafka's Java clients take it: JAAS, key stores, OpenID Connect; each becomes settings of ours."""

@@ -1,4 +1,4 @@
-"""From what Java's clients are told about a login to a name and password, what gives bearer tokens, or a principal."""
+"""From what Java's clients know about a login to a name and password, what gives bearer tokens, or a principal."""
 
 from __future__ import annotations
 

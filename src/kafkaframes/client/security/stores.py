@@ -1,4 +1,4 @@
-"""Key and trust stores as Java's clients are told them (KIP-651): PEM, JKS and PKCS#12 become a TLS context.
+"""Key and trust stores as Java's clients take them (KIP-651): PEM, JKS and PKCS#12 become a TLS context.
 
 What a file is, is seen from its first bytes; ``ssl.truststore.type`` says JKS by default even for PKCS#12 files, and
 Java reads both under that name. PKCS#12 is opened by the package ``cryptography``.

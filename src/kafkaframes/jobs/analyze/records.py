@@ -1,7 +1,7 @@
 """What record format 2 saves against formats 0 and 1 for given records, field by field.
 
 Records are laid out in all three formats, uncompressed: what a codec makes of them depends on the codec. Keys and
-values are the same bytes everywhere; formats 0 and 1 have no headers, and those are told apart. Records of formats 0
+values are the same bytes everywhere; formats 0 and 1 have no headers, and those are distinguished. Records of formats 0
 and 1 are in format 2 what ``convert`` makes of them: a compressed set is one batch, and messages without compression
 are joined into batches of about 16 KiB. Sizes are exact, from the values: no estimate. Layouts: ``records/layout.py``;
 varints: ``ByteUtils.sizeOfVarint``.

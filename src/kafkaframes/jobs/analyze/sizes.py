@@ -5,7 +5,7 @@ Headers of tagged fields, in bytes before the value:
 * adopted: the tag and the length of the value, an unsigned varint each (KIP-482).
 * interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/tag_header.py``).
 * typed: the tag and a type, as the KIP rejects it; the value says itself where it ends. The KIP gives no layout: here a
-  type is one byte, which has room for every type of the protocol and an array of each.
+  type is one byte, which has space for every type of the protocol and an array of each.
 * escape: as adopted, but an empty section takes no byte. A model, for the KIP rejects it without a layout: an escape
   byte before the struct says that a section follows, so a section that is there takes one byte more. That a struct
   which itself begins with the escape byte has to double it is left out: one in 256, were first bytes random.

@@ -1,6 +1,6 @@
 """Write the batches of one window anew in another format or codec: offsets, order, timestamps, keys, values stay.
 
-* A batch that is as wanted already is copied byte for byte; so are control batches and empty ones of format 2.
+* A batch that is as requested already is copied byte for byte; so are control batches and empty ones of format 2.
 * Format 2 to format 2: the records' bytes are compressed anew and the header is kept; nothing is built.
 * Formats 0 and 1 up, or into a codec: uncompressed messages are joined into batches; a wrapper becomes one batch.
 * Down: one message for each record, or one wrapper for each compressed batch, as Kafka's ``RecordsUtil.downConvert``.

@@ -1,7 +1,7 @@
-"""A segment in pieces of about a megabyte: the headers of its batches and the places of their records.
+"""A segment in chunks of about a megabyte: the headers of its batches and the places of their records.
 
-Batches are cut by the rules of Kafka's file iterator. A piece holds whole batches; one that is larger than a piece is
-one of its own. Nothing of a record is copied here: a piece says where keys, values and headers stand.
+Batches are cut by the rules of Kafka's file iterator. A chunk holds whole batches; one that is larger than a chunk is
+one of its own. Nothing of a record is copied here: a chunk says where keys, values and headers stand.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Origin:
 
 
 def cut_lines(chunk: Decoded, most_records: int = MOST_LINES) -> Iterator[tuple[Decoded, bool]]:
-    """Yield a chunk in pieces whose lines fit into memory, each with whether its batch has begun already.
+    """Yield a chunk in parts whose lines fit into memory, each with whether its batch has begun already.
 
     A larger chunk is cut into batches, and those into runs of records; damage is reported with the last run.
     """

@@ -1,8 +1,8 @@
 """The columns of a chunk's batches and records, named as the fields of the truth files, for the lines of any format.
 
-The headers of a chunk's records as one bytes column: a piece for each header, side by side for each record.
+The headers of a chunk's records as one bytes column: a part for each header, side by side for each record.
 
-The pieces are rendered like lines (``lines.py``), all headers of all records at once, and each record's value is the
+The parts are rendered like lines (``lines.py``), all headers of all records at once, and each record's value is the
 stretch that its headers take.
 """
 

@@ -181,7 +181,7 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
 
 
 def selected(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
-    """Return the files of the topics and partitions that are wanted; none are all.
+    """Return the files of the topics and partitions that are requested; none are all.
 
     Args:
         files: from ``files_to_dump``.

@@ -30,11 +30,11 @@ class Selection(Protocol):
     """Chooses records, chunk by chunk."""
 
     def apply(self, chunk: Decoded) -> Decoded:
-        """Return the chunk with the records that are wanted."""
+        """Return the chunk with the records that are requested."""
         ...
 
     def is_done(self, chunk: Decoded) -> bool:
-        """Tell whether nothing of the segment behind ``chunk`` can be wanted."""
+        """Tell whether nothing of the segment behind ``chunk`` can be requested."""
         ...
 
 
@@ -102,7 +102,7 @@ class Limited:
     left: int
 
     def apply(self, chunk: Decoded) -> Decoded:
-        """Return the chunk with the records that are wanted and still asked for."""
+        """Return the chunk with the records that are requested and still asked for."""
         chosen = self.selection.apply(chunk)
         count = len(chosen.index.offsets)
         if count > self.left:
@@ -116,7 +116,7 @@ class Limited:
 
 
 def _narrow(chunk: Decoded, keep: Flags, chosen: Callable[[bytes], bool]) -> None:
-    """Keep those of the remaining rows whose key is wanted; records without a key are not."""
+    """Keep those of the remaining rows whose key is requested; records without a key are not."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)

@@ -121,7 +121,7 @@ def _error(inside: str, error: KafkaframesError) -> dict[str, Any]:
 
 @dataclass
 class JsonDump:
-    """The lines of one segment, in pieces; ``faults`` is complete when the iteration is over."""
+    """The lines of one segment, in parts; ``faults`` is complete when the iteration is over."""
 
     file: DumpFile
     options: JsonOptions

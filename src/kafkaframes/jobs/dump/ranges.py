@@ -1,4 +1,4 @@
-"""Which files a range of offsets needs, and what is wanted of each.
+"""Which files a range of offsets needs, and what is requested of each.
 
 Nothing is read but names and, for the last records of a partition, the headers of its last segment.
 
@@ -28,14 +28,14 @@ _HEADERS_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A file and what is wanted of it."""
+    """A file and what is requested of it."""
 
     file: DumpFile
     keep: Selection
 
 
 def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Requested]:
-    """Yield the files that may hold a wanted record.
+    """Yield the files that may hold a requested record.
 
     Args:
         files: as ``files_to_dump`` found them.

@@ -1,9 +1,9 @@
 """What kafka-dump-log prints, by Kafka version: the lines as tables over the columns of batches and records.
 
 ``4.3``, ``3.9`` and ``2.8`` are the forms that differ; a version in between prints as the next lower of them. Columns
-are named as the fields of the truth files (``base_offset``, ``leader_epoch``, ...), see ``text.py``. Odd on purpose,
-because Kafka prints it so: the closing brace after the CRC of a v0/v1 record in 3.x, two ``crc`` and two ``isvalid``
-on the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
+are named as the fields of the truth files (``base_offset``, ``leader_epoch``, ...), see ``text.py``. Strange on
+purpose, because Kafka prints it so: the closing brace after the CRC of a v0/v1 record in 3.x, two ``crc`` and two
+``isvalid`` on the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
 
 What the dump of a file finds besides its lines: numbers that disagree, and faults that ended a batch or the file.
 

@@ -221,7 +221,7 @@ class TextOptions:
 
 @dataclass
 class TextDump:
-    """The text of one file, in pieces; what was noticed on the way is complete when the iteration is over."""
+    """The text of one file, in parts; what was noticed on the way is complete when the iteration is over."""
 
     file: DumpFile
     options: TextOptions

@@ -21,7 +21,7 @@ class ExportSettings:
 
     format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
     topics: Sequence[str] = setting(
-        (), "Only this topic: a name or pattern; repeatable. None are all but Kafka's own.", flag="-t --topic"
+        (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
     )
     start: Limit = setting(
         None, "Where to begin, as of `scan_log`: earliest, an offset, a time, or one for each partition."
@@ -30,16 +30,16 @@ class ExportSettings:
     offset: OffsetRange | None = setting(None, "The offsets (from, to) of the records, as of `Scan.where`.")
     timestamp: TimeRange | None = setting(None, "The times (from, to), likewise.")
     keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
-    key_regex: str | None = setting(None, "Only records in whose key this is found.", shown="REGEX")
+    key_regex: str | None = setting(None, "Only records whose key matches this.", shown="REGEX")
     headers: bool = setting(True, "Whether headers are among the columns.")
-    base64: bool = setting(False, "CSV, JSON: keys, values, header values in base64: no byte is lost.")
-    overwrite: bool = setting(False, "Remove, or replace in a table, what an earlier export wrote.")
+    base64: bool = setting(False, "CSV, JSON: write keys, values and header values in base64, so that no byte is lost.")
+    overwrite: bool = setting(False, "Replace what an earlier export wrote.")
     mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = setting("PERMISSIVE", "What is done with damage.")
     verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
     control_records: bool = setting(False, "Transaction markers are records, too.")
     internal_topics: bool = setting(False, "Kafka's own topics, too.")
     replicas: Literal["merge", "all"] = setting(
-        "merge", "Copies of a partition (brokers, disks): one log of them, or all."
+        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or take all."
     )
     partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
     storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.")

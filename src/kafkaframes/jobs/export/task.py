@@ -196,7 +196,7 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) ->
 
 
 def _metadata(tasks: FileTasks) -> dict[str, str]:
-    """Return what a file says of itself, where its format has room for that."""
+    """Return what a file says of itself, where its format has space for that."""
     first = tasks[0]
     paths = [printable(task.path) for task in tasks]
     facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}

@@ -21,16 +21,18 @@ class MirrorSettings:
     """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
 
     topics: tuple[str, ...] = setting(
-        (), "Only this topic: a name or pattern; repeatable. None are all but Kafka's own.", flag="-t --topic"
+        (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
     )
-    groups: bool = setting(True, "The committed offsets of groups, too.")
-    follow: bool = setting(False, "Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
-    dry_run: bool = setting(False, "Say what would be copied, from where on; write nothing.")
-    keep_retention: bool = setting(False, "The copy of a directory forgets by the source's retention.")
-    offsets: Literal["keep", "reassign"] | None = setting(None, "Default: keep, where the target can.")
+    groups: bool = setting(True, "Also copy the committed offsets of groups.")
+    follow: bool = setting(False, "Keep copying what arrives, new topics too, until Ctrl-C.")
+    dry_run: bool = setting(False, "Print what would be copied, and from which offset; write nothing.")
+    keep_retention: bool = setting(False, "Let the target delete records by the source's retention settings.")
+    offsets: Literal["keep", "reassign"] | None = setting(
+        None, "Keep the offsets, or let the target assign new ones. Default: keep, where the target can."
+    )
     skip_damaged: bool = setting(False, "Leave out batches with a wrong CRC instead of stopping.")
     state_dir: str | None = setting(
-        None, "Where the mapping of offsets is kept, if they change.", flag="--state", shown="DIR"
+        None, "Where to keep the mapping of offsets, if they change.", flag="--state", shown="DIR"
     )
     source_properties: Mapping[str, Any] = setting({}, "Of the source's client.")
     target_properties: Mapping[str, Any] = setting({}, "Of the target's client.")

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One lying bar: what it is, a remark, its pieces, and what is written at its end."""
+    """One lying bar: what it is, a remark, its parts, and what is written at its end."""
 
     label: str
     remark: str
@@ -159,7 +159,7 @@ def _y(value: float, end: float) -> str:
 
 
 def _stack(index: int, column: Column, end: float) -> list[Markup]:
-    """Draw a column's pieces from below, and a pane over the whole height that answers to the pointer."""
+    """Draw a column's parts from below, and a pane over the whole height that answers to the pointer."""
     drawn, below = [], 0.0
     for part in column.parts:
         if part.value:

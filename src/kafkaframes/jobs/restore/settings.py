@@ -46,14 +46,20 @@ class RestoreSettings(SelectionSettings):
     built of rows (Parquet, DataFrames).
     """
 
-    topic_map: Pairs = setting((), "Call a topic by another name.", shown="OLD=NEW")
+    topic_map: Pairs = setting((), "Give a topic another name.", shown="OLD=NEW")
     topic_ids: Pairs = setting(
-        (), "An id for a topic, instead of the source's or a new one.", flag="--topic-id", shown="TOPIC=ID"
+        (), "Give a topic this id, instead of the source's or a new one.", flag="--topic-id", shown="TOPIC=ID"
     )
-    topic_configs: Pairs = setting((), "A topic's setting.", flag="--config", shown="[TOPIC:]NAME=VALUE")
-    keep_retention: bool = setting(False, "Without it, retention.ms is -1: the broker deletes nothing.")
-    offsets: Literal["keep", "reassign"] = setting(KEEP, "Reassigned ones are contiguous, in each partition.")
-    start_offset: int = setting(0, "Where reassigned offsets begin.", least=0)
+    topic_configs: Pairs = setting(
+        (), "A setting for all topics, or for one; repeatable.", flag="--config", shown="[TOPIC:]NAME=VALUE"
+    )
+    keep_retention: bool = setting(
+        False, "Keep the retention settings. Default: retention.ms is -1, so that the broker deletes nothing."
+    )
+    offsets: Literal["keep", "reassign"] = setting(
+        KEEP, "Keep the offsets, or number the records of each partition anew, without holes."
+    )
+    start_offset: int = setting(0, "With --offsets reassign: the first offset.", least=0)
     from_offset: int | None = setting(None, "The first offset that is restored, as the source has it.")
     until_offset: int | None = setting(None, "The first one that is not.")
     from_timestamp_ms: int | None = setting(None, "Likewise the first record that reaches a time.")
@@ -61,25 +67,36 @@ class RestoreSettings(SelectionSettings):
     mode: Literal["FAILFAST", "DROPMALFORMED"] = setting(
         "FAILFAST", "At a damaged batch: stop, or leave it out and say so."
     )
-    open_transactions: Literal["keep", "abort"] = setting(KEEP, "Abort them with a marker at the log's end.")
-    leader_epoch: int | None = setting(None, "Into every batch of format 2; 0 for an existing cluster.", least=0)
-    segment_bytes: int | None = setting(None, "Cut segments anew; by default they stay as they are.", least=1)
-    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Of the new indexes.", least=0)
-    groups: bool = setting(True, "The committed offsets of groups, too.")
+    open_transactions: Literal["keep", "abort"] = setting(
+        KEEP, "Leave open transactions open, or abort them with a marker at the log's end."
+    )
+    leader_epoch: int | None = setting(
+        None, "Write this epoch into every batch of format 2. Use 0 for an existing cluster.", least=0
+    )
+    segment_bytes: int | None = setting(
+        None, "Cut the log into segments of this size. Default: keep the segments.", least=1
+    )
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
+    groups: bool = setting(True, "Also copy the committed offsets of groups.")
     offsets_partitions: int | None = setting(
-        None, "Partitions of __consumer_offsets; the source's by default.", least=1
+        None, "Partitions of __consumer_offsets. Default: as in the source.", least=1
     )
-    keep_commit_times: bool = setting(False, "Without it, commits get the time of the restore, so that they last.")
+    keep_commit_times: bool = setting(
+        False, "Keep the times of commits. Default: the time of the restore, so that they do not expire at once."
+    )
     record_format: Literal[0, 1, 2] = setting(2, "From Parquet.")
-    codec: CodecName = setting("none", "From Parquet: of the new batches.")
-    level: int | None = setting(None, "Of the codec; Kafka's default if not given.")
-    batch_bytes: int = setting(BATCH_BYTES, "From Parquet: of a batch.", least=1)
+    codec: CodecName = setting("none", "From Parquet: the codec of the new batches.")
+    level: int | None = setting(None, "Compression level. Default: Kafka's.")
+    batch_bytes: int = setting(BATCH_BYTES, "From Parquet: the size of a batch.", least=1)
     bootstrap: Literal["kraft", "none"] = setting(
-        KRAFT, "What a new single node starts from, too; or partitions for an existing cluster."
+        KRAFT,
+        "Write what a new single node needs to start (kraft), or only partitions, for an existing cluster (none).",
     )
-    node_id: int = setting(1, "Of the new single node.", least=0)
-    cluster_id: str | None = setting(None, "Of the new single node; a new one by default.")
-    release: str = setting(DEFAULT_RELEASE, "Of the new single node.", choices=tuple(RELEASES))
+    node_id: int = setting(1, "The node id of the new single node.", least=0)
+    cluster_id: str | None = setting(None, "The cluster id of the new single node. Default: a new one.")
+    release: str = setting(
+        DEFAULT_RELEASE, "The release of Kafka that the new single node runs.", choices=tuple(RELEASES)
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot be done with any source.

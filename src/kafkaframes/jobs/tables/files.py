@@ -1,4 +1,4 @@
-"""Write one data file of a table: neighbouring pieces of one topic partition, as Parquet. The work of a worker.
+"""Write one data file of a table: neighbouring parts of one topic partition, as Parquet. The work of a worker.
 
 The file has its final name from the beginning: until a commit names it, no reader of the table looks at it. Each
 attempt writes a file of its own: Spark may start a task a second time while the first is still running somewhere.

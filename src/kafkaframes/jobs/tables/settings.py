@@ -18,10 +18,10 @@ class TableSettings(SourceSettings):
     """How live topics or logs become a table."""
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
-        "raw", "What values become: bytes as they are; columns of JSON, Avro, Protobuf; latest: one row a key."
+        "raw", "How to decode values: raw bytes; columns from JSON, Avro or Protobuf; latest: one row for each key."
     )
     value: Literal["raw", "json", "avro", "protobuf"] | None = setting(
-        None, "With mode latest: what values become. Default: raw."
+        None, "With --mode latest: how to decode values. Default: raw."
     )
     schemas: Sequence[str] = setting(
         (),
@@ -32,32 +32,36 @@ class TableSettings(SourceSettings):
     registry: str | None = setting(
         None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False
     )
-    subject: str | None = setting(None, "Whose newest schema the table has. Default: TOPIC-value.", shown="NAME")
+    subject: str | None = setting(
+        None, "The registry's subject whose newest schema the table gets. Default: TOPIC-value.", shown="NAME"
+    )
     message: str | None = setting(
         None, "Protobuf: the message's full name. Default: the first of the file.", shown="NAME"
     )
     dead_letters: str | None = setting(
-        None, "The table of records that make no row. Default: DIR-dead-letters.", shown="DIR"
+        None, "The table for records that make no row. Default: DIR-dead-letters.", shown="DIR"
     )
-    continuous: bool = setting(False, "Go on with what arrives, until Ctrl-C or SIGTERM.")
+    continuous: bool = setting(False, "Keep running and add new records, until Ctrl-C or SIGTERM.")
     interval: float = setting(
         60.0,
-        "With continuous: the least time between two commits; less of it makes smaller files.",
+        "With --continuous: the least time between two commits; a shorter one makes smaller files.",
         least=0.1,
         shown="SECONDS",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = setting(
-        "read_committed", "Whether records of aborted transactions are left out."
+        "read_committed", "Leave out records of aborted transactions, or read them too."
     )
     commit_bytes: int = setting(
         TABLE_COMMIT_BYTES,
-        "Of log, at most, in one commit; a kill costs the work of one.",
+        "How much log goes into one commit; a kill loses at most one.",
         least=1,
         flag="--commit-every",
         shown="SIZE",
     )
-    allow_loss: bool = setting(False, "Go on where the log has lost records that the table does not have.")
-    catalog: str | None = setting(None, "Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.", shown="NAME")
+    allow_loss: bool = setting(False, "Go on although the log no longer has records that the table lacks.")
+    catalog: str | None = setting(
+        None, "Iceberg: a catalog of pyiceberg's configuration. Default: DIR/catalog.db.", shown="NAME"
+    )
     table: str | None = setting(None, "Iceberg: the table in the catalog. Default: kafka.records.", shown="NS.NAME")
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
 

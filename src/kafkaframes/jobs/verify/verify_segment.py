@@ -361,7 +361,7 @@ def _time_index_findings(
 
 
 def _holds(values: Ints, rows: npt.NDArray[np.intp], chosen: Ints) -> npt.NDArray[np.bool_]:
-    """Return for each row whether ``values`` is long enough and has the wanted value there."""
+    """Return for each row whether ``values`` is long enough and has the requested value there."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
     result[inside] = values[rows[inside]] == chosen[inside]

@@ -208,7 +208,7 @@ class Leases:
     def take(
         self, needed: Mapping[TopicPartition, int], wrote: Iterable[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
-        """Give back what was written, and wait until one of the wanted partitions is leased, or several.
+        """Give back what was written, and wait until one of the requested partitions is leased, or several.
 
         Args:
             needed: with the number of records for each.

@@ -224,7 +224,7 @@ class Arena:
     def grow(
         self, messages: int, consumed: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
     ) -> None:
-        """Make room: for what is needed in one place, and everywhere for as much as the bytes still to come promise.
+        """Make space: for what is needed in one place, and everywhere for as much as the bytes still to come promise.
 
         Args:
             messages: how many are decoded, from ``consumed`` bytes.

@@ -56,7 +56,7 @@ def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> 
 
 
 class PlanReader:
-    """Reads one buffer by a plan; ``trace`` is told of every run of bytes that stands for one thing."""
+    """Reads one buffer by a plan; ``trace`` gets every run of bytes that stands for one thing."""
 
     def __init__(
         self, buf: bytes, classes: Classes, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"

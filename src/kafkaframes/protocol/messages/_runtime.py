@@ -1,7 +1,7 @@
 """What generated functions call: the parts of the wire that are not worth spelling out in their text.
 
-Everything here is for canonical data only. Whatever is odd (a varint that is longer than needed, a null that may not
-be, broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``, and the caller starts again with the plain
+Everything here is for canonical data only. Whatever is unusual (a varint that is longer than needed, a null that may
+not be, broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``, and the caller starts again with the plain
 interpreter, which knows what the mode says about it and where it is. So a generated function never explains an error.
 
 Positions may run past the end of the buffer on truncated data: slices are short then, unpacking raises an error,
@@ -238,7 +238,7 @@ class Shapes(dict[Any, Callable[..., bytes]]):
 
     ``parts`` are the formats of the run: one before each array's count, one for each array's elements, one at the end.
     A packer takes every value in order, counts included. Arrays of 127 elements and more have longer counts in a
-    flexible version: those are put together piece by piece.
+    flexible version: those are put together part by part.
     """
 
     def __init__(self, before: Sequence[str], elements: Sequence[str], after: str, *, compact: bool) -> None:

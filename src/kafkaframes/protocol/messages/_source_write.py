@@ -14,7 +14,7 @@ from kafkaframes.wire.primitives import FIXED_SIZE
 
 
 def encoder_source(plan: MessagePlan) -> Text:
-    """Return the text whose ``write_<Message>(o, put)`` puts the bytes of an object, piece by piece."""
+    """Return the text whose ``write_<Message>(o, put)`` puts the bytes of an object, part by part."""
     text = Text()
     for struct, repeated in uses(plan):
         _Writer(struct, text).function(repeated)

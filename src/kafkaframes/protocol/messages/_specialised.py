@@ -121,7 +121,7 @@ class _Writer:
         self.put(f"if {needed} > {capacity}:\n    code, which, need = -{what}, {which}, {needed}\n    break")
 
     def count(self, pc: int, row: str) -> tuple[str, str]:
-        """Read an array's count, check it and its room, write its offset; return the names of count and first row."""
+        """Read an array's count, check it and its space, write its offset; return the names of count and first row."""
         _, column, flags, _, child = self.ops[pc][:5]
         count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
         self.length(count, flags & ~STRING)

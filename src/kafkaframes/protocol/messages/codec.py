@@ -116,7 +116,7 @@ class Codec:
     def interpret(
         self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
     ) -> tuple[Any, int]:
-        """Do as :meth:`decode` does, by the plain interpreter; ``trace`` is told of each run of bytes."""
+        """Do as :meth:`decode` does, by the plain interpreter; ``trace`` gets each run of bytes."""
         reader = PlanReader(buf, self.classes, strict=strict, trace=trace, tag_header=tag_header)
         return reader.message(self.plan, position)
 
@@ -133,7 +133,7 @@ class Codec:
             return b"".join(map(bytes, parts))
 
     def encode_parts(self, value: Any) -> list[bytes | Part]:
-        """Return the bytes of ``value`` in pieces; a ``wire.parts.Part`` is among them as it is.
+        """Return the bytes of ``value`` in parts; a ``wire.parts.Part`` is among them as it is.
 
         Raises:
             EncodeError: it cannot be written at this version; with field path.

@@ -218,7 +218,7 @@ def encode_request(body: Message, version: int, **header: Unpack[HeaderValues]) 
 
 
 def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderValues]) -> list[bytes]:
-    """Return what ``encode_request`` returns in pieces: long fields, such as records, are not copied.
+    """Return what ``encode_request`` returns in parts: long fields, such as records, are not copied.
 
     Raises:
         EncodeError: as there.

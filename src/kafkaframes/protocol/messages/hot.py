@@ -36,7 +36,7 @@ def hot_programs() -> list[Program]:
 
 
 def jobs(folder: Path) -> list[tuple[str, Job]]:
-    """Return the file name of each decoder's library, and what a process is told that is to compile it."""
+    """Return the file name of each decoder's library, and what the process that compiles it needs."""
     return [(file_name(program), job(program, folder)) for program in hot_programs()]
 
 

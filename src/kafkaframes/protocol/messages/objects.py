@@ -166,9 +166,9 @@ class Message(Struct):
         return codec.interpret_encode(self, tag_header=tag_header)
 
     def encode_parts(self, version: int) -> list[bytes | Part]:
-        """Return what :meth:`encode` returns in pieces, the values of long fields as they are: nothing is copied.
+        """Return what :meth:`encode` returns in parts, the values of long fields as they are: nothing is copied.
 
-        A :class:`kafkaframes.wire.primitives.Part` among the values is among the pieces: its length is known, its bytes
+        A :class:`kafkaframes.wire.primitives.Part` among the values is among the parts: its length is known, its bytes
         were not read.
 
         Raises:

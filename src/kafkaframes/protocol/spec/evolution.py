@@ -31,7 +31,7 @@ def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = No
 
 @dataclass(slots=True)
 class _Comparison:
-    """One pair; ``seen`` gathers (rule, path, text) -> versions, so that a change is told once for all its versions."""
+    """One pair; ``seen`` gathers (rule, path, text) -> versions, so that a change is reported once for all versions."""
 
     old: MessageSpec
     new: MessageSpec

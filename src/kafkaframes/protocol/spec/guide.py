@@ -199,7 +199,7 @@ def guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:
 
 
 def guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[str, Any]:
-    """Return what the page shows, compact: layouts and rows are told once and named by number."""
+    """Return what the page shows, compact: layouts and rows stand there once and named by number."""
     layouts: dict[tuple[int, ...], int] = {}
     lines: dict[tuple[Any, ...], int] = {}
     names = sorted({*catalog.names(), *specs})

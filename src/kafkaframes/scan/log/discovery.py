@@ -110,7 +110,7 @@ _WALKED_BYTES = 1 << 10  # read at once where headers are walked: they lie far a
 def find_boundaries(
     segment: Segment, requested: Sequence[int], *, storage: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Return for each wanted position the start of a batch at or after it; positions with none are left out.
+    """Return for each requested position the start of a batch at or after it; positions with none are left out.
 
     The file may shrink or vanish meanwhile: then there are fewer, and the reader of the segment reports it.
     """
@@ -155,7 +155,7 @@ def _from_index(
 
 
 def _walk(read_at: ReadAt, segment: Segment, requested: Iterable[int]) -> Iterator[int]:
-    """Yield the first batch at or after each wanted position, from header to header; none behind damage."""
+    """Yield the first batch at or after each requested position, from header to header; none behind damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_WALKED_BYTES))
     header = next(headers, None)
     for position in sorted(requested):

@@ -90,10 +90,10 @@ class Slice:
 
 
 class Boundaries(Protocol):
-    """Find batch boundaries: for each wanted position of a segment, the first batch that starts at or after it."""
+    """Find batch boundaries: for each requested position of a segment, the first batch that starts at or after it."""
 
     def __call__(self, segment: Segment, requested: Sequence[int]) -> list[int]:
-        """Return ascending positions, each the start of a batch; fewer than wanted where batches are large."""
+        """Return ascending positions, each the start of a batch; fewer than requested where batches are large."""
 
 
 def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[Segment]:
@@ -246,7 +246,7 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
 
 
 def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
-    """Cut a slice into about equal pieces of at most about ``target`` bytes, at batch boundaries."""
+    """Cut a slice into about equal parts of at most about ``target`` bytes, at batch boundaries."""
     count = -(-whole.size_bytes // target)
     if count < 2:
         return [whole]

@@ -1,7 +1,7 @@
 """What a read of live topics asks of the cluster before its tasks begin: partitions, offsets, shares. No pyspark.
 
 Offsets are those of Spark's Kafka source: a range is from a first offset to an end that is not read itself. Ranges are
-cut where ``minPartitions`` or ``maxRecordsPerPartition`` ask for it, so that pieces hold about equally many **bytes**:
+cut where ``minPartitions`` or ``maxRecordsPerPartition`` ask for it, so that parts hold about equally many **bytes**:
 a few batches are looked at along each range, since offsets of compacted and transactional topics say little.
 """
 
@@ -255,9 +255,9 @@ def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float
 
 
 def _evenly(entry: Range, parts: int) -> list[Range]:
-    """Cut a range into pieces of about equally many offsets.
+    """Cut a range into parts of about equally many offsets.
 
-    >>> [(piece.first, piece.end) for piece in _evenly(Range("t", 0, 10, 20), 3)]
+    >>> [(part.first, part.end) for part in _evenly(Range("t", 0, 10, 20), 3)]
     [(10, 13), (13, 16), (16, 20)]
     """
     edges = [entry.first + (entry.end - entry.first) * index // parts for index in range(parts + 1)]
@@ -265,10 +265,10 @@ def _evenly(entry: Range, parts: int) -> list[Range]:
 
 
 def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> list[Range]:
-    """Cut a range into pieces of about equally many bytes.
+    """Cut a range into parts of about equally many bytes.
 
     >>> along = [(10, 900.0), (20, 100.0)]
-    >>> [(piece.first, piece.end) for piece in _by_bytes(Range("t", 0, 0, 20), along, 2)]
+    >>> [(part.first, part.end) for part in _by_bytes(Range("t", 0, 0, 20), along, 2)]
     [(0, 5), (5, 20)]
     """
     total = sum(size for _, size in along)
