@@ -26,7 +26,7 @@ _WORDS: Final = (
 _SECRET_NAME: Final = re.compile(rf"{_WORDS}|(?:^|[._-])key$|^(?:sig|sas|storage_?options)$", re.IGNORECASE)
 _NO_SECRET: Final = re.compile(
     r"(?:[._-](?:ms|url|file|provider|source|class|type|location|algorithm|iterations|length|client[._-]id)|[a-z]Url)$"
-    r"|^tokens?[._-]?id$",
+    r"|^tokens?[._-]?id$|(?:^|[._-])tokenauth$",  # whether a delegation token comes in: true or false
     re.IGNORECASE,
 )
 _QUOTED: Final = r"\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?"
