@@ -529,6 +529,7 @@ def test_quotas_are_those_of_their_entity_and_above_0(broker):
     assert quota(broker, "user", "u", "producer_byte_rate", -1.0) == wrong
     assert quota(broker, "user", "", "producer_byte_rate", 1.0) == wrong
     assert quota(broker, "user", "u", "connection_creation_rate", 1.0) == wrong
+    assert quota(broker, "user", "u", "producer_byte_rate", float("inf")) == wrong
     assert quota(broker, "ip", "x", "connection_creation_rate", 1.0, remove=True) == wrong
     assert quota(broker, "user", "u", "no.such", 0.0, remove=True) == 0
 

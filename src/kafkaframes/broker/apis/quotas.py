@@ -195,4 +195,4 @@ def _is_address(text: str | None) -> bool:
 
 def _is_quota(operation: Any, entity: dict[str, Any]) -> bool:
     is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(operation.key)
-    return is_whole is not None and operation.value > 0 and (not is_whole or operation.value == int(operation.value))
+    return is_whole is not None and operation.value > 0 and (not is_whole or operation.value.is_integer())
