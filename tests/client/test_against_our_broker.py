@@ -96,6 +96,63 @@ def test_tables_that_are_queued_are_written_in_that_order(servers):
     assert values == [f"{n}-{m}" for n in range(20) for m in range(99)]
 
 
+def values_in_order(n, m):
+    return [b"%d-%d" % (table, row) for table in range(n) for row in range(m)]
+
+
+@pytest.mark.parametrize("enters", [True, False])
+def test_closing_waits_for_tables_that_are_queued(servers, topic, enters):
+    """Nobody has looked at their futures; without ``with`` the producer has not even begun to connect."""
+    producer = Producer(servers, batch_size=200)
+    if enters:
+        producer.__enter__()
+    for n in range(20):
+        producer.queue_arrow(pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}), topic=topic)
+    producer.close()
+    assert read_all(servers, topic)["value"].to_pylist() == values_in_order(20, 99)
+
+
+def test_the_end_of_a_transaction_waits_for_tables_that_are_queued(servers, topic):
+    tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(10)]
+    with Producer(servers, transactional_id=topic, batch_size=200) as producer:
+        for commits in (False, True):
+            producer.begin_transaction()
+            for table in tables:
+                producer.queue_arrow(table, topic=topic)
+            producer.commit_transaction() if commits else producer.abort_transaction()
+    committed = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert committed == values_in_order(10, 99)
+
+
+def test_a_transaction_without_some_rows_of_a_table_is_not_committed(servers, topic):
+    with Producer(servers, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        producer.queue_arrow(pa.table({"value": ["a"], "partition": [0]}), topic=topic)
+        producer.queue_arrow(pa.table({"value": ["b", "c"], "partition": [0, 7]}), topic=topic)
+        with pytest.raises(BrokerError, match="abort it"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with pytest.raises(OptionError, match="begin_transaction first"):
+            producer.send_arrow(pa.table({"value": ["too early"]}), topic=topic)
+        with pytest.raises(OptionError, match="begin_transaction first"):
+            producer.send(topic, b"too early").result()
+        producer.begin_transaction()
+        producer.send(topic, b"d", partition=0)
+        producer.commit_transaction()
+    assert read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist() == [b"d"]
+
+
+def test_a_producer_starts_once_however_many_calls_come_at_once(servers, topic):
+    async def tasks_after_close():
+        producer = AsyncProducer(servers)
+        await asyncio.gather(*(producer.send(topic, b"%d" % n, partition=0) for n in range(5)))
+        await producer.close()
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(tasks_after_close()) == set()
+    assert len(read_all(servers, topic)) == 5
+
+
 def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
     with Producer(servers, linger_ms=0) as producer:
         sent = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]

@@ -79,6 +79,7 @@ class AsyncProducer:
         self._gather_task: asyncio.Task[None] | None = None
         self._format = self.settings.record_format
         self._is_started = self._is_closed = False
+        self._starting = asyncio.Lock()
         self._queueing = asyncio.Lock()  # tables go out in the order of the calls
         self._transactions = Transactions(self._cluster, self._sender, self.settings)
         self._accumulator.may_open = self._transactions.takes
@@ -99,6 +100,11 @@ class AsyncProducer:
         """
         if self._is_started:
             return
+        async with self._starting:
+            if not self._is_started:
+                await self._start()
+
+    async def _start(self) -> None:
         connection = await self._cluster.retried(self._cluster.any_connection)
         served = connection.ranges.get(PRODUCE, Versions.NONE)
         broker_can = 2 if served.highest >= _FIRST_OF_FORMAT[2] else int(served.highest >= _FIRST_OF_FORMAT[1])
@@ -131,7 +137,7 @@ class AsyncProducer:
         """Send what waits (unless ``flush`` is False) and end."""
         self._is_closed = True
         try:
-            if flush and self._is_started:
+            if flush:
                 await self.flush()
         finally:
             await cancelled(self._gather_task)
@@ -209,7 +215,7 @@ class AsyncProducer:
         try:
             await self._transactions.before_batch(target)
         except KafkaframesError as error:
-            self._sender.sequencer.spoil()
+            self._transactions.spoil()
             raise TransactionRefused(error) from None
 
     async def send_and_wait(
@@ -251,7 +257,7 @@ class AsyncProducer:
                 for gathering in gathered:
                     self._build([gathering])
                 return
-            self._sender.sequencer.spoil()
+            self._transactions.spoil()
             gathered[0].results.failed(error)
             return
         for gathering, data in zip(gathered, batches, strict=True):
@@ -285,6 +291,7 @@ class AsyncProducer:
         """Write a table's rows, and wait until the broker has them.
 
         What is called first is sent first; rows without partition and key are shared out in runs of ``batch_size``.
+        Of a table that cannot be sent as a whole some rows may be: an open transaction can only be aborted then.
 
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
@@ -301,7 +308,11 @@ class AsyncProducer:
         """
         await self.start()
         async with self._queueing:
-            batches = await self._queued_table(table, topic)
+            try:
+                batches = await self._queued_table(table, topic)
+            except BaseException:
+                self._transactions.spoil()
+                raise
         return written(batches, [base for base, _ in await results_of(batches)])
 
     async def _queued_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
@@ -377,8 +388,10 @@ class AsyncProducer:
         return batch
 
     async def flush(self) -> None:
-        """Wait until everything that was sent has an answer, good or bad."""
+        """Wait until everything that was sent has an answer, good or bad; also tables of earlier calls."""
         self._build_all()
+        async with self._starting, self._queueing:  # these wait for their turn in calls of their own
+            pass
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
@@ -420,7 +433,7 @@ class AsyncProducer:
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_gathered(reason)
         self._sender.end_waiting(reason)
-        await self._sender.flush()
+        await self.flush()  # tables that are queued belong to this transaction, not to the next
         await self._transactions.end(commit=False)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:

@@ -118,7 +118,11 @@ class Producer:
         return self._loop.call(self._twin.send_arrow(table, topic=topic))
 
     def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
-        """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does."""
+        """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does.
+
+        The table is held until then: wait for some where there are many. ``flush``, ``close`` and the end of a
+        transaction wait for all.
+        """
         return self._loop.begin(self._twin.send_arrow(table, topic=topic))
 
     def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:

@@ -127,6 +127,11 @@ class Transactions:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
+    def spoil(self) -> None:
+        """Take that something will never be in a batch: the transaction, if one is open, can only be aborted."""
+        if self._is_open:
+            self._sender.sequencer.spoil()
+
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether a partition may be written to at once, without ``before_batch``; from any thread."""
         return self._settings.transactional_id is None or (self._is_open and partition in self._added)
