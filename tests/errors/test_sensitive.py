@@ -45,7 +45,8 @@ ELSEWHERE = _ELSEWHERE.split()
 _HARMLESS = """
     secrets sasl.mechanism sasl.oauthbearer.token.endpoint.url delegation.token.max.lifetime.ms
     sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.assertion.private.key.file
-    sasl.tokenauth sasl_tokenauth fs.s3a.aws.credentials.provider basic.auth.credentials.source password.encoder.iterations key.deserializer
+    sasl.tokenauth sasl_tokenauth
+    fs.s3a.aws.credentials.provider basic.auth.credentials.source password.encoder.iterations key.deserializer
     ssl.keystore.location ssl.truststore.type forward basic cwd tokenId subscribe username
 """
 HARMLESS = _HARMLESS.split()
