@@ -1,0 +1,27 @@
+"""The recipe of a conda package asks for what the package asks for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import kafkaframes
+
+ROOT = Path(__file__).parents[1]
+RECIPE = (ROOT / "tools/conda/recipe.yaml").read_text("utf-8")
+OTHER_NAMES = {"isal": "python-isal"}  # on conda-forge
+
+
+def test_it_has_the_dependencies_and_the_version_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = dict(
+        re.fullmatch(r"([\w-]+)(\S+)", needed).groups()
+        for needed in [*project["dependencies"], *project["optional-dependencies"]["compile"]]
+    )
+    run = RECIPE.partition("\n  run:\n")[2].partition("\n\n")[0]
+    given = dict(re.findall(r"^    - ([\w-]+) (\S+)$", run, re.MULTILINE))
+
+    assert given.pop("python") == project["requires-python"]
+    assert given == {OTHER_NAMES.get(name, name): versions for name, versions in asked.items()}
+    assert f'\n  version: "{kafkaframes.__version__}"\n' in RECIPE
