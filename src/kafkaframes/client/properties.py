@@ -281,13 +281,15 @@ def honoured(options: Mapping[str, Any], names: Collection[str], client: str) ->
 
 def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise for a name that may not be ignored; what is refused may be there if it is off."""
-    dotted = key.replace("_", ".")
-    if dotted in _rows(_IGNORED):
+    spellings = [
+        text.replace("_", ".").replace("-", ".") for text in (name, key)
+    ]  # as given, and the name it stands for
+    if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
-    known = java_properties().get(dotted)
-    if known is not None and (known.treatment == "honoured" or client not in known.clients):  # of another client
-        return
-    reason = _rows(_REFUSED).get(dotted)
+    for known in filter(None, map(java_properties().get, spellings)):
+        if known.treatment == "honoured" or client not in known.clients:  # of another client
+            return
+    reason = next(filter(None, map(_rows(_REFUSED).get, spellings)), None)
     if reason is None:
         raise OptionError(f"no setting {name!r} of {_CALLED[client]}{nearest(name, names)}")
     if str(value).lower() not in ("", "none", "null", "false") and not str(value).endswith(_HARMLESS):
