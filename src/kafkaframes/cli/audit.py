@@ -22,8 +22,8 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     INPUT is a capture (pcap, pcapng), a broker's request log, a directory of these, or a log directory. Several make
     one audit. Verdicts: fine, unknown, deprecated, removed; a line for each client that is not fine.
 
-    Exit status: 0 when nothing stands against the upgrade, 3 when something is deprecated, 4 when something is
-    removed, 2 when an input cannot be read.
+    Exit status: 0 when the upgrade breaks nothing, 3 when something is deprecated, 4 when something is removed, 2 when
+    an input cannot be read.
 
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """

@@ -26,10 +26,10 @@ def command() -> None:
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @as_json_option
 def show(path: str, as_json: bool) -> None:
-    """Show how far a query has read, and what another source needs to go on.
+    """Show how far a query has read, and what another source needs to continue.
 
-    Checkpoints of Spark's own Kafka connector, of kafka-topic and of kafka-log are of one form: a query goes on with
-    any of the three, its state included.
+    Spark's own Kafka connector, kafka-topic and kafka-log share one form of checkpoint: a query can continue with any
+    of the three, with its state.
     """
     from kafkaframes.jobs.checkpoint import read_checkpoint
 
@@ -82,11 +82,11 @@ def _as_json(result: Checkpoint) -> dict[str, object]:
 @click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic is called NEW now.")
 @click.option("--begins", "begins", multiple=True, metavar="JSON", help="Where a source's first micro-batch begins.")
 def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tuple[str, ...]) -> None:
-    """Copy a checkpoint so that a query with another source goes on from it.
+    """Copy a checkpoint so that a query with another source can continue from it.
 
-    Most checkpoints need none of this: stop the query, change the format, start it on the same checkpoint. A copy is
-    for topics that have other names now, for a first micro-batch that Spark's own connector has to repeat, and for
-    those who keep the original. No query may be running on it.
+    Usually you do not need this: stop the query, change the format, and start it on the same checkpoint. Make a copy if
+    topics have new names, if Spark's own connector has to repeat the first micro-batch, or to keep the original. No
+    query may be running on it.
     """
     from kafkaframes.jobs.checkpoint import convert_checkpoint
 

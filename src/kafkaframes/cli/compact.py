@@ -43,13 +43,13 @@ def command(
 ) -> None:
     """Compact topics as a broker's cleaner does: keep the last record of each key.
 
-    Without --topic, the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active (last)
-    segment of a partition is never compacted. Several SRC are one log, copies are merged; --prove-gone reads them all.
-    With --prove-gone alone SRC is read and nothing written; KEY is text, or
-    0x and hexadecimal digits. Exit status 1: the key is still there, or something could not be read.
+    Without --topic, compacts the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active
+    (last) segment of a partition is never compacted. Several SRC are read as one log, with copies merged; --prove-gone
+    reads them all. With --prove-gone alone SRC is only searched. KEY is text, or 0x and hexadecimal digits. Exit status
+    1: the key is still there, or something could not be read.
 
-    Large partitions are shared out by segments: workers leave files for each other beside DIR (with --dry-run in
-    --scratch, by default the directory for temporary files), about 18 bytes a record, which every worker must see.
+    Large partitions are divided by segments. Workers exchange files beside DIR, about 18 bytes a record, which every
+    worker must see (with --dry-run: in --scratch, by default the directory for temporary files).
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """

@@ -36,7 +36,7 @@ def command(
     settings: RewriteSettings,
     **options: Any,
 ) -> None:
-    """Write a log in another record format: offsets, order, timestamps, keys and values stay.
+    """Write a log in another record format, with the same offsets, order, timestamps, keys and values.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one log:
     copies are merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so no upgrade needs
@@ -68,7 +68,7 @@ def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str |
 @rewriting.in_place_options
 @rewriting.run_options(RewriteSettings, "record_format", "on_loss", "index_interval_bytes")
 def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: Any) -> None:
-    """Compress a log anew; each batch keeps its format, its header and its records.
+    """Compress a log with another codec or level; each batch keeps its format, its header and its records.
 
     SRC is a log directory, a topic partition's directory or a segment; several are one
     log:

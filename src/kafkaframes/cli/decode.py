@@ -135,9 +135,9 @@ _WIDTH: Final = 38
 @which_message
 @click.option("--all", "show_all", is_flag=True, help="also what is equal")
 def diff(left: str, right: str, show_all: bool, **which: Any) -> None:
-    """Print the fields in which two encodings of one kind of message differ; exit 1 if any does.
+    """Compare two encodings of a message and print the fields that differ; exit 1 if any does.
 
-    The bytes count: two ways to write the same value differ too.
+    Bytes are compared, so two encodings of the same value differ, too.
     """
     data = read_bytes(left), read_bytes(right)
     annotated = [annotate(one, **which) for one in data]
@@ -189,12 +189,12 @@ _MOST_LINES: Final = 4  # of one run; --all shows every byte
     help="records: 1 draws the headers of batches, 2 the records in them; default: 2, inside messages 0",
 )
 def command(source: str, as_json: bool, show_all: bool, records: bool, depth: int | None, **which: Any) -> None:
-    """Print what each byte of a frame, a message or a batch of records is.
+    """Explain each byte of a frame, a message or a batch of records.
 
-    A request names itself (with or without its size); a response takes --api and --version, any body --message and
-    --version. Batches and message sets are known by their magic and their CRC (--records: also damaged ones); each
-    varint is shown with the number whose zig-zag value it is, and its bits. With --depth those inside Produce and Fetch
-    are drawn too. Broken bytes are shown up to the break; the exit status is then 2.
+    A request is recognised (with or without its size). A response needs --api and --version, a body --message and
+    --version. Batches and message sets are recognised by magic and CRC (damaged ones: --records). Each varint is shown
+    with its value, its zig-zag number and its bits. --depth also shows the batches inside Produce and Fetch. Broken
+    bytes are shown up to the break; the exit status is then 2.
     """
     data = read_bytes(source)
     if records or (not which["api"] and not which["name"] and are_records(data)):

@@ -158,9 +158,9 @@ def examine() -> list[Finding]:
 @json_option_of("Print the findings as JSON.")
 @click.option("--only", metavar="WHAT", help="Look at one thing (Java, Spark, zstd); exit 1 unless it is well.")
 def command(as_json: bool, only: str | None) -> None:
-    """Print what was found (Python, Java, Spark, codecs, kernel cache) and what to do about what is not right.
+    """Check the installation (Python, Java, Spark, codecs, kernel cache) and show how to fix what is wrong.
 
-    Exits with 1 where something that every command needs is missing.
+    Exit status: 1 if something that every command needs is missing.
     """
     findings = [finding for finding in examine() if only is None or finding.what.lower() == only.lower()]
     if only is not None and not findings:

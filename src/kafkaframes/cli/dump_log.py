@@ -96,11 +96,11 @@ def command(**flags: Any) -> None:
                      timestamp, timestampType, headers
     --format arrow   the same as an Arrow IPC stream, the bytes as they are
 
-    Where directories hold a partition more than once (brokers, disks), its segments are printed as one log, each offset
-    once, with what was decided on standard error; files that are named themselves are printed as they are.
+    If directories hold a partition more than once (brokers, disks), its copies are printed as one log, each offset
+    once, and standard error lists the decisions. Files named in PATHS are printed as they are.
 
-    Damaged batches are reported on standard error with file and position, what can be read is printed, and the
-    exit status is 1. Control records are left out of csv, arrow, -f and -J.
+    Damaged batches are reported on standard error with file and position; everything readable is printed, and the exit
+    status is 1. Control records are left out of csv, arrow, -f and -J.
 
     \b
     kafkaframes dump-log --print-data-log /logs/orders-0

@@ -81,7 +81,7 @@ def _tag(text: str) -> tuple[int, bytes]:
 @click.argument("directory", metavar="DIR")
 @specs_option
 def vectors(directory: str, specs: str | None) -> None:
-    """Write bytes with what they mean into DIR, which is new or empty: vectors for the tests of other libraries.
+    """Write test vectors for other libraries, bytes with their meaning, into DIR (new or empty).
 
     Every message at every version with its headers, whole and damaged; batches of every format and codec; varints; keys
     with their hash and partition. JSON lines, and a README.md that explains them. The same version of kafkaframes

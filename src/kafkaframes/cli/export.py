@@ -58,14 +58,14 @@ _ELSEWHERE = (  # have flags of their own, of other commands too, or are options
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **flags: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
 
-    An export that was interrupted goes on where it was when it is run again; one that is complete takes up what was
-    appended since. Each file appears when it is whole, _SUCCESS when all are there.
+    Run it again to continue an interrupted export, or to add what was appended since. A file appears when it is
+    complete, _SUCCESS when all files are there.
 
-    A table gets every record exactly once: which offsets it has stands in the commit that brings them. --incremental
-    adds what is new; two exporters at once cannot both add the same offsets.
+    A table gets every record exactly once: each commit stores the offsets that it adds. --incremental adds new records;
+    two exporters at once cannot both add the same offsets.
 
-    Exit status: 0 complete and undamaged; 1 damage was met (reported on standard error; the rest is exported), or a
-    segment could not be read (then there is no _SUCCESS); 2 nothing could be done.
+    Exit status: 0 complete and undamaged; 1 the log is damaged (see standard error; the rest is exported), or a segment
+    could not be read (then there is no _SUCCESS); 2 nothing could be done.
 
     \b
     kafkaframes export /var/lib/kafka/data --to out

@@ -59,7 +59,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     pattern, a tiered store, or a URL of such. Each record is a line: topic-partition@offset, its time, key and value;
     with --json an object, keys and values in base64.
 
-    Exit status: 0 found; 1 not found; 2 refused, or damage was met (it is reported on standard error).
+    Exit status: 0 found; 1 not found; 2 refused, or the log is damaged (see standard error).
 
     \b
     kafkaframes grep order-17 /backup/kafka-logs --topic orders

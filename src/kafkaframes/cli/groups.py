@@ -49,7 +49,7 @@ def list_groups(connect: Connect, as_json: bool) -> None:
 @click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
 @as_json_option
 def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
-    """Show committed offsets and lag of groups, and which member reads what. Default: all groups."""
+    """Show committed offsets and lag of groups, and the member that reads each partition. Default: all groups."""
     rows: list[dict[str, Any]] = []
     with connect() as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
@@ -174,7 +174,7 @@ def reset_group(
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
 @with_admin
 def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> None:
-    """Delete a group's committed offsets, for topics that none of its members reads."""
+    """Delete a group's committed offsets for topics that none of its members reads."""
     from kafkaframes.cli.group_resets import partitions_of
 
     with connect() as admin:

@@ -211,10 +211,10 @@ def command(
     """Show what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
     LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
-    pattern, or a URL of such. Where a partition is found more than once (several brokers or disks) its copies are
-    merged and shown as one log, with what was decided.
+    pattern, or a URL of such. If a partition is found more than once (several brokers or disks), its copies are merged
+    and shown as one log, with the decisions.
 
-    Exit status: 0, or 1 where a segment cannot be read.
+    Exit status: 0, or 1 if a segment cannot be read.
     """
     discovered, decisions = discover(paths, options=settings.storage), list[Decision]()
     directories = selected(discovered, settings.topics, settings.partitions)

@@ -20,10 +20,10 @@ from kafkaframes.storage.files.atomic import named_file, new_file
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """The compiled parts of this package: which are ready, where they lie, how other machines get them.
+    """Manage the compiled parts of this package: list, compile, pack for other machines.
 
-    A wheel brings them compiled. Elsewhere the first use compiles what it needs, once for a machine and a version, if
-    the extra `compile` is installed; without it they run as plain Python, several hundred times slower.
+    Wheels contain them compiled. Otherwise the first use compiles them, once for each machine and version, if the extra
+    `compile` is installed; without it they run as plain Python, several hundred times slower.
     """
 
 
@@ -31,9 +31,9 @@ def command() -> None:
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
 def warm(packages: tuple[str, ...], decoders: bool) -> None:
-    """Compile what is not ready, on all cores, into the folder that `path` prints; drop what is a month out of use.
+    """Compile missing kernels, on all cores, into the folder that `path` prints; delete those unused for a month.
 
-    With PACKAGEs (wire, records, storage.cleaner, ...: how names in `status` begin) only theirs.
+    With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
     """
     folder = _folder()
     for old in list(stock.old_files(folder)):
@@ -58,9 +58,9 @@ def path() -> None:
 
 @command.command()
 def status() -> None:
-    """Print what kernels are compiled for, where they are looked for, and which are ready.
+    """Print the target processor of kernels, the folders that are searched, and which kernels are ready.
 
-    Exits with 1 where one would have to be compiled.
+    Exit status: 1 if one would have to be compiled.
     """
     click.echo(f"compiled for: {target.target().name}")
     for entry in directories.folders():

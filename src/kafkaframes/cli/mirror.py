@@ -53,12 +53,12 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 def command(source: str, target: str, as_json: bool, timeout: float, **flags: Any) -> None:
     """Copy topics batch by batch, with their settings, partitions and the committed offsets of groups.
 
-    Into a broker of kafkaframes or a directory nothing is opened: bytes and offsets stay. Any other broker gives
-    offsets of its own; there transactions that were committed go as plain batches, aborted ones and markers not at
-    all, and what it would not take (formats 0 and 1, sets with holes) is written anew. Run it again to go on.
+    Into a kafkaframes broker or a directory, bytes and offsets stay the same. Any other broker assigns new offsets:
+    committed transactions are copied as plain batches, aborted ones and markers are left out, and batches that it would
+    refuse (formats 0 and 1, sets with holes) are rewritten. Run it again to continue.
 
-    Exit status: 0 everything is there; 1 a part of the directory could not be read; 2 nothing could be done, or it
-    broke off; 3 it was stopped before the end.
+    Exit status: 0 complete; 1 a part of the directory could not be read; 2 nothing could be done, or the copy failed; 3
+    it was stopped before the end.
 
     \b
     kafkaframes mirror --from old:9092 --to /backup/kafka

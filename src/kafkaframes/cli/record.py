@@ -53,7 +53,7 @@ def command(
     specs: str | None,
     strict: bool,
 ) -> None:
-    """Record traffic between clients and brokers, as a proxy: no root is needed, and no libpcap.
+    """Record traffic between clients and brokers as a proxy, without root and without libpcap.
 
     Point clients at --listen. Give a range of ports: each broker gets one of them, so that clients stay behind the
     recorder. Only the addresses of brokers in answers are replaced; the file holds the originals.
@@ -178,11 +178,11 @@ def _client_tls(requested: bool, trusted: str | None) -> ssl.SSLContext | None:
 def redact(
     paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str, specs: str | None
 ) -> None:
-    """Write a capture without payloads, names and secrets; sizes, versions, times and errors stay.
+    """Write a capture that you can share: without payloads, names and secrets, with sizes, versions, times and errors.
 
-    Texts and ids become others of the same length (the same one always the same), bytes become zeros, records keep
-    their batches' headers only. The names of client software and SASL mechanisms are kept. Only calls of Kafka's APIs
-    are written; what cannot be read is zeros.
+    Texts and ids are replaced by others of the same length (equal ones stay equal), bytes become zeros, and of records
+    only the batches' headers stay. The names of client software and SASL mechanisms are kept. Only calls of Kafka's
+    APIs are written; bytes that cannot be read become zeros.
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """

@@ -80,12 +80,12 @@ def command(
 ) -> None:
     """Keep every good batch of a damaged log directory, and say what was lost.
 
-    A broker that finds a damaged batch in its recovery cuts the log off there and deletes all that follows, good or
-    not; damage below the recovery point it does not see. This command keeps what follows, too: the offsets of the lost
-    batches become holes, as after compaction. --as-kafka does what the broker would do.
+    A broker that finds a damaged batch in its recovery cuts the log off there and deletes everything after it, good or
+    not; it does not see damage below the recovery point. This command keeps the batches after the damage: the offsets
+    of the lost ones become holes, as after compaction. --as-kafka does what the broker would do.
 
-    Indexes, producer snapshots and leader epochs are made again. A partition that has replicas is better fetched from
-    one of them. Exit status: 0 done, 2 refused.
+    Indexes, producer snapshots and leader epochs are rebuilt. If a partition has replicas, copy it from one of them
+    instead. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
     from kafkaframes.jobs.repair.repair import repair_directory, repair_in_place

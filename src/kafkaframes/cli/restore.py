@@ -58,15 +58,16 @@ def command(
     settings: RestoreSettings,
     **flags: Any,
 ) -> None:
-    """Make a log directory that a real broker opens: with indexes, checkpoints, topic ids and group offsets.
+    """Make a log directory that a real broker can open: with indexes, checkpoints, topic ids and group offsets.
 
-    SRC is a log directory, a partition's directory or a segment, several of them, or a backup with such in it, on a
+    SRC is a log directory, a partition's directory or a segment, several of them, or a backup that contains these, on a
     disk or by URL; or Parquet as `export` writes it, or with columns topic, partition, value. It is only read. DIR is
     for a new single KRaft node (3.9 to 4.3), which finds the topics in it; or, with --into-cluster-ids, its partitions
     are for the brokers of a cluster that has those topics already.
 
-    Without --topic, every topic of users' is restored. A range of times goes from the first record that reaches its
-    begin up to the first that reaches its end, in the order of offsets: what lies between them stays together.
+    Without --topic, all topics except Kafka's internal ones are restored. A range of times begins at the first record
+    at or after its start and ends before the first record at or after its end, in the order of offsets; all records in
+    between are kept.
 
     Exit status: 0 done; 1 done, but damaged batches were left out; 2 refused.
 

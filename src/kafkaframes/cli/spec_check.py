@@ -28,7 +28,7 @@ from kafkaframes.protocol.spec.model import MessageSpec
 @click.argument("paths", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 def lint_files(paths: tuple[str, ...], strict: bool) -> None:
-    """Check message specs by the rules of Kafka's generator, and warn of what it accepts though it is useless or wrong.
+    """Check message specs by the rules of Kafka's generator, and warn of mistakes that it accepts.
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
     """
@@ -85,10 +85,11 @@ def _between(specs: list[MessageSpec]) -> Iterator[str]:
 @click.option("--specs", "sources", multiple=True, metavar="DIR|FILE", help="A proposal; give several to compare them.")
 @json_option_of("One JSON object a line.")
 def tags(pattern: str, sources: tuple[str, ...], as_json: bool) -> None:
-    """List the tags of Kafka's messages: whose each is, in which versions, since which release.
+    """List the tags of Kafka's messages: the field that has each, its versions, its first release.
 
-    PATTERN keeps the messages whose name contains it. With --specs the tags of proposals are listed, and held against
-    the releases and against each other: a tag of a struct belongs to one field for ever. Exit status 1 if one collides.
+    PATTERN keeps the messages whose name contains it. With --specs, list the tags of proposals and compare them with
+    the releases and with each other: a struct's tag belongs to one field for ever. Exit status 1 if two fields claim
+    one tag.
     """
     proposals = {source: list(load_specs(source).values()) for source in sources}
     own = [tag for specs in proposals.values() for spec in specs for tag in tags_of(spec)]
@@ -140,8 +141,8 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
     """Compare two specs, or two sets of them, by KIP-482's rules of evolution.
 
     OLD and NEW are files, directories, jars, zips or REF:path in this git repository
-    (main:clients/src/main/resources/common/message). Each version that both have is laid out and compared slot by
-    slot, and every tag is followed over all versions.
+    (main:clients/src/main/resources/common/message). The layout of each version in both is compared field by field, and
+    every tag is followed over all versions.
 
     Exit status: 0 compatible (perhaps with notes), 1 breaking, 2 not readable.
     """

@@ -32,10 +32,10 @@ STUB = Path(messages.__file__).with_name("kafka.pyi")
     "-o", "--output", metavar="FILE.py", type=click.Path(path_type=Path), help="With --specs: the module to write."
 )
 def stubs(check: bool, specs: str | None, output: Path | None) -> None:
-    """Write what editors and type checkers complete the fields of messages from.
+    """Write type stubs, from which editors complete and type checkers check the fields of messages.
 
-    Without options protocol/messages/kafka.pyi, from the catalog. With --specs DIR -o greetings.py a module of your own
-    and its stub: `from greetings import GreetRequest`.
+    Without options, writes protocol/messages/kafka.pyi from the catalog. With --specs DIR -o greetings.py, writes a
+    module of your own and its stub: `from greetings import GreetRequest`.
     """
     if specs is not None or output is not None:
         _write_own(specs, output)

@@ -51,18 +51,18 @@ def command(
     on_spark: bool,
     jobs: int | None,
 ) -> None:
-    """Weigh a change of message specs: bytes of real messages as they are, and as proposed.
+    """Compare the bytes of real messages before and after a change of message specs.
 
-    PROPOSAL is the specs after (a file, folder, jar, zip or REF:path; what they lack stays as it is), or kip-636,
-    flexible, tag-header. INPUT is a capture or a broker's request log. Each message is read by the specs before, laid
-    out by those after, and its size today is checked against the wire (a request log has none, but records' sizes).
-    Messages of versions that stay the same are raised to the newest, before and after.
+    PROPOSAL is the specs after the change (a file, folder, jar, zip or REF:path; messages that it lacks stay as they
+    are), or kip-636, flexible, tag-header. INPUT is a capture or a broker's request log. Each message is decoded with
+    the specs before and encoded with those after; its size before is checked against the wire (a request log has only
+    the sizes of records). Messages of versions that do not change are raised to the newest, before and after.
 
-    --value MetadataResponse.Topics.Owner=VALUE is for fields that are new: JSON (null, 7, "text"), 1..100 (numbers,
-    or lengths of text), or @FILE.py:NAME, a function that gets the struct as a dict. Others are at their default.
+    --value MetadataResponse.Topics.Owner=VALUE sets a new field: JSON (null, 7, "text"), 1..100 (numbers, or lengths of
+    text), or @FILE.py:NAME, a function that gets the struct as a dict. Other new fields have their default.
 
     MIX is a CSV file (api,version,calls_per_second) or traffic. Break-even is the share of the fields moved to tags
-    that would have to be set for nothing to be saved.
+    that may be set before the change costs bytes.
     """
     from kafkaframes.jobs.analyze.outcome import Outcome, merged
     from kafkaframes.jobs.analyze.weigh import Weighing, weigh

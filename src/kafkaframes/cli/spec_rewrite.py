@@ -31,7 +31,7 @@ from kafkaframes.protocol.spec.model import MessageSpec
 @click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to change  [default: the catalog's].")
 @click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
 def new_kip(file: str, source: str | None, target: Path) -> None:
-    """Write message specs as a proposal of your own would have them.
+    """Write message specs for a proposal of your own, from a few lines of Python.
 
     FILE.py has a function rewrite(kip), which selects and changes fields:
 
@@ -44,8 +44,8 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
               field.drop()
           kip.bump("Heartbeat")
 
-    Each API of which something changes gets a new version, request and response alike; older versions keep their
-    bytes. The file is run: it must be your own. Then: kafkaframes spec propose NEW CAPTURE.
+    Each API that changes gets a new version, request and response alike; older versions keep their bytes. The file is
+    executed, so use only one that you trust. Then: kafkaframes spec propose NEW CAPTURE.
     """
     check_target(source, target)
     files = read_files(source)
@@ -93,12 +93,12 @@ def rewrite_specs(
 ) -> None:
     """Write message specs in which the errors of every response are tagged fields, as KIP-636 proposes.
 
-    Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it,
-    with the next free tag of its struct and, for messages, null as its default. OffsetDelete turns flexible with it.
-    Left out: SaslHandshake, as the document says, and ApiVersions, whose code every client must find (KIP-511). Specs
-    of other messages are passed on.
+    Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it, with
+    the next free tag of its struct and, for messages, null as its default. OffsetDelete turns flexible with it. Left
+    out: SaslHandshake, as the document says, and ApiVersions, whose code every client must find (KIP-511). Other specs
+    are copied.
 
-    The same input gives the same files, and a rewritten folder comes out as it went in. Use them with --specs, with
+    The same input gives the same files, and rewriting a rewritten folder changes nothing. Use them with --specs, with
     `connection`, or with Kafka's own generator.
     """
     files = read_files(source)

@@ -52,9 +52,9 @@ def checked_version(spec: MessageSpec, version: int | None) -> int:
 @click.option("--records", is_flag=True, help="The records of Kafka's own topics and files, not the APIs.")
 @json_option_of("One JSON object a line.")
 def list_messages(pattern: str, records: bool, as_json: bool) -> None:
-    """List what the catalog holds: APIs by key with their versions, or records by module.
+    """List the messages of the catalog: APIs by key with their versions, or records by module.
 
-    PATTERN keeps the names that contain it, in any letter case. "Versions" are all that can be spoken; "current" are
+    PATTERN keeps the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current" are
     those of the newest Kafka release in the catalog.
     """
     table = _records() if records else _apis()
@@ -120,7 +120,7 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 @click.argument("after", type=int)
 @json_option_of("One JSON object a line and change.")
 def diff(name: str, before: int, after: int, as_json: bool) -> None:
-    """Show what is different on the wire in version AFTER against version BEFORE.
+    """Show what differs on the wire between version BEFORE and version AFTER.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
     """

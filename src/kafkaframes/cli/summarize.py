@@ -51,7 +51,7 @@ def command(
     replicas: str,
     storage: dict[str, Any],
 ) -> None:
-    """Read Kafka logs with Spark, write their records as Parquet and print what was in them.
+    """Read Kafka logs with Spark, write their records as Parquet and print a summary.
 
     PATH is a log directory, a folder of such, a topic partition's directory, a segment or a pattern.
 

@@ -35,16 +35,16 @@ EXIT_INCOMPLETE = 1
 @opens_batches
 @reads("sources", kind=TableSettings)
 def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> None:
-    """Write the records of live topics or of log directories into a table; run again, it goes on where it was.
+    """Write the records of live topics or log directories into a table; run it again to continue.
 
-    What a table has of each partition stands in the very commit that brings the records: each record makes one row,
-    whenever the command is killed and run again. A value that does not fit its schema goes to the table of dead
-    letters, with topic, partition, offset and the reason.
+    Each record becomes exactly one row, even if the command is killed and run again: each commit also stores the
+    offsets that it adds. A value that does not fit its schema goes to the table of dead letters, with topic, partition,
+    offset and the reason.
 
-    A source is a topic where -b is given, a log directory where there is such a path, else a topic of the cluster that
-    $KAFKA_BOOTSTRAP_SERVERS names.
+    With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
+    cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
-    Exit status: 0 all is in the table; 1 a part of a log could not be read; 2 nothing could be done.
+    Exit status: 0 complete; 1 a part of a log could not be read; 2 nothing could be done.
 
     \b
     kafkaframes table orders -b kafka:9092 --to delta lake/orders --mode json

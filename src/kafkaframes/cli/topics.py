@@ -70,7 +70,7 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
 @with_admin
 @as_json_option
 def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """Show partitions, leaders, replicas, and first and last offsets; of all topics if none are named."""
+    """Show partitions, leaders, replicas, and first and last offsets. Default: all topics."""
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     rows = []
@@ -101,7 +101,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> 
 @click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
 @as_json_option
 def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json: bool) -> None:
-    """Show offsets of partitions by time: the first record at or after it; -1 where there is none."""
+    """Show each partition's first offset at or after a time; -1 if there is none."""
     from kafkaframes.client import TopicPartition
 
     time = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
@@ -147,7 +147,7 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
 @with_admin
 @confirmed("Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
-    """Delete topics, records and all."""
+    """Delete topics with all their records."""
     with connect() as admin:
         admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")

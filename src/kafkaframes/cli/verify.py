@@ -34,8 +34,8 @@ def command(**flags: Any) -> None:
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
     Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
 
-    Every copy of a partition is verified. Where there are several (brokers, disks) it is also said what a merge of
-    them decides, and whether it has every offset whole.
+    Every copy of a partition is verified. If there are several (brokers, disks), the output also shows how they would
+    be merged, and whether the merged log has every offset undamaged.
     """
     from kafkaframes.cli.verifying import run
 
