@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
-from kafkaframes.capture.request_log import parse_struct, row_of
+from kafkaframes.capture.request_log import parse_struct, row_of, typed
 from kafkaframes.errors import DecodeError, OptionError
 
 DATA = Path(__file__).parent.parent / "data" / "request-logs"
@@ -93,6 +96,19 @@ def test_structs_that_java_prints():
         "a": "java.nio.HeapByteBuffer[pos=0 lim=30 cap=30]",
         "b": [],
     }
+
+
+def test_brackets_within_a_text_end_nothing_or_what_they_stand_in():
+    """Topics, clients and errors have any text: one bracket in a list was looked at again and again."""
+    assert parse_struct("{a=[x)],b=1}") == {"a": ["x)"], "b": "1"}
+    assert parse_struct("{a=)x,b=1}") == {"a": ")x", "b": "1"}
+    assert parse_struct("{a=[x},b=1}") == {"a": ["x"]}
+
+
+@given(st.text("{}[](),=ab 1", max_size=40))
+def test_any_text_is_a_struct_or_none(text):
+    with suppress(ValueError):
+        assert isinstance(typed(parse_struct("{a=" + text), None), dict)
 
 
 def test_one_api_as_structs_from_the_bodies_of_a_log():

@@ -77,12 +77,12 @@ def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
 
 def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     result = []
-    while at < len(text) and text[at] != "]":
+    while at < len(text) and text[at] not in "]}":  # a brace ends what the list is in
         value, at = _value(text, at, depth + 1)
         result.append(value)
         if text.startswith(",", at):
             at += 1
-    return result, at + 1
+    return result, at + text.startswith("]", at)
 
 
 def _plain(text: str, at: int) -> tuple[str, int]:
@@ -93,9 +93,9 @@ def _plain(text: str, at: int) -> tuple[str, int]:
         if char in "([{":
             depth += 1
         elif char in ")]}":
-            if depth == 0:
+            if depth == 0 and char != ")":
                 break
-            depth -= 1
+            depth = max(depth - 1, 0)
         elif char == "," and depth == 0:
             break
         at += 1
