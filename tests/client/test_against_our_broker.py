@@ -87,6 +87,26 @@ def test_partitions_of_several_topics_come_in_the_order_of_their_names(servers, 
             consumer.partitions_for(topic, "absent")
 
 
+def test_no_partition_is_left_out_where_metadata_are_dropped_meanwhile(servers, topic):
+    """As a fetch does when a leader has moved."""
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=f"{topic}-more", num_partitions=2)])
+
+    async def partitions():
+        async with AsyncConsumer(servers) as consumer:
+            known, wait_for = consumer._cluster.cluster.topics, consumer._cluster.topic
+
+            async def wait_and_drop_others(name):
+                await wait_for(name)
+                for other in known.keys() - {name}:
+                    del known[other]
+
+            consumer._cluster.topic = wait_and_drop_others
+            return await consumer.partitions_for(topic, f"{topic}-more")
+
+    assert len(asyncio.run(partitions())) == 5
+
+
 def test_tables_that_are_queued_are_written_in_that_order(servers):
     with Producer(servers, batch_size=200) as producer:
         tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(20)]

@@ -309,9 +309,11 @@ class AsyncConsumer:
         Raises:
             BrokerError: there is no such topic.
         """
+        partitions: list[TopicPartition] = []
         for topic in topics:
             await self._cluster.topic(topic)
-        return [one for topic in topics for one in self._cluster.cluster.partitions_of(topic)]
+            partitions += self._cluster.cluster.partitions_of(topic)  # at once: what is known can be dropped meanwhile
+        return partitions
 
     async def topics(self) -> list[str]:
         """List the topics that this client may see, internal ones left out."""
