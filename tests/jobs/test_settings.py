@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes.cli.options import reads
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.export.options import ExportSettings
 from kafkaframes.jobs.job import described
 from kafkaframes.jobs.settings import (
     CompactSettings,
@@ -18,6 +19,7 @@ from kafkaframes.jobs.settings import (
     SelectionSettings,
     VerifySettings,
 )
+from kafkaframes.jobs.tables.settings import TableSettings
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,12 @@ def test_functions_have_the_keywords_of_their_settings_and_say_what_each_means()
         assert list(inspect.signature(function).parameters)[ends:] == [entry.name for entry in fields(kind)]
         for entry in fields(kind):
             assert f"{entry.name}: {entry.metadata['meaning']}" in inspect.getdoc(function)
+
+
+def test_what_may_hold_a_password_is_not_printed():
+    shown = repr([TableSettings(mode="json", registry="http://u:sesame@h"), ExportSettings(storage={"key": "sesame"})])
+    assert "mode='json'" in shown
+    assert "sesame" not in shown
 
 
 def test_where_keys_lie_makes_no_other_job():

@@ -57,6 +57,7 @@ def setting(
     flag: str | None = None,
     shown: str | None = None,
     recorded: bool = True,
+    secret: bool = False,
 ) -> Default:
     """Return the field of a setting.
 
@@ -68,11 +69,12 @@ def setting(
         flag: what the command line calls it, its letter first; by default its name with hyphens.
         shown: what stands for its value in help; ``NAME=VALUE`` is repeatable.
         recorded: whether another value makes it another job, whose result is not taken for this one's.
+        secret: whether it may hold a password, and is left out of what settings print as.
     """
     facts = {"meaning": meaning, "choices": tuple(choices), "least": least, "flag": flag, "shown": shown}
     facts["recorded"] = recorded
     made: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
-    return cast(Default, made or field(default=default, metadata=facts))
+    return cast(Default, made or field(default=default, repr=not secret, metadata=facts))
 
 
 def check(settings: Any) -> None:

@@ -42,7 +42,7 @@ class ExportSettings:
         "merge", "Several copies of a partition (brokers, disks): merge them into one log, or take all."
     )
     partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
-    storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.")
+    storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
 
     def __post_init__(self) -> None:
         """Refuse what no export has.

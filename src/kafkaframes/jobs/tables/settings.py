@@ -30,7 +30,7 @@ class TableSettings(SourceSettings):
         shown="[ID=]FILE",
     )
     registry: str | None = setting(
-        None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False
+        None, "A schema registry, http(s)://[user:password@]host[:port].", shown="URL", recorded=False, secret=True
     )
     subject: str | None = setting(
         None, "The registry's subject whose newest schema the table gets. Default: TOPIC-value.", shown="NAME"
