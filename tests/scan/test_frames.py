@@ -17,7 +17,7 @@ import kafkaframes
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.build import build_records
 from kafkaframes.scan import frames
-from kafkaframes.scan.dataset import where_of_filter
+from kafkaframes.scan.dataset import ScanDataset, where_of_filter
 from kafkaframes.scan.log import planning
 from kafkaframes.scan.running import read_plan
 from kafkaframes.scan.scan import Scan
@@ -262,3 +262,11 @@ def test_tables_are_gathered_into_frames_of_some_size(scan):
     assert all(table.num_rows >= 50 for table in tables[:-1])
     assert sum(table.num_rows for table in tables) == scan.count()
     assert [table.num_rows for table in frames._gathered([], batches.schema, 50)] == [0]
+
+
+def test_a_filter_that_arrow_compares_with_no_bounds_is_still_one(scan):
+    """A fraction: not every offset is one."""
+    rows = ScanDataset(scan).scanner(["offset"], ds.field("offset") >= 2.5).to_table()
+    offsets = scan.select("offset").to_arrow().column(0).to_pylist()
+    assert rows.column(0).to_pylist() == [offset for offset in offsets if offset >= 3]
+    assert 0 < rows.num_rows < len(offsets)

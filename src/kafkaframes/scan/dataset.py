@@ -53,7 +53,8 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
         needed = [name for name in known if name in names or name in text]
         if filter is not None and reading.most is None:  # of a limited scan, the first rows are fixed before
-            with suppress(OptionError):  # a table of captures, whose columns of these names mean something else
+            # A table of captures, whose columns of these names mean something else; what Arrow compares with no bounds
+            with suppress(OptionError, pa.ArrowException):
                 reading = reading.narrowed(where_of_filter(filter, self.schema))
         batches = reading.select(*(needed or known[:1])).to_batches()
         reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
