@@ -41,7 +41,7 @@ def test_resets_as_kafka_consumer_groups_has_them(run, tmp_path):
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("groups reset g --to-earliest", "of which topics"),
+        ("groups reset g --to-earliest", "choose topics: --topic TOPIC or --all-topics"),
         ("groups reset g --all-topics", "choose one of"),
         ("groups reset g", "nothing to reset"),
         ("groups reset g t=1", "TOPIC:PARTITION"),

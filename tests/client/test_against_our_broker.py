@@ -222,7 +222,7 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
             shared_transaction.send_numbered(task, [numbered(topic, partition, sequence, b"%d" % number)])
             with pytest.raises(OptionError, match="who has joined a transaction writes batches that were given"):
                 task.send(topic, b"without a sequence", partition=partition).result()
-            with pytest.raises(OptionError, match="who began a transaction ends it"):
+            with pytest.raises(OptionError, match="only the producer that began a transaction can end it"):
                 task.commit_transaction()
             task.close()
         driver.commit_transaction() if commits else driver.abort_transaction()

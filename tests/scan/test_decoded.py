@@ -77,7 +77,10 @@ def test_what_is_refused(log):
         "`errors` is null or raise": {"value": "json", "errors": "drop"},
         "only one of `schema` and `registry`": {"value": "json", "schema": SCHEMA, "registry": "http://localhost"},
         "`schema` or `registry` says what": {"value": "avro"},
-        "for several topics, `subject` says": {"value": "avro", "registry": "http://localhost:9"},
+        "with several topics, set `subject`: the columns get its newest schema": {
+            "value": "avro",
+            "registry": "http://localhost:9",
+        },
         "no JSON Schema": {"value": "json", "schema": "{"},
     }.items():
         with pytest.raises((OptionError, MissingExtraError), match=message):

@@ -135,7 +135,7 @@ def test_start_and_end_bound_the_plan(log):
         offsets(start=5, end=101)
     with pytest.raises(OptionError, match="offsets begin at 0"):
         offsets(start=-2)
-    with pytest.raises(OptionError, match="groups are of live topics"):
+    with pytest.raises(OptionError, match="only live topics have groups"):
         offsets(start="group:g")
     with pytest.raises(OptionError, match="no time such as"):
         offsets(start="newest")

@@ -33,7 +33,7 @@ BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"schema": "{}"}, r"option schema: decode=json\|avro\|protobuf says what values are"),
+        ({"schema": "{}"}, r"option schema is for decode=json\|avro\|protobuf"),
         ({"decode": "JSON"}, "takes the option schema, or schemaRegistry"),
         ({"decode": "xml"}, "decode must be one of json, avro, protobuf, not xml"),
         ({**JSON, "decodeErrors": "drop"}, "decodeErrors=drop: must be one of null, raise"),

@@ -110,7 +110,9 @@ def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
         task.kill()
         task.wait(60)
         killed.set()
-    with pytest.raises(KafkaframesError, match=r"task 0 was lost while it wrote to .*: nobody knows how much is there"):
+    with pytest.raises(
+        KafkaframesError, match=r"task 0 was lost while it wrote to .*: it is not known how much was written"
+    ):
         ledger.settle({})
     written_anew(options)
 

@@ -73,7 +73,7 @@ def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (["value", "1 as colour"], {"topic": "t"}, "column colour: records have"),
+        (["value", "1 as colour"], {"topic": "t"}, "column colour: must be one of"),
         (["value", "if(id = 3, null, 't') as topic"], {}, "row 3: no topic"),
     ],
 )

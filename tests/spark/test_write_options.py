@@ -38,7 +38,7 @@ def test_a_path_is_wanted():
         ({"key": "binary"}, "a column named value is required"),
         ({"value": "int"}, "column value is binary or string, not int"),
         ({"value": "binary", "partition": "string"}, "column partition is int, not string"),
-        ({"value": "binary", "colour": "string"}, "column colour: records have key, value"),
+        ({"value": "binary", "colour": "string"}, "column colour: must be one of key, value"),
     ],
 )
 def test_bad_columns_are_named(columns, message):

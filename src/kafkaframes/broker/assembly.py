@@ -80,7 +80,7 @@ def open_broker(
         StorageError: the disk fails.
     """
     if serve and (data_dir is not None or durability not in (None, MEMORY)):
-        raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
+        raise OptionError("a served directory is read-only: data_dir and durability cannot be set with it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
     check_static(settings)
     served, store = served_of(serve, replicas=replicas, options=storage)

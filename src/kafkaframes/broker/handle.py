@@ -477,7 +477,7 @@ class Broker:
             OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
         """
         if not self._loop.is_own or self._serve:
-            raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
+            raise OptionError("only a broker in its own thread and without a served directory can be reset")
         self.kill()
         self._snapshot = snapshot
         self.start()
@@ -564,7 +564,7 @@ class Broker:
             OptionError: there is no such node, or the broker does not run in a thread of its own.
         """
         if not self._loop.is_own:
-            raise OptionError("a node is brought back from outside the broker's loop")
+            raise OptionError("call start_node from outside the broker's loop")
         node = self.call(lambda state: controls.node_of(state, node_id))
         if not node.is_up and self._server is not None:
             self._loop.call(self._ports.open(self._server, node))
@@ -600,7 +600,7 @@ class Broker:
             OptionError: the broker runs, has no ``data_dir``, or there are not that many bytes.
         """
         if self._server is not None or self._data_dir is None:
-            raise OptionError("a tail is torn in the data_dir of a broker that does not run: kill() it first")
+            raise OptionError("the broker must have a data_dir and must not run: kill() it first")
         return controls.tear_tail(self._data_dir, topic, partition, count)
 
     def clear_faults(self) -> None:

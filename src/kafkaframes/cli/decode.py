@@ -104,7 +104,7 @@ def annotate(
     if api is None and name is None:
         annotated = annotate_request(data, mode=mode, apis=apis)
     elif version is None:
-        raise OptionError("--version is needed: only a request says its own")
+        raise OptionError("--version is needed: only a request contains its version")
     elif name is not None:
         annotated = annotate_body(data, message_of(name, specs), version, mode=mode)
     else:

@@ -164,7 +164,9 @@ def command(as_json: bool, only: str | None) -> None:
     """
     findings = [finding for finding in examine() if only is None or finding.what.lower() == only.lower()]
     if only is not None and not findings:
-        raise click.BadParameter(f"nothing here is called {only}", param_hint="--only")
+        raise click.BadParameter(
+            f"no finding is called {only}; run `kafkaframes doctor` for the list", param_hint="--only"
+        )
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

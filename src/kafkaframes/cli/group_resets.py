@@ -52,7 +52,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
         offsets |= _in_file(options.from_file, options.group)
     if not (options.topics or options.all_topics):
         if options.targets:
-            raise OptionError("of which topics? --topic TOPIC or --all-topics")
+            raise OptionError("choose topics: --topic TOPIC or --all-topics")
         return offsets
     if len(options.targets) != 1:
         raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")

@@ -55,7 +55,7 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
         for name in names or [one.group_id for one in admin.list_groups()]:
             result = _described(admin, name)
             if _is_nothing(result) and name not in {one.group_id for one in admin.list_groups()}:
-                raise OptionError(f"there is no group {name}: `kafkaframes groups list` names those that there are")
+                raise OptionError(f"there is no group {name}: `kafkaframes groups list` shows all groups")
             if flags["members"]:
                 rows += _member_rows(name, result)
             elif flags["state"]:

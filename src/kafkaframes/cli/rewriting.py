@@ -99,7 +99,7 @@ def rewrite(
     with workers.runner(master, jobs, label="rewriting") as run:
         if backup is not None:
             if len(sources) > 1:
-                raise OptionError("--in-place exchanges one directory: name it alone")
+                raise OptionError("--in-place rewrites one directory: give only that one")
             report = convert_in_place(sources[0], backup, settings, run=run)
         else:
             report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=settings.storage)

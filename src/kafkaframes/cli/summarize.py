@@ -84,7 +84,7 @@ def _check_target(to: str, overwrite: bool) -> None:
         above = next(path for path in folder.absolute().parents if path.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise OptionError(
-                f"--to {to}: cannot be written: {above} is {'closed to you' if above.is_dir() else 'a file'}"
+                f"--to {to}: cannot be written: {above} is {'not writable' if above.is_dir() else 'a file'}"
             )
         return
     if not overwrite:

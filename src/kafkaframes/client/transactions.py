@@ -198,7 +198,7 @@ class Transactions:
         if not self._is_open:
             raise OptionError("no transaction is open")
         if self.has_joined:
-            raise OptionError("who began a transaction ends it, not one who has joined")
+            raise OptionError("only the producer that began a transaction can end it, not one that joined it")
         if commit and self._sender.sequencer.must_abort:
             raise BrokerError("a batch of this transaction was not written: abort it")
         if self._added or self._groups or self._is_shared:

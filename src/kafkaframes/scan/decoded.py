@@ -106,7 +106,7 @@ class SchemaChoice:
 
 def _subject(topics: Collection[str]) -> str:
     if len(topics) != 1:
-        raise OptionError("`registry`: for several topics, `subject` says whose newest schema the columns have")
+        raise OptionError("`registry`: with several topics, set `subject`: the columns get its newest schema")
     return f"{next(iter(topics))}-value"
 
 

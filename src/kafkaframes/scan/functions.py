@@ -142,7 +142,7 @@ def scan_topic(
     _check("isolation", isolation, ("read_uncommitted", "read_committed"))
     last = bound_of("end", end, unset=LATEST)
     if isinstance(last, AtGroup):
-        raise OptionError("`end` is no group; a group is where a read may start")
+        raise OptionError("`end` cannot be a group; only `start` can")
     chosen = [topics] if isinstance(topics, str) else list(topics)
     if not chosen:
         raise OptionError("`topics` names no topic")

@@ -86,7 +86,7 @@ def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
     """
     bound = bound_of(setting, value, unset=unset)
     if isinstance(bound, AtGroup):
-        raise OptionError(f"`{setting}` of a log is no group: groups are of live topics")
+        raise OptionError(f"`{setting}` of a log cannot be a group: only live topics have groups")
     return bound
 
 
@@ -140,7 +140,7 @@ def offsets_of(
     if late and no_match == "error":
         raise OptionError(
             f"{_setting(setting, bound)}: no record of {_texts(late)} is at or after the time; with `no_match`=latest "
-            "nothing is read that is there now"
+            "none of the present records is read"
         )
     return {name: LATEST if (offset := offsets[name]) is None else offset for name in names}
 

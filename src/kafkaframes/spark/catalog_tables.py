@@ -92,7 +92,7 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
             result = parse_qsl(text, keep_blank_values=True)
             return {name: value for name, value in result if name.lower() not in names} | values
     raise OptionError(
-        f"{source} does not know what to read: Spark hands no options of CREATE TABLE to a query, and a table that was "
+        f"{source} does not know what to read: Spark passes no options of CREATE TABLE to a query, and a table "
         "created with a list of columns keeps none; create it without that list, or use "
         f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...)"
     )

@@ -35,7 +35,7 @@ DECODE_ROWS: Final = (
         "the driver",
     ),
     Option("schemaRegistry", "registry", str, "", "decode: the URL of a schema registry; values have its prefix"),
-    Option("schemaSubject", "subject", str, "TOPIC-value", "decode: whose newest schema the columns have"),
+    Option("schemaSubject", "subject", str, "TOPIC-value", "decode: the subject whose newest schema gives the columns"),
     Option("messageName", "message", str, "", "decode=protobuf: the message's full name; the first by default"),
     Option(
         "decodeErrors",
@@ -89,7 +89,7 @@ def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> 
             raise OptionError(f"option decode must be one of {', '.join((*MODES, *other_modes))}, not {mode}")
         if choice:
             names = ", ".join(option.name for option in DECODE_ROWS if option.field in choice)
-            raise OptionError(f"option {names}: decode={'|'.join(MODES)} says what values are")
+            raise OptionError(f"option {names} is for decode={'|'.join(MODES)}")
         return None, own
     del own[next(name for name in own if name.lower() == DECODE)]
     if not choice.keys() & {"schema", "registry"}:

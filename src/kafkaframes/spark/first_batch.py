@@ -58,8 +58,8 @@ class FirstBatch:
             return
         raise OptionError(
             f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run; where that one "
-            f"began is not known, and startingOffsets says {json.dumps(start)} by now. Give startingOffsets as JSON "
-            "where it began (`kafkaframes checkpoint show` knows it of a checkpoint of Spark's own connector), or a "
+            f"began is not known, and startingOffsets is now {json.dumps(start)}. Give startingOffsets as JSON "
+            "where it began (`kafkaframes checkpoint show` prints it for a checkpoint of Spark's own connector), or a "
             "new checkpoint"
         )
 

@@ -144,5 +144,5 @@ def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """
     wrong = [column.name for column in columns if column.name in _OF_FILES]
     if wrong:
-        raise OptionError(f"columns: {', '.join(wrong)} is of files; a topic has none")
+        raise OptionError(f"columns: {', '.join(wrong)} exists only in files, not in topics")
     return columns

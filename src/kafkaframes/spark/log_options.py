@@ -92,14 +92,14 @@ _ROWS = (
         "start_time",
         timestamp_value,
         "",
-        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+        "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
     ),
     Option(
         "startingOffsetsByTimestamp",
         "start_times",
         timestamps_value,
         "",
-        '{"orders": {"0": 1763700000000}}; stronger than startingOffsets',
+        '{"orders": {"0": 1763700000000}}; overrides startingOffsets',
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
@@ -113,14 +113,14 @@ _ROWS = (
         "end_time",
         timestamp_value,
         "",
-        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+        "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
     ),
     Option(
         "endingOffsetsByTimestamp",
         "end_times",
         timestamps_value,
         "",
-        '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',
+        '{"orders": {"0": 1763700000000}}; overrides endingOffsets',
     ),
     Option(
         "failOnDataLoss",
@@ -134,12 +134,18 @@ _ROWS = (
         "isolation",
         one_of(ISOLATIONS),
         "read_uncommitted",
-        "read_committed: no record of an aborted transaction, and none from the first open one on",
+        "read_committed: no records of aborted transactions, none from the first open one on",
     ),
     Option("columns", "columns", text_list, "", "the columns of the result, in this order; others are not decoded"),
     Option("includeHeaders", "include_headers", boolean, "false", "adds the column headers"),
     Option("includeControlRecords", "include_control", boolean, "false", "transaction markers become rows too"),
-    Option("includeInternalTopics", "include_internal", boolean, "false", "reads __consumer_offsets and its kind too"),
+    Option(
+        "includeInternalTopics",
+        "include_internal",
+        boolean,
+        "false",
+        "also reads Kafka's own topics: __consumer_offsets, ...",
+    ),
     Option(
         "decode",
         "decode",
@@ -156,7 +162,7 @@ _ROWS = (
         "copies of a partition: one log of them; or all, with source",
     ),
     Option("table", "table", one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
-    Option("deepIteration", "deep", boolean, "false", "batches: opens each; segments: walks all headers"),
+    Option("deepIteration", "deep", boolean, "false", "batches: opens each; segments: reads all headers"),
     Option(
         "mode", "mode", one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
     ),

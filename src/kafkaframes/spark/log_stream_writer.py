@@ -83,7 +83,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
             raise LogDirError("a stream is written by Spark's tasks only", file=self.target.path)
         query_id, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
         if query_id is None or batch_id is None:
-            raise LogDirError(f"Spark does not tell {_QUERY_ID} and {_BATCH_ID}", file=self.target.path)
+            raise LogDirError(f"Spark does not set {_QUERY_ID} and {_BATCH_ID}", file=self.target.path)
         number = context.partitionId()
         directory = self._staging(int(batch_id)) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.writing(directory):

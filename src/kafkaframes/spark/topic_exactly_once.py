@@ -104,7 +104,7 @@ def write(
     parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     forbidden = sorted(_CLIENT_ONLY & set(parsed.client))
     if forbidden:
-        raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
+        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
     frame = frame.select(*written_columns(types_of(frame.schema), parsed))
     _check_speculation(frame.sparkSession)
     if not frame.isStreaming:
@@ -131,7 +131,7 @@ def _check_speculation(spark: Any) -> None:
     if spark.conf.get("spark.speculation", "false").strip().lower() == "true":
         raise OptionError(
             "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
-            "a slow task would fail. A write exactly once takes a session without spark.speculation"
+            "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
         )
 
 
@@ -343,8 +343,8 @@ def _commit(producer: Producer, *, is_repeated: bool) -> None:
         if is_repeated:
             raise
         raise KafkaframesError(
-            f"the rows were sent, and whether they were committed is not known ({error}): look with read_committed "
-            "before you write them again"
+            f"the rows were sent, but it is not known whether they were committed ({error}): read the topic with "
+            "read_committed before you write them again"
         ) from error
 
 

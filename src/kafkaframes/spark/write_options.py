@@ -44,7 +44,7 @@ def _ids(text: str) -> dict[str, str]:
 
 
 _ROWS = (
-    Option("topic", "topic", str, "", "the topic of all rows; stronger than the column topic"),
+    Option("topic", "topic", str, "", "the topic of all rows; overrides the column topic"),
     Option("numPartitions", "num_partitions", positive, "1", "partitions of each new topic; keys decide which"),
     Option("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
     Option("level", "level", whole_number, "", "of the codec; Kafka's default if not given"),
@@ -87,7 +87,7 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     if not path:
         raise OptionError(
             'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
-            "INSERT INTO a table of the catalog has none, for Spark hands a table's options to no Python writer"
+            "INSERT INTO a catalog table has no path, because Spark passes a table's options to no Python writer"
         )
     WriteSettings(now_ms=0, **values)
     return path, values
@@ -137,7 +137,7 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
             continue
         allowed = COLUMN_TYPES.get(name)
         if allowed is None:
-            raise OptionError(f"column {name}: records have {', '.join(COLUMN_TYPES)}; drop it, or put it into one")
+            raise OptionError(f"column {name}: must be one of {', '.join(COLUMN_TYPES)}; drop it, or rename it")
         if kind not in (*allowed, "void"):
             raise OptionError(f"column {name} is {' or '.join(allowed)}, not {kind}")
     if "value" not in columns:

@@ -65,7 +65,7 @@ def test_a_lease_that_is_not_given_back_fails_the_batch(ledger):
     assert ledger.lease(1, {A: 1, B: 1}) == {B: 0}
     ledger.written(1, [B])
     ledger.leave(1)
-    with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0: nobody knows"):
+    with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0: it is not known"):
         ledger.settle({A: 3, B: 1})
 
 
@@ -82,7 +82,7 @@ def test_what_sparks_tasks_tell_must_be_what_was_acknowledged(ledger, told):
     ledger.written(0, [A])
     ledger.leave(0)
     ledger.leave(1)
-    with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks tell of \d"):
+    with pytest.raises(KafkaframesError, match=r"t-\d has \d records of this batch, and Spark's tasks report \d"):
         ledger.settle(told)
 
 

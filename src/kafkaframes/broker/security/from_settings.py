@@ -151,7 +151,7 @@ def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken
         return None
     is_unsecured = texts.get(_UNSECURED, "false").strip().lower() == "true"
     if is_unsecured and len(texts) > 1:
-        raise OptionError(f"{_UNSECURED}=true has no other settings of tokens beside it: nothing else is checked")
+        raise OptionError(f"{_UNSECURED}=true cannot be combined with other token settings: nothing else is checked")
     if is_unsecured:
         return unsecured_token
     if _JWKS not in texts:

@@ -143,7 +143,7 @@ def _keys_of(data: bytes, url: str) -> tuple[Key, ...]:
         rows = json.loads(data)["keys"][:_MOST_KEYS]
         made = [_key(row) for row in rows if isinstance(row, dict)]
     except (ValueError, TypeError, KeyError, RecursionError, AuthenticationError):
-        raise OptionError("what the address of a JWKS has is none") from None
+        raise OptionError("the address of a JWKS returns no valid JWKS") from None
     keys = tuple(key for key in made if key is not None)
     if not keys:
         raise OptionError("a JWKS has no key of RS256 or ES256")

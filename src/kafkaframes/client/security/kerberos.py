@@ -45,7 +45,7 @@ def gssapi(settings: Any, host: str) -> Exchange:
             raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
         answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
     except library.exceptions.GSSError as error:
-        raise BrokerError(f"the broker's answers are none of GSSAPI: {error.gen_message()}") from None
+        raise BrokerError(f"the broker's answer is no valid GSSAPI message: {error.gen_message()}") from None
     yield answer
 
 

@@ -126,7 +126,7 @@ class _Job:
             return False
         can = goal is None or await topics.keeps_offsets(goal)
         if self.settings.offsets == KEEP and not can:
-            raise OptionError(f"{self.target} gives offsets of its own: `offsets` keep is not possible")
+            raise OptionError(f"{self.target} assigns its own offsets: `offsets` keep is not possible")
         return can
 
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
@@ -135,9 +135,7 @@ class _Job:
         if keeps:
             return KeepingWriter(cluster, self.settings.skip_damaged)
         if self.settings.state_dir is None:
-            raise OptionError(
-                f"{self.target} gives offsets of its own: `state_dir` is needed, to keep their mapping in"
-            )
+            raise OptionError(f"{self.target} assigns its own offsets: `state_dir` is needed to keep the mapping")
         writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
         stack.callback(writer.close)
         return writer
@@ -235,7 +233,9 @@ class _Job:
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALLED_S:
-                raise NetworkError(f"nothing came of {', '.join(map(str, self._missing()))} for {_STALLED_S:.0f} s")
+                raise NetworkError(
+                    f"no records of {', '.join(map(str, self._missing()))} arrived for {_STALLED_S:.0f} s"
+                )
             self._raise_failures()
             if settings.follow and settings.groups and now - groups_at >= settings.group_interval_s:
                 await self._copy_groups(admin, goal, writer)

@@ -57,7 +57,7 @@ def restore(
     options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": new_id, "run": run, "dry_run": dry_run}
     if kind == PARQUET or (kind == AUTO and is_parquet(named)):
         if len(named) != 1:
-            raise OptionError("of Parquet, name one file or one directory")
+            raise OptionError("give one Parquet file or one directory of them")
         from kafkaframes.jobs.restore.parquet import restore_parquet
 
         return restore_parquet(named[0], Path(to), settings, **options)

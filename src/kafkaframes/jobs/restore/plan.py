@@ -196,7 +196,7 @@ def check_topic_name(name: str) -> None:
     """
     names.check_topic(name)
     if name.startswith("__"):
-        raise OptionError(f"{name!r} is no name for a topic of users': it begins as Kafka's own do")
+        raise OptionError(f"{name!r} cannot be the name of a restored topic: names of Kafka's own topics begin with __")
 
 
 # ------------------------------------------------------------------------------------------------------- partitions

@@ -73,7 +73,7 @@ class TableSettings(SourceSettings):
         """
         check(self)
         if self.value is not None and not self.is_latest:
-            raise OptionError("`value` is for `mode` latest: the mode itself says what values become")
+            raise OptionError("`value` is for `mode` latest: other modes decode values themselves")
         for name in ("schemas", "registry", "subject", "message"):
             if getattr(self, name) and self.decoded == RAW:
                 raise OptionError(

@@ -84,7 +84,9 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
             "`mode` raw keeps every record"
         )
     if settings.dead_letters is not None and form == "iceberg":
-        raise OptionError("`dead_letters`: of an Iceberg table they are TABLE_dead_letters in its catalog")
+        raise OptionError(
+            "`dead_letters` cannot be set: for an Iceberg table they are in TABLE_dead_letters of its catalog"
+        )
     beside = settings.dead_letters or f"{to.rstrip('/')}{DEAD_SUFFIX}"
     named = partial(open_table, form, catalog=settings.catalog, name=settings.table)
     tables = Tables(

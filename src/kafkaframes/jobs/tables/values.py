@@ -108,7 +108,7 @@ def _subject(topics: Sequence[str], settings: TableSettings) -> str:
     if settings.registry is None or settings.subject:
         return settings.subject or ""
     if len(topics) != 1 or any(mark in topics[0] for mark in "*?["):
-        raise OptionError("`registry`: for several topics, `subject` says whose newest schema the table has")
+        raise OptionError("`registry`: with several topics, set `subject`: the table gets its newest schema")
     return f"{topics[0]}-value"
 
 

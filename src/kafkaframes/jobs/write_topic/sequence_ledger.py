@@ -133,16 +133,16 @@ class Ledger:
         """
         self.check()
         for index, lease in self._leases.items():
-            raise self.fail(f"task {lease.task} was lost while it wrote to {index}: nobody knows how much is there")
+            raise self.fail(
+                f"task {lease.task} was lost while it wrote to {index}: it is not known how much was written"
+            )
         for task, state in self._tasks.items():
             if state != _DONE:
                 raise self.fail(f"task {task} was lost before it had written everything")
         for index in {**self._written, **reported}:
             acknowledged, written = self._written.get(index, 0), reported.get(index, 0)
             if acknowledged != written:
-                raise self.fail(
-                    f"{index} has {acknowledged} records of this batch, and Spark's tasks tell of {written}"
-                )
+                raise self.fail(f"{index} has {acknowledged} records of this batch, and Spark's tasks report {written}")
         return sum(self._written.values())
 
     def _held_by(self, task: int) -> list[TopicPartition]:

@@ -242,7 +242,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
     """
     wrong = [f"{one} starts at {starts[one]}, after its end {end}" for one, end in ends.items() if starts[one] > end]
     if wrong:
-        raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read so; has retention taken the rest?")
+        raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read; has retention deleted the rest?")
 
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:

@@ -245,7 +245,7 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
             continue
         result = entry if result is None else _merged(result, entry)
     if result is None or result == _UNKNOWN:
-        raise OptionError("no value is JSON yet: there is nothing to infer columns from; `schema` says them")
+        raise OptionError("no value is JSON yet, so columns cannot be inferred; set `schema`")
     return result
 
 

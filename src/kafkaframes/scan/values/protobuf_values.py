@@ -112,7 +112,7 @@ class ProtobufDecoder:
         except BadValueError:
             raise OptionError("the Protobuf file has no message") from None
         except KeyError:
-            raise OptionError(f"no message {name!r} in the Protobuf files: `message` says which") from None
+            raise OptionError(f"no message {name!r} in the Protobuf files: set `message`") from None
         except TypeError as error:
             raise OptionError(f"the Protobuf files do not fit together: {error}") from error
         self._class = message_factory.GetMessageClass(descriptor)

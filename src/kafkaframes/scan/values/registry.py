@@ -151,7 +151,7 @@ class Registry:
         """
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
-            raise OptionError(f"the schema registry has no subject {subject}: `subject` says which")
+            raise OptionError(f"the schema registry has no subject {subject}: set `subject`")
         if isinstance(number := answer.get("id"), int):
             return self.by_id(number)
         return self._registered(answer)
