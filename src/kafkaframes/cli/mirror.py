@@ -14,7 +14,7 @@ from kafkaframes.cli.text import note, say
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.mirror.report import MirrorReport
+    from kafkaframes.jobs.mirror.settings import MirrorReport
 
 EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
 _ELSEWHERE = (

@@ -91,8 +91,7 @@ def rewrite(
     as_json: bool,
 ) -> None:
     """Run a conversion and show what it did."""
-    from kafkaframes.jobs.convert.in_place import convert_in_place
-    from kafkaframes.jobs.convert.job import convert
+    from kafkaframes.jobs.convert.job import convert, convert_in_place
 
     if in_place != (backup is not None) or in_place == (to is not None):
         raise OptionError("give --to DIR, or --in-place --backup DIR")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.convert.job import JobReport
     from kafkaframes.jobs.dump.summary import PartitionSummary
     from kafkaframes.jobs.export.run import Outcome
-    from kafkaframes.jobs.mirror.report import MirrorReport
+    from kafkaframes.jobs.mirror.settings import MirrorReport
     from kafkaframes.jobs.repair.repair import RepairReport
     from kafkaframes.jobs.report.model import Report
     from kafkaframes.jobs.restore.partition import RestoreReport

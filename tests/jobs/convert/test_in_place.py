@@ -13,7 +13,7 @@ from kafkaframes import restore_log
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.convert import RewriteSettings, convert
-from kafkaframes.jobs.convert.in_place import convert_in_place
+from kafkaframes.jobs.convert.job import convert_in_place
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.files import atomic
 

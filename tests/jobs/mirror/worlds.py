@@ -10,8 +10,7 @@ from typing import Any
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.jobs.mirror.job import mirror
-from kafkaframes.jobs.mirror.report import MirrorReport
-from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.mirror.settings import MirrorReport, MirrorSettings
 from kafkaframes.records.scan import FILE, scan_all
 from kafkaframes.storage.log.discover import discover
 

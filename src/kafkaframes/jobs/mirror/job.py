@@ -20,11 +20,28 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
-from kafkaframes.jobs.mirror import topics
-from kafkaframes.jobs.mirror.endpoints import configs_of_directory, for_admin, has_topic_id, opened
-from kafkaframes.jobs.mirror.report import MirrorReport, PartitionReport
-from kafkaframes.jobs.mirror.settings import KEEP, REASSIGN, MirrorSettings, check_ends, is_directory
-from kafkaframes.jobs.mirror.topics import SourceTopic
+from kafkaframes.jobs.mirror.ends import (
+    SourceTopic,
+    configs_of_directory,
+    copy_groups,
+    for_admin,
+    has_topic_id,
+    keeps_offsets,
+    opened,
+    prepare,
+    release,
+    selected_topics,
+    source_commits,
+)
+from kafkaframes.jobs.mirror.settings import (
+    KEEP,
+    REASSIGN,
+    MirrorReport,
+    MirrorSettings,
+    PartitionReport,
+    check_ends,
+    is_directory,
+)
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.atomic import refuse_inside
@@ -91,7 +108,7 @@ class _Job:
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
         configs = configs_of_directory(self.source) if is_directory(self.source) else {}
-        selected = await topics.selected_topics(admin, settings.topics, configs)
+        selected = await selected_topics(admin, settings.topics, configs)
         target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
@@ -124,7 +141,7 @@ class _Job:
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:
             return False
-        can = goal is None or await topics.keeps_offsets(goal)
+        can = goal is None or await keeps_offsets(goal)
         if self.settings.offsets == KEEP and not can:
             raise OptionError(f"{self.target} assigns its own offsets: `offsets` keep is not possible")
         return can
@@ -154,7 +171,7 @@ class _Job:
                 if topic.name not in there:
                     self.report.created.append(topic.name)
             else:
-                await topics.prepare(goal, topic, self.report, keeps=keeps, holds=holds)
+                await prepare(goal, topic, self.report, keeps=keeps, holds=holds)
             self.copied.append(topic)
         ids = await self._target_ids(selected, goal)
         partitions = [TopicPartition(topic.name, number) for topic in selected for number in topic.partitions]
@@ -286,7 +303,7 @@ class _Job:
         configs: dict[str, dict[str, str]],
     ) -> None:
         with suppress(OptionError):  # a pattern that nothing fits any more
-            for topic in await topics.selected_topics(admin, self.settings.topics, configs):
+            for topic in await selected_topics(admin, self.settings.topics, configs):
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
                 if new:
                     self.say(f"{topic.name}: {len(new)} new partitions")
@@ -294,8 +311,8 @@ class _Job:
                     await self._begin([fresh], consumer, goal, writer)
 
     async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
-        commits = await topics.source_commits(admin, self.reports.keys())
-        await topics.copy_groups(goal, commits, writer.translate, self.report)
+        commits = await source_commits(admin, self.reports.keys())
+        await copy_groups(goal, commits, writer.translate, self.report)
 
     # --------------------------------------------------------------------------------------------------- finishing
 
@@ -307,7 +324,7 @@ class _Job:
         if self.settings.groups:
             await self._copy_groups(admin, goal, writer)
         if self.report.keeps_offsets:
-            await topics.release(goal, {topic.name: topic for topic in self.copied}.values())
+            await release(goal, {topic.name: topic for topic in self.copied}.values())
         for report in self.report.partitions:
             report.check()
 

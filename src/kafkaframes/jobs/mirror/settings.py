@@ -1,13 +1,15 @@
-"""What a mirror is to do, and which of its two ends are log directories. Pure."""
+"""What a mirror is to do, and what it did: values that add up, as text and as JSON. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.job import Shown, Values, check_row_counts, row_counts_text
 from kafkaframes.jobs.settings import check, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
@@ -71,3 +73,140 @@ def is_directory(endpoint: str) -> bool:
     [False, False, True, True, True]
     """
     return _SERVERS.fullmatch(endpoint.strip()) is None
+
+
+@dataclass(slots=True)
+class PartitionReport(Values):
+    """What was done to one partition.
+
+    Attributes:
+        from_offset: of the source, where this run began.
+        resumed: whether it went on where an earlier run had ended.
+        until_offset: of the source, the first that was not copied.
+        target_end: the first free offset of the copy.
+        batches_read, batches_written: of the source, and as the target acknowledged them.
+        bytes_read, bytes_written: of those.
+        records_read, records_written: of data batches that their headers or their contents tell.
+        unopened: messages and sets of formats 0 and 1 that were copied as they are, and do not tell.
+        left_out: records that were read and not written, by reason.
+        batches_left_out: batches of which nothing was written, by reason.
+        opened: batches whose records were read and written anew, by reason.
+        rebuilt: how many batches were written for those.
+        gone: offsets that the source no longer had when their turn came.
+    """
+
+    topic: str
+    partition: int
+    from_offset: int = 0
+    resumed: bool = False
+    until_offset: int = 0
+    target_end: int = 0
+    batches_read: int = 0
+    batches_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    unopened: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    batches_left_out: Counter[str] = field(default_factory=Counter)
+    opened: Counter[str] = field(default_factory=Counter)
+    rebuilt: int = 0
+    gone: int = 0
+
+    def check(self) -> None:
+        """Compare what was read with what was written.
+
+        Raises:
+            LogDirError: it does not add up.
+        """
+        partition = f"{self.topic}-{self.partition}"
+        check_row_counts(self.records_read, self.records_written, self.left_out, where=partition)
+        explained = sum(self.batches_left_out.values()) + sum(self.opened.values())
+        if self.batches_read != self.batches_written - self.rebuilt + explained:
+            reason = f"{self.batches_read:,} batches were read, {self.batches_written:,} written"
+            raise LogDirError(f"{reason}, which does not add up; please report this", file=partition)
+
+
+@dataclass(slots=True, repr=False)
+class MirrorReport(Shown, Values):
+    """What a mirror did, or with ``is_dry_run`` would do.
+
+    Attributes:
+        source, target: as they were named.
+        keeps_offsets: whether the copy has the source's offsets.
+        created: topics that were made.
+        configs_left: topic to settings that the target does not take.
+        groups: groups whose offsets were copied; ``commits`` how many offsets.
+        commits_left: offsets that were not copied, by reason.
+        was_stopped: it was stopped before everything was there.
+        not_read: what the directory that is copied holds and could not be read: a line for each place.
+    """
+
+    source: str
+    target: str
+    keeps_offsets: bool = True
+    is_dry_run: bool = False
+    partitions: list[PartitionReport] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    configs_left: dict[str, list[str]] = field(default_factory=dict)
+    groups: int = 0
+    commits: int = 0
+    commits_left: Counter[str] = field(default_factory=Counter)
+    was_stopped: bool = False
+    not_read: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON has."""
+        return self.as_json()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Return the report for people."""
+        how = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
+        said = [f"{self.source} to {self.target}: {how}"]
+        if self.created:
+            said.append(f"created: {', '.join(self.created)}")
+        said += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
+        said += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
+        if not self.partitions and not self.created and not self.not_read:
+            said.append("no topics: the source has none, or none that may be seen")
+        said += self.not_read
+        if self.groups or self.commits_left:
+            left = "".join(f", {number:,} left out ({reason})" for reason, number in sorted(self.commits_left.items()))
+            said.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left}")
+        if self.is_dry_run:
+            return [*said, "nothing was written: a dry run"]
+        return [*said, *self._totals()]
+
+    def _totals(self) -> list[str]:
+        left, opened = Counter[str](), Counter[str]()
+        for report in self.partitions:
+            left += report.left_out
+            opened += report.opened
+        read, written = (sum(getattr(report, name) for report in self.partitions) for name in _RECORDS)
+        batches, sent = (sum(getattr(report, name) for report in self.partitions) for name in _BATCHES)
+        said = [row_counts_text(read, written, left), f"{batches:,} batches read, {sent:,} written"]
+        if unopened := sum(report.unopened for report in self.partitions):
+            said.append(
+                f"{unopened:,} of them messages and sets of formats 0 and 1, unopened: their records are not counted"
+            )
+        said += [f"opened: {number:,} batches ({reason})" for reason, number in sorted(opened.items())]
+        return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
+
+
+_RECORDS = ("records_read", "records_written")
+_BATCHES = ("batches_read", "batches_written")
+
+
+def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:
+    partition = f"{report.topic}-{report.partition}"
+    verb = "would copy" if is_dry_run else "copied"
+    went_on = f"resumed at {report.from_offset:,}, " if report.resumed else ""
+    if report.from_offset == report.until_offset:
+        said = [f"{partition}: {went_on}nothing new at {report.until_offset:,}"]
+    else:
+        said = [f"{partition}: {went_on}{verb} offsets {report.from_offset:,} to {report.until_offset:,}"]
+    return said + ([f"{partition}: the source no longer had {report.gone:,} offsets"] if report.gone else [])

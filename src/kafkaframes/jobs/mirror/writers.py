@@ -32,7 +32,7 @@ from kafkaframes.jobs.mirror.mapping import (
     read_mapping,
     renumber,
 )
-from kafkaframes.jobs.mirror.report import PartitionReport
+from kafkaframes.jobs.mirror.settings import PartitionReport
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.scan import Batches
 

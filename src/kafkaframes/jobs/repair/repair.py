@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.in_place import broker_lock, exchange
-from kafkaframes.jobs.convert.job import Log, copy_entry
+from kafkaframes.jobs.convert.job import Log, broker_lock, copy_entry, exchange
 from kafkaframes.jobs.job import Done, Runner, check_row_counts, done_once, run_here
 from kafkaframes.jobs.repair.salvage import Loss, is_sound, salvage
 from kafkaframes.records.decode import count_records

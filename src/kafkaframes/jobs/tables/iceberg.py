@@ -17,7 +17,8 @@ the same offsets twice. So its retries are set to none, on the copy of the metad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,7 +29,6 @@ import pyarrow.compute as pc
 from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.jobs.tables.claims import STAGED
 from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
-from kafkaframes.jobs.tables.iceberg_types import add_columns, iceberg_schema, unmeasured
 from kafkaframes.jobs.tables.schema import (
     PARTITIONED_BY,
     check_partitioning,
@@ -338,3 +338,89 @@ def _empty(transaction: Any) -> None:
 def _uri(path: str) -> str:
     """Return a path as a URL, with every character as it is: so pyiceberg reads them."""
     return path if "://" in path else f"file://{path}"
+
+
+# -------------------------------------------------------------------------------------------------------------- types
+
+
+_METRICS = "write.metadata.metrics.column."
+_LONG_BYTES = frozenset({"key", "value"})  # bytes that seldom repeat are not worth bounds
+
+
+def iceberg_schema(columns: Iterable[pa.Field]) -> Any:
+    """Return a schema with ids of its own: the columns first, in order, then what is inside of them."""
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
+
+    fields = list(columns)
+    ids = count(len(fields) + 1)
+    return Schema(*(NestedField(number, one.name, iceberg_type(one.type, ids)) for number, one in enumerate(fields, 1)))
+
+
+def add_columns(transaction: Any, missing: Iterable[pa.Field]) -> None:
+    """Add columns that a later run brings; null in the rows that are there."""
+    ids = count(-2, -1)  # Iceberg gives its own
+    with transaction.update_schema() as update:
+        for entry in missing:
+            update.add_column(entry.name, iceberg_type(entry.type, ids))
+
+
+def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
+    """Return Iceberg's type.
+
+    Args:
+        ids: gives the ids of what is inside of it.
+
+    Raises:
+        OptionError: Iceberg has no such type.
+    """
+    from pyiceberg import types
+
+    if pa.types.is_struct(kind):
+        return types.StructType(*(types.NestedField(next(ids), one.name, iceberg_type(one.type, ids)) for one in kind))
+    if pa.types.is_list(kind):
+        return types.ListType(next(ids), iceberg_type(kind.value_type, ids), element_required=False)
+    if pa.types.is_map(kind):
+        keys, values = next(ids), next(ids)
+        return types.MapType(
+            keys, iceberg_type(kind.key_type, ids), values, iceberg_type(kind.item_type, ids), value_required=False
+        )
+    if pa.types.is_decimal(kind):
+        return types.DecimalType(kind.precision, kind.scale)
+    name = _PLAIN.get(str(kind))
+    if name is None:
+        raise OptionError(f"Iceberg has no type for {kind}")
+    return getattr(types, name)()
+
+
+_PLAIN = {
+    "string": "StringType",
+    "binary": "BinaryType",
+    "bool": "BooleanType",
+    "int32": "IntegerType",
+    "int64": "LongType",
+    "float": "FloatType",
+    "double": "DoubleType",
+    "date32[day]": "DateType",
+    "timestamp[us, tz=UTC]": "TimestamptzType",
+    "timestamp[us]": "TimestampType",
+}
+
+
+def unmeasured(columns: Iterable[pa.Field]) -> dict[str, str]:
+    """Return the table's properties by which columns without statistics are not missed (pyiceberg would, aloud)."""
+    names = [name for one in columns for name in _leaves(one.name, one.type) if "." in name or name in _LONG_BYTES]
+    return {_METRICS + name: "none" for name in names}
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(kind):
+        for entry in kind:
+            yield from _leaves(f"{path}.{entry.name}", entry.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key", kind.key_type)
+        yield from _leaves(f"{path}.value", kind.item_type)
+    else:
+        yield path

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.in_place import broker_lock
+from kafkaframes.jobs.convert.job import broker_lock
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
     Ends,
