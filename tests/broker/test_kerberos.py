@@ -18,8 +18,8 @@ from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.client import Admin, Consumer, Producer
-from kafkaframes.client.sasl import advance
 from kafkaframes.client.security.logins import exchange_for
+from kafkaframes.client.security.sasl import advance
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import KafkaframesError, MissingExtraError, NetworkError, OptionError
 

@@ -17,8 +17,8 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin
-from kafkaframes.client.sasl import unsecured_token
 from kafkaframes.client.security import jks
+from kafkaframes.client.security.sasl import unsecured_token
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import DecodeError, KafkaframesError, NetworkError, OptionError
 from kafkaframes.protocol import jaas

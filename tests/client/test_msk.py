@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from kafkaframes.client.security.msk import _SIGNER, IamToken, iam_token
+from kafkaframes.client.security.tokens import _SIGNER, IamToken, iam_token
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import MissingExtraError, OptionError
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.record_fields import bytes_of, headers_of, partition_number, timestamp_of
+from kafkaframes.client.outgoing import bytes_of, headers_of, partition_number, timestamp_of
 from kafkaframes.errors import EncodeError, NetworkError
 
 WRONG = {

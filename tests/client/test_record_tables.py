@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata
-from kafkaframes.client.record_tables import routed
+from kafkaframes.client.outgoing import routed
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.partitioner import partition_of

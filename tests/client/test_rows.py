@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition
-from kafkaframes.client.fetched import Fetched
-from kafkaframes.client.rows import ConsumerRecord, Records
+from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records
 from kafkaframes.records.build import build_records
 
 TARGET = TopicPartition("numbers", 0)
@@ -60,7 +59,7 @@ def test_position_goes_with_what_is_taken_and_ends_when_dropped():
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8])
 def test_positions_and_records_are_the_same_wherever_a_step_ends(monkeypatch, step):
-    monkeypatch.setattr("kafkaframes.client.rows._STEP_ROWS", step)
+    monkeypatch.setattr("kafkaframes.client.fetched._STEP_ROWS", step)
     values = [(b"k%d" % n if n % 3 else None, b"%d" % n if n % 4 else None, []) for n in range(7)]
     records = records_of(values)
     for offset, (key, value, _) in enumerate(values):

@@ -4,7 +4,8 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
-from kafkaframes.client import Admin, Producer, sasl
+from kafkaframes.client import Admin, Producer
+from kafkaframes.client.security import sasl
 from kafkaframes.errors import BrokerError
 
 # RFC 7677, section 3

@@ -3,20 +3,20 @@
 import logging
 import re
 import socket
+import time
 from contextlib import closing
 
 import pytest
 
 from kafkaframes.client import Consumer, Producer, TopicPartition
-from kafkaframes.client import unreachable as module
-from kafkaframes.client.unreachable import Unreachable
+from kafkaframes.client.cluster import Unreachable
 from kafkaframes.errors import NetworkError
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 

@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from kafkaframes.client.admin import AsyncAdmin, NewTopic
     from kafkaframes.client.batches import RecordMetadata
     from kafkaframes.client.consumer import AsyncConsumer
-    from kafkaframes.client.fetched import Fetched
+    from kafkaframes.client.fetched import ConsumerRecord, Fetched
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.metadata import TopicPartition
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
-    from kafkaframes.client.rows import ConsumerRecord
     from kafkaframes.client.sync import Admin, Consumer, Producer
 
 __all__ = [
@@ -51,7 +50,7 @@ _MODULES = {
     "AsyncProducer": "producer",
     "CommittedOffset": "group_offsets",
     "Consumer": "sync",
-    "ConsumerRecord": "rows",
+    "ConsumerRecord": "fetched",
     "Fetched": "fetched",
     "GroupMember": "group_offsets",
     "NewTopic": "admin",

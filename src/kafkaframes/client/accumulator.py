@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
-from kafkaframes.client.record_fields import CheckedRecord
+from kafkaframes.client.outgoing import CheckedRecord
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.records.partitioner import partition_of

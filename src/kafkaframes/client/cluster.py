@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.client.unreachable import FIRST_WARNING_S, Unreachable
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 
@@ -26,6 +27,10 @@ _WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to
 _BOOTSTRAP: Final = -1
 _KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
 _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
+_LOG: Final = logging.getLogger("kafkaframes.client")
+_FIRST_WARNING_S: Final = 1.0  # after this, a broker that cannot be reached is a line of the log; then now and then
+_TIMER_S: Final = 0.01  # a timer of the event loop may come that much early
+_PAUSES_S: Final = (10.0, 30.0, 60.0)  # between the warnings that follow; the last one stays
 Result = TypeVar("Result")
 
 
@@ -78,7 +83,7 @@ class ClusterClient:
             await asyncio.sleep(wait)
         address = f"{broker.host}:{broker.port}"
         if self.unreachable.trying(address):
-            asyncio.get_running_loop().call_later(FIRST_WARNING_S, self.unreachable.warn, address)
+            asyncio.get_running_loop().call_later(_FIRST_WARNING_S, self.unreachable.warn, address)
         try:
             opened = await Connection.open(broker.host, broker.port, self.settings)
         except (NetworkError, BrokerError) as error:
@@ -290,3 +295,63 @@ class ClusterClient:
 
 def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:
     return float(min(first_ms * 2 ** min(attempt, 20), most_ms) / 1000 * random.uniform(0.8, 1.2))
+
+
+@dataclass(slots=True)
+class _Failing:
+    since: float
+    next_warning: float
+    cause: str
+    warnings: int = 0
+
+
+class Unreachable:
+    """Which addresses did not answer one client, since when and why; times are of the monotonic clock, in seconds."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._failing: dict[str, _Failing] = {}
+
+    def trying(self, address: str) -> bool:
+        """Take that a connection is being opened; return whether it is the first try: ``warn`` is due in a second."""
+        if address in self._failing:
+            return False
+        now = time.monotonic()
+        self._failing[address] = _Failing(now, now + _FIRST_WARNING_S, "no answer yet")
+        return True
+
+    def failed(self, address: str, cause: str) -> None:
+        """Take why that failed."""
+        self.trying(address)
+        self._failing[address].cause = cause
+        self.warn(address)
+
+    def reached(self, address: str) -> None:
+        """Take that a connection is open."""
+        known = self._failing.pop(address, None)
+        if known is not None and known.warnings:
+            _LOG.warning(
+                "client %r has reached %s after %.0f s", self._client_id, address, time.monotonic() - known.since
+            )
+
+    def clear(self) -> None:
+        """Take that nobody tries any more."""
+        self._failing.clear()
+
+    def warn(self, address: str) -> None:
+        """Write a line of the log if one is due."""
+        known, now = self._failing.get(address), time.monotonic()
+        if known is None or now < known.next_warning - _TIMER_S:
+            return
+        known.next_warning = now + _PAUSES_S[min(known.warnings, len(_PAUSES_S) - 1)]
+        known.warnings += 1
+        text = known.cause if address in known.cause else f"{address}: {known.cause}"
+        _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, now - known.since, text)
+
+    def described(self) -> str:
+        """Return every address that does not answer, with its cause; empty where all do."""
+        causes = [
+            known.cause if address in known.cause else f"{address}: {known.cause}"
+            for address, known in self._failing.items()
+        ]
+        return "; ".join(causes)

@@ -20,17 +20,14 @@ import pyarrow as pa
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.consumer_membership import ConsumerMembership
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.fetcher import Fetcher
-from kafkaframes.client.gaps import holds_nothing
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import background, warn_unclosed
-from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership
+from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership, ConsumerMembership
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
 from kafkaframes.client.options import ConsumerOptions, Servers, merged
-from kafkaframes.client.rows import ConsumerRecord, Records, placed, schema_of
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.records.columns import DEFAULT_COLUMNS

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import ErrorCode
 
 FIRST_VERSION: Final = 7  # of Fetch
+BY_ID: Final = 13  # the first that names topics by their ids
 NO_SESSION, NEW, NONE = 0, 0, -1  # session id; epochs of a request that wants a session, and of one that wants none
 LOST: Final = frozenset(
     {
@@ -88,3 +89,33 @@ class FetchSession:
         """Ask for a new session next time, in place of this one."""
         self.epoch = NEW
         self.known.clear()
+
+
+def write_partitions(
+    body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
+) -> None:
+    """Put the session, and what there is to say of partitions, into a request."""
+    cls = type(body)
+    body.session_id, body.session_epoch = request.session_id, request.epoch
+    topics: dict[tuple[str, UUID], list[Any]] = {}
+    for partition in request.named:
+        queried = requested[partition]
+        entry = cls.FetchPartition(
+            partition=partition.partition,
+            fetch_offset=queried.offset,
+            partition_max_bytes=queried.max_bytes,
+            current_leader_epoch=queried.leader_epoch,
+        )
+        topics.setdefault((partition.topic, queried.topic_id), []).append(entry)
+    forgotten: dict[tuple[str, UUID], list[int]] = {}
+    for partition, topic_id in request.forgotten.items():
+        forgotten.setdefault((partition.topic, topic_id), []).append(partition.partition)
+    body.topics = [cls.FetchTopic(**_topic(of, version), partitions=all_) for of, all_ in topics.items()]
+    body.forgotten_topics_data = [
+        cls.ForgottenTopic(**_topic(of, version), partitions=all_) for of, all_ in forgotten.items()
+    ]
+
+
+def _topic(of: tuple[str, UUID], version: int) -> dict[str, Any]:
+    name, topic_id = of
+    return {"topic_id": topic_id} if version >= BY_ID else {"topic": name}

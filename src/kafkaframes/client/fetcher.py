@@ -14,11 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.fetch_session import FetchSession, Requested, SessionRequest
+from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
 from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
@@ -26,8 +25,7 @@ from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
-BY_ID: Final = 13  # Fetch's first version that names topics by their ids
-_WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
+_WHOLE_BATCHES: Final = 3  # Fetch's first version that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
 _NO_REPLICA: Final = -1
 _LARGEST_FETCH: Final = 2**31 - 1
@@ -391,33 +389,3 @@ class Fetcher:
 
 def _last_offset(fetched: Fetched) -> int:
     return int(fetched.batches.column("last_offset")[-1])
-
-
-def write_partitions(
-    body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
-) -> None:
-    """Put the session, and what there is to say of partitions, into a request."""
-    cls = type(body)
-    body.session_id, body.session_epoch = request.session_id, request.epoch
-    topics: dict[tuple[str, UUID], list[Any]] = {}
-    for partition in request.named:
-        queried = requested[partition]
-        entry = cls.FetchPartition(
-            partition=partition.partition,
-            fetch_offset=queried.offset,
-            partition_max_bytes=queried.max_bytes,
-            current_leader_epoch=queried.leader_epoch,
-        )
-        topics.setdefault((partition.topic, queried.topic_id), []).append(entry)
-    forgotten: dict[tuple[str, UUID], list[int]] = {}
-    for partition, topic_id in request.forgotten.items():
-        forgotten.setdefault((partition.topic, topic_id), []).append(partition.partition)
-    body.topics = [cls.FetchTopic(**_topic(of, version), partitions=all_) for of, all_ in topics.items()]
-    body.forgotten_topics_data = [
-        cls.ForgottenTopic(**_topic(of, version), partitions=all_) for of, all_ in forgotten.items()
-    ]
-
-
-def _topic(of: tuple[str, UUID], version: int) -> dict[str, Any]:
-    name, topic_id = of
-    return {"topic_id": topic_id} if version >= BY_ID else {"topic": name}

@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kafkaframes.client.loop import apart
-from kafkaframes.client.sasl import Exchange, advance
 from kafkaframes.client.security.logins import exchange_for
+from kafkaframes.client.security.sasl import Exchange, advance
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error

@@ -1,4 +1,9 @@
-"""Look-ups of offsets at the leaders: by time, the log's ends, and the epochs of leaders (KIP-79, KIP-207, KIP-320)."""
+"""Look-ups of offsets at the leaders: by time, the log's ends, the epochs of leaders (KIP-79, KIP-207, KIP-320), gaps.
+
+A log's end may lie behind its last batch: compaction can take every batch of its last segments. A consumer waits there
+for what never comes: an answer without records says nothing by itself, as a broker leaves out what another partition
+had no space for, and answers nothing while a tiered store is slow (KIP-405).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,19 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafkaframes.client import offsets
 from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.errors import LEADER_MOVED, broker_error
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.protocol.spec.versions import Versions
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 _OLD: Final = 0  # the version that answers with a list of offsets
+_LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
+_LIST_OFFSETS: Final = 2
+_FETCH_BYTES: Final = 1 << 20
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -102,3 +114,44 @@ async def ends(
     """Return the earliest or the latest offset of each partition."""
     result = await list_offsets(cluster, dict.fromkeys(partitions, which), read_committed=read_committed)
     return {partition: entry.offset for partition, entry in result.items()}
+
+
+async def holds_nothing(
+    cluster: ClusterClient, partition: TopicPartition, first: int, end: int, *, read_committed: bool = False
+) -> bool:
+    """Return whether a log is known to have no batch with offsets from ``first`` on, below ``end``.
+
+    The leader is asked for this partition alone, of which it must give a batch if there is one; what a tiered store
+    holds may come later, and is never said not to be there.
+
+    Args:
+        cluster: whom to ask.
+        partition: which.
+        first, end: offsets; the end is exclusive.
+        read_committed: whether ``end`` is a last stable offset, else a high watermark.
+
+    Raises:
+        BrokerError: the leader refuses, or nobody leads the partition.
+        NetworkError: the leader cannot be reached.
+    """
+    leader = await cluster.leader_of(partition)
+    connection = await cluster.connection(leader)
+    if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_SINCE:
+        local = await offsets.ends(cluster, [partition], offsets.EARLIEST_LOCAL)
+        if local[partition] > first:
+            return False
+    cls = cluster.settings.message("FetchRequest")
+    body = cls(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES, isolation_level=int(read_committed))
+    topic_id = cluster.cluster.topic_id(partition.topic)
+    at = connection.version_of(body, most=BY_ID - 1 if topic_id == NIL_UUID else None)
+    requested = {partition: Requested(first, _FETCH_BYTES, -1, topic_id)}
+    write_partitions(body, SessionRequest(NO_SESSION, NONE, [partition], {}), requested, at)
+    response = await connection.request(body, version=at)
+    answers = [entry for topic in response.responses for entry in topic.partitions]
+    number = response.error_code or (answers[0].error_code if answers else 0)
+    if number:
+        raise broker_error(number, f"fetch of {partition}")
+    if len(answers) != 1 or answers[0].records:  # a broker that throttles names no partition
+        return False
+    known: int = answers[0].last_stable_offset if read_committed else answers[0].high_watermark
+    return known >= end

@@ -24,9 +24,8 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.options import ProducerOptions, Servers, merged
-from kafkaframes.client.record_fields import CheckedRecord, Headers, checked_record
+from kafkaframes.client.outgoing import CheckedRecord, Headers, checked_record, routed, topics_of, written
 from kafkaframes.client.record_futures import LoopResults, settle
-from kafkaframes.client.record_tables import routed, topics_of, written
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions

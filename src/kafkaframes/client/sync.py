@@ -18,16 +18,15 @@ import pyarrow as pa
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import ARROW_COLUMNS, AsyncConsumer, Listener
-from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.fetched import ConsumerRecord, Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
+from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
-from kafkaframes.client.record_fields import Headers, checked_record
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
-from kafkaframes.client.rows import ConsumerRecord
 
 
 class Producer:

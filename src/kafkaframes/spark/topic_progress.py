@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.sampling import Sample, sample
+from kafkaframes.client.stretch import Sample, sample
 from kafkaframes.errors import KafkaframesError
 
 SAMPLE_BYTES = 1 << 16

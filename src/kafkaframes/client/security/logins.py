@@ -6,14 +6,14 @@ import secrets
 import time
 from typing import Any, Final
 
-from kafkaframes.client.sasl import Exchange, oauthbearer, plain, scram, unsecured_token
-from kafkaframes.client.security.kerberos import gssapi
-from kafkaframes.client.security.msk import iam_token, is_iam
+from kafkaframes.client.security.sasl import Exchange, gssapi, oauthbearer, plain, scram, unsecured_token
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol import jaas
 
 _DEFAULT: Final = "PLAIN"
 _CLAIM: Final = "unsecuredLoginStringClaim_"
+_IAM_MECHANISM: Final = "AWS_MSK_IAM"
+_IAM_HANDLERS: Final = ("IAMClientCallbackHandler", "IAMOAuthBearerLoginCallbackHandler")
 _HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
 
 
@@ -23,7 +23,8 @@ def resolved(settings: Any) -> dict[str, Any]:
     Raises:
         OptionError: they do not fit each other; no secret is shown.
     """
-    if not is_iam(settings):
+    is_iam = _is_iam(settings)
+    if not is_iam:
         _check_handler(settings.sasl_login_callback_handler_class)
     login = None if settings.sasl_jaas_config is None else jaas.parse(settings.sasl_jaas_config)
     if _is_kerberos(settings, login):
@@ -32,7 +33,9 @@ def resolved(settings: Any) -> dict[str, Any]:
         requested = " or ".join(login.mechanisms)
         raise OptionError(f"sasl.mechanism is {settings.sasl_mechanism}; {login.module} wants {requested}")
     options = {} if login is None else dict(login.options)
-    if is_iam(settings):
+    if is_iam:
+        from kafkaframes.client.security.tokens import iam_token
+
         token = iam_token([host for host, _ in settings.servers], options)
         return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": token}
     if settings.sasl_mechanism == "OAUTHBEARER":
@@ -44,6 +47,12 @@ def resolved(settings: Any) -> dict[str, Any]:
         raise OptionError(f"sasl.jaas.config: {login.module} needs username and password")
     is_token = login.has("tokenauth") or settings.sasl_tokenauth
     return {"sasl_username": options["username"], "sasl_password": options["password"], "sasl_tokenauth": is_token}
+
+
+def _is_iam(settings: Any) -> bool:
+    """Return whether settings name Amazon's login, by its mechanism or its handler."""
+    handler = (settings.sasl_login_callback_handler_class or "").rpartition(".")[2]
+    return settings.sasl_mechanism == _IAM_MECHANISM or handler in _IAM_HANDLERS
 
 
 def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
@@ -114,16 +123,16 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
 
 def _endpoint_authorities(options: dict[str, str]) -> str | None:
     """Return what the token endpoint's certificate may come from: the login module's own ``ssl.truststore``."""
-    from kafkaframes.client.security import stores
+    from kafkaframes.client.security import tls
 
-    store = stores.Store(
+    store = tls.Store(
         "sasl.jaas.config ssl.truststore",
         location=options.get("ssl.truststore.location"),
         kind=options.get("ssl.truststore.type", "JKS"),
         password=options.get("ssl.truststore.password"),
         text=options.get("ssl.truststore.certificates"),
     )
-    return stores.trusted(store) if store.is_present else None
+    return tls.trusted(store) if store.is_present else None
 
 
 def _check_handler(name: str | None) -> None:

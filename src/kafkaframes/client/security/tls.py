@@ -1,12 +1,29 @@
-"""The TLS context of a client's settings: files in PEM as Python takes them, or stores as Java's clients do."""
+"""The TLS context of a client's settings: PEM files as Python takes them, or key stores as Java's clients do.
+
+Stores are PEM, JKS or PKCS#12 (KIP-651). What a file is, is seen from its first bytes; ``ssl.truststore.type`` says JKS
+by default even for PKCS#12 files, and Java reads both under that name. PKCS#12 is opened by the package
+``cryptography``.
+"""
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
+from base64 import encodebytes
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from kafkaframes.client.security.stores import Store, load_identity, trusted
-from kafkaframes.errors import OptionError
+from kafkaframes.client.security import jks
+from kafkaframes.errors import DecodeError, MissingExtraError, OptionError
+
+TYPES: Final = ("PEM", "JKS", "PKCS12")
+_LARGEST: Final = 64 << 20
+_JCEKS: Final = b"\xce\xce\xce\xce"
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def context_of(settings: Any) -> ssl.SSLContext:
@@ -36,9 +53,6 @@ def context_of(settings: Any) -> ssl.SSLContext:
     return context
 
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-
-
 def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
     unknown = [name for name in names if name not in _VERSIONS]
     if unknown:
@@ -63,4 +77,172 @@ def _chain(settings: Any) -> str | None:
     return None if key is None else f"{key}\n{chain}"
 
 
-__all__ = ["context_of"]
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store as options name it.
+
+    Attributes:
+        option: the option's name up to ``.location``, for messages.
+        location, kind, password: of a file.
+        text: PEM instead of a file.
+    """
+
+    option: str
+    location: str | None = None
+    kind: str = "JKS"
+    password: str | None = field(default=None, repr=False)
+    text: str | None = field(default=None, repr=False)
+
+    @property
+    def is_present(self) -> bool:
+        """Whether there is one at all."""
+        return self.location is not None or self.text is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is in a store, as PEM."""
+
+    certificates: str
+    key: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+
+
+def trusted(store: Store) -> str:
+    """Return the certificates of a trust store, as PEM.
+
+    Raises:
+        OptionError: it cannot be read, has none, or the password is wrong.
+        MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
+    """
+    result = _opened(store, None).certificates
+    if "-----BEGIN CERTIFICATE" not in result:
+        raise _bad(store, "no certificates in it")
+    return result
+
+
+def load_identity(context: ssl.SSLContext, store: Store, key_password: str | None) -> None:
+    """Have a context show a client's certificate.
+
+    Args:
+        key_password: ``ssl.key.password``; the store's own where it is None.
+
+    Raises:
+        OptionError: the store cannot be read, has no key or several, or a password is wrong.
+        MissingExtraError: it is PKCS#12, and ``cryptography`` is absent.
+    """
+    result = _opened(store, key_password)
+    if result.key is None:
+        raise _bad(store, "no private key in it")
+    with _private_file(result.key + result.certificates) as path:
+        try:
+            # a callable would be asked on the terminal otherwise: an empty text never opens a key
+            context.load_cert_chain(path, password=result.key_password or "")
+        except (ssl.SSLError, ValueError) as error:
+            raise _bad(store, f"key and certificate cannot be used: {error}") from None
+
+
+def _opened(store: Store, key_password: str | None) -> Opened:
+    if store.kind.upper() not in TYPES:
+        raise OptionError(f"{store.option}.type is {store.kind!r}; there are {', '.join(TYPES)}")
+    if store.text is not None:
+        return _of_pem(store.text, key_password)
+    raw = _read(store)
+    if raw.startswith(jks.MAGIC):
+        return _of_jks(store, raw, key_password)
+    if raw.startswith(_JCEKS):
+        raise _bad(store, "is a JCEKS store; keytool -importkeystore -deststoretype PKCS12 makes one that is read")
+    if raw[:1] == b"\x30":
+        return _of_pkcs12(store, raw)
+    if b"-----BEGIN " in raw:
+        return _of_pem(raw.decode("utf-8", "replace"), key_password)
+    raise _bad(store, "is no PEM, JKS or PKCS#12 store")
+
+
+def _read(store: Store) -> bytes:
+    path = Path(store.location or "")
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise _bad(store, "is too large for a store")
+        return path.read_bytes()
+    except OSError as error:
+        raise _bad(store, f"cannot be read: {error.strerror or error}") from None
+
+
+def _of_pem(text: str, key_password: str | None) -> Opened:
+    parts = list(_pem_parts(text))
+    keys = [part for part in parts if "PRIVATE KEY" in part.partition("\n")[0]]
+    certificates = [part for part in parts if part not in keys]
+    return Opened("".join(certificates), keys[0] if keys else None, key_password)
+
+
+def _pem_parts(text: str) -> Iterator[str]:
+    """Yield what stands between BEGIN and END, each part with both; a text of one line, as options have it, too."""
+    for part in text.split("-----BEGIN ")[1:]:
+        label, _, rest = part.partition("-----")
+        body, end, _ = rest.partition("-----END ")
+        if end:
+            yield _pem(label, body)
+
+
+def _pem(label: str, body: str) -> str:
+    lines = body.strip() if "\n" in body.strip() else body.replace(" ", "\n").strip()
+    return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"
+
+
+def _of_jks(store: Store, raw: bytes, key_password: str | None) -> Opened:
+    try:
+        result = jks.read(raw, store.password)
+        if len(result.keys) > 1:
+            raise OptionError(f"has {len(result.keys)} private keys; it must have one")
+        if not result.keys:
+            return Opened(_certificates(result.certificates))
+        password = key_password if key_password is not None else store.password
+        if password is None:
+            raise OptionError(f"a private key needs {store.option}.password or ssl.key.password")
+        key = jks.unhide(result.keys[0].protected, password)
+    except (DecodeError, OptionError) as error:
+        raise _bad(store, str(error)) from None
+    return Opened(_certificates((*result.keys[0].chain, *result.certificates)), _der("PRIVATE KEY", key))
+
+
+def _of_pkcs12(store: Store, raw: bytes) -> Opened:
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError as error:
+        raise MissingExtraError("reading PKCS#12 stores", "tls", instead="convert it to PEM or JKS") from error
+    password = None if store.password is None else store.password.encode()
+    try:
+        result = pkcs12.load_pkcs12(raw, password)
+    except ValueError as error:
+        raise _bad(store, f"the password is wrong, or the store is damaged ({error})") from None
+    own = [] if result.cert is None else [result.cert]
+    certificates = [entry.certificate.public_bytes(Encoding.DER) for entry in (*own, *result.additional_certs)]
+    key = result.key
+    made = None if key is None else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return Opened(_certificates(certificates), made)
+
+
+def _certificates(all_: Iterable[bytes]) -> str:
+    return "".join(_der("CERTIFICATE", entry) for entry in all_)
+
+
+def _der(label: str, raw: bytes) -> str:
+    return _pem(label, encodebytes(raw).decode())
+
+
+@contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    """Give a file that only we can read, for as long as OpenSSL needs it: it takes keys from files only."""
+    descriptor, path = tempfile.mkstemp(prefix="kafkaframes-", suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "w") as out:
+            out.write(text)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def _bad(store: Store, reason: str) -> OptionError:
+    name = store.option if store.location is None else f"{store.option}.location={store.location}"
+    return OptionError(f"{name}: {reason}")

@@ -21,7 +21,7 @@ from kafkaframes.client import Fetched
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, ends
-from kafkaframes.client.raw import produce_raw, takes_sets
+from kafkaframes.client.sender import produce_raw, takes_sets
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
     BATCH_BYTES,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaframes.client import Admin, Consumer, TopicPartition
-from kafkaframes.client.sampling import sample
 from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.stretch import sample
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.topics import TopicTask
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
-from kafkaframes.client.sampling import sample
+from kafkaframes.client.stretch import sample
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.scan.ranges import (
     EARLIEST,

@@ -1,13 +1,26 @@
-"""What ``send`` takes, checked: a wrong type is an error that names the argument, before anything is queued. Pure."""
+"""Records that a producer is given, before anything is queued. Pure.
+
+What ``send`` takes is checked: a wrong type is an error that names the argument. The rows of ``send_arrow`` are shared
+out among a topic's partitions, as records one by one are.
+"""
 
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from time import time
 from typing import Any, Final
 
-from kafkaframes.errors import EncodeError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.client.batches import Batch
+from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
+from kafkaframes.records.arrays import stamped
+from kafkaframes.records.partitioner import by_partition, partitions_of_rows
+from kafkaframes.records.rows import Int64s
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -49,7 +62,7 @@ def checked_record(
         size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
     if partition is not None:
         partition = partition_number(partition)
-    timestamp = int(time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
+    timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
     if size > largest:
         raise EncodeError(f"a record of about {size} bytes; max_request_size is {largest}")
     return topic, key, value, pairs, partition, timestamp, size
@@ -141,3 +154,74 @@ def _whole(name: str, value: Any, what: str, least: int, most: int) -> int:
 def _kind(value: object) -> str:
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def topics_of(table: pa.Table, topic: str | None) -> list[str]:
+    """Return the topics that a table is written to.
+
+    Raises:
+        OptionError: neither an argument nor a column names any.
+        EncodeError: a row has none.
+    """
+    if topic is not None:
+        return [topic]
+    if "topic" not in table.schema.names:
+        raise OptionError("no topic: give topic=, or a column topic")
+    names: list[str] = pc.unique(table.column("topic")).to_pylist()
+    if None in names:
+        raise EncodeError("a row has no topic").within("topic")
+    return names
+
+
+def routed(
+    table: pa.Table, topics: Sequence[str], cluster: Cluster, batch_bytes: int
+) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    """Return the rows of each partition, topics in this order; their metadata are known.
+
+    Rows that name neither partition nor key go to one partition after the other, a batch's worth of them at least.
+
+    Raises:
+        BrokerError: a row names a partition that its topic does not have.
+    """
+    batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
+    for topic in topics:
+        has_column = "topic" in table.schema.names and len(topics) > 1
+        rows = table.filter(pc.equal(table.column("topic"), topic)) if has_column else table
+        for batch in rows.combine_chunks().to_batches():
+            batches += _by_partition(topic, batch, cluster, batch_bytes)
+    return batches
+
+
+def _by_partition(
+    topic: str, rows: pa.RecordBatch, cluster: Cluster, batch_bytes: int
+) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    """Share a topic's rows out."""
+    count = len(cluster.partitions_of(topic))
+    partitions, wrong = partitions_of_rows(rows, count)
+    if wrong is not None:
+        raise broker_error(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
+        )
+    _share_out_free(partitions, count, rows.nbytes // batch_bytes)
+    timed = stamped(rows, int(time.time() * 1000))
+    return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
+
+
+def _share_out_free(partitions: Int64s, count: int, most_runs: int) -> None:
+    """Give the rows without a partition theirs: runs of them, as many as ``most_runs`` and ``count`` allow."""
+    free = np.flatnonzero(partitions < 0)
+    if len(free):
+        run = np.arange(len(free)) * max(min(most_runs, count), 1) // len(free)
+        partitions[free] = (np.random.default_rng().integers(count) + run) % count
+
+
+def written(batches: Sequence[Batch], base_offsets: Sequence[int]) -> pa.Table:
+    """Return what ``send_arrow`` reports: a row for each batch."""
+    columns: dict[str, Any] = {
+        "topic": pa.array([batch.partition.topic for batch in batches], pa.string()),
+        "partition": pa.array([batch.partition.partition for batch in batches], pa.int32()),
+        "base_offset": pa.array(base_offsets, pa.int64()),
+        "count": pa.array([batch.count for batch in batches], pa.int64()),
+    }
+    return pa.table(columns)

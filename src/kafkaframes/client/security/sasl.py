@@ -1,7 +1,8 @@
 """A client's half of SASL, without I/O: what to send next, given what the broker answered.
 
 A mechanism is a generator: it yields a token, is sent the broker's answer, and returns when it is content.
-PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628.
+PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628, GSSAPI (by the extra ``kerberos``) RFC 4752. Every
+step of GSSAPI may ask a key distribution centre, and waits for it: call ``advance`` in a thread.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import hmac
 import json
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from kafkaframes.errors import BrokerError
+from kafkaframes.errors import BrokerError, MissingExtraError, NetworkError, OptionError
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -23,6 +24,9 @@ _SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-5
 _FEWEST_ITERATIONS: Final = 4096
 _MOST_ITERATIONS: Final = 10_000_000  # a broker that asks for more would keep us busy for minutes
 _KVSEP: Final = b"\x01"
+_NO_LAYER: Final = 1  # the bit of the one security layer that Kafka has: none
+_LAYERS_BYTES: Final = 4  # a bit for each layer, and three bytes for the size of a message within one
+_UNREACHABLE: Final = -1765328228  # KRB5_KDC_UNREACH
 
 
 def plain(username: str, password: str) -> Exchange:
@@ -98,3 +102,66 @@ def advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
         return next(exchange) if answer is None else exchange.send(answer)
     except StopIteration:
         return None
+
+
+def gssapi(settings: Any, host: str) -> Exchange:
+    """Authenticate to a broker by a ticket for its service.
+
+    Tickets that a keytab gives are kept for all connections of the process, and are taken anew before they end.
+
+    Args:
+        settings: of a client: service, principal, keytab and ticket cache.
+        host: of the broker, as the client was told it.
+
+    Raises:
+        BrokerError: what the broker answers is not of this exchange.
+        MissingExtraError: ``gssapi`` is not installed.
+        NetworkError: the key distribution centre cannot be reached.
+        OptionError: there is no ticket: no keytab, none in the cache, or no such service.
+    """
+    library = _library()
+    try:
+        context = _context(library, settings, host)
+        token = context.step(None)
+    except library.exceptions.GSSError as error:
+        raise _no_ticket(error) from None
+    try:
+        while not context.complete:
+            token = context.step((yield token or b""))
+        offered = context.unwrap((yield token or b"")).message
+        if len(offered) != _LAYERS_BYTES or not offered[0] & _NO_LAYER:
+            raise BrokerError("the broker offers none of GSSAPI's security layers that Kafka has")
+        answer = context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
+    except library.exceptions.GSSError as error:
+        raise BrokerError(f"the broker's answer is no valid GSSAPI message: {error.gen_message()}") from None
+    yield answer
+
+
+def _context(library: Any, settings: Any, host: str) -> Any:
+    kerberos, keytab, principal = library.MechType.kerberos, settings.sasl_kerberos_keytab, None
+    if settings.sasl_kerberos_principal is not None:
+        principal = library.Name(settings.sasl_kerberos_principal, library.NameType.kerberos_principal)
+    store = {}
+    if keytab is not None:
+        digest = hashlib.sha256(f"{keytab}\0{settings.sasl_kerberos_principal}".encode()).hexdigest()
+        store = {"client_keytab": keytab, "ccache": f"MEMORY:kafkaframes-{digest}"}
+    elif settings.sasl_kerberos_ticket_cache is not None:
+        store = {"ccache": settings.sasl_kerberos_ticket_cache}
+    held = library.Credentials(name=principal, usage="initiate", mechs=[kerberos], store=store or None)
+    service = library.Name(f"{settings.sasl_kerberos_service_name}@{host}", library.NameType.hostbased_service)
+    flags = [library.RequirementFlag.mutual_authentication, library.RequirementFlag.integrity]
+    return library.SecurityContext(name=service, creds=held, usage="initiate", mech=kerberos, flags=flags)
+
+
+def _no_ticket(error: Any) -> Exception:
+    said = f"GSSAPI: {error.gen_message()}"
+    minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
+    return NetworkError(said) if minor == _UNREACHABLE else OptionError(said)
+
+
+def _library() -> Any:
+    try:
+        import gssapi
+    except ImportError as error:
+        raise MissingExtraError("sasl.mechanism GSSAPI", "kerberos") from error
+    return gssapi
