@@ -237,9 +237,10 @@ def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBrok
 
 
 def _saved(costs: migration.Costs) -> str:
+    after = f"{costs.after / 1e6:.1f} MB" if costs.after else "nothing"
     return (
         f"A client of Kafka 0.9 (record format 0) made the broker recompress {costs.before / 1e6:.1f} MB; "
-        f"one of 0.10 (format 1, KIP-31) {costs.after / 1e6:.1f} MB."
+        f"one of 0.10 (format 1, KIP-31) made it recompress {after}."
     )
 
 
