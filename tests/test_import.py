@@ -17,6 +17,7 @@ def test_importing_the_package_loads_neither_numba_nor_pyarrow_nor_pyspark():
     [
         ("kafkaframes", {"Producer", "errors", "describe_log", "__version__"}),
         ("kafkaframes.client", {"Producer", "NewTopic", "LATEST", "TopicPartition"}),
+        ("kafkaframes.testing", {"Control", "ExternalBroker", "SchemaRegistry", "seed"}),
     ],
 )
 def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module, some):

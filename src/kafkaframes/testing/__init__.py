@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "ExternalBroker", "SchemaRegistry", "seed"]
 
-_MODULES = {"Control": "control", "ExternalBroker": "external", "SchemaRegistry": "registry", "seed": "seeding"}
+_MODULES = {"Control": "control", "ExternalBroker": "plugin", "SchemaRegistry": "registry", "seed": "seeding"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Vectors of records: batches of each format and codec, whole and damaged, with what a reader finds in them."""
+"""Vectors of records: batches of each format and codec, whole and damaged, with what a reader finds in them; keys."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import Any, Final
 
 from kafkaframes.records.batch import Batch, Record, Walk, read_values
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
+from kafkaframes.records.partitioner import murmur2, partition_of
+from kafkaframes.storage.files.names import coordinator_partition
 
 Row = dict[str, Any]
 _CODECS: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
 _ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIME: Final = 1_700_000_000_000
 _BYTES_TO_ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}
+_TEXTS: Final = (
+    b"",
+    b"a",
+    b"21",
+    b"foobar",
+    b"a-little-bit-long-string",
+    b"twelve bytes",
+    b"a key of forty-one bytes, which is no four",
+)
+_KEYS: Final = (*_TEXTS, b"\x00\xff\x80\x7f", bytes(range(256)))
+_GROUPS: Final = ("", "a", "billing", "Zürich", "𝄞", "a-group-with-a-long-name-0123456789" * 3)
 
 
 def record_files() -> Iterator[tuple[str, bytes]]:
@@ -126,3 +139,16 @@ def _record(record: Record) -> Row:
 
 def _hex(data: bytes | None) -> str | None:
     return None if data is None else bytes(data).hex()
+
+
+def key_rows() -> Iterator[Row]:
+    """Yield keys with their murmur2 hash, and the partition that Kafka's default partitioner gives them."""
+    for key in _KEYS:
+        partitions = {str(count): partition_of(key, count) for count in (1, 3, 12, 100)}
+        yield {"key": key.hex(), "murmur2": murmur2(key), "partition_of": partitions}
+
+
+def coordinator_rows() -> Iterator[Row]:
+    """Yield groups and transactional ids with the partition of the internal topic that is theirs."""
+    for name in _GROUPS:
+        yield {"id": name, "partition_of": {str(count): coordinator_partition(name, count) for count in (1, 50, 7)}}

@@ -15,7 +15,7 @@ from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 from kafkaframes.storage.files import atomic
-from kafkaframes.testing.vectors import messages, records, values
+from kafkaframes.testing.vectors import messages, records
 
 Row = dict[str, Any]
 _MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row]], str], ...]] = (
@@ -24,9 +24,9 @@ _MESSAGES: Final[tuple[tuple[str, Callable[[Iterable[MessageSpec]], Iterator[Row
     ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
 )
 _NUMBERS: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
-    ("varints.jsonl", values.varint_rows, "numbers and bytes; `error` where the bytes are none"),
-    ("keys.jsonl", values.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
-    ("coordinators.jsonl", values.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
+    ("varints.jsonl", messages.varint_rows, "numbers and bytes; `error` where the bytes are none"),
+    ("keys.jsonl", records.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
+    ("coordinators.jsonl", records.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
 )
 _README: Final = """# Conformance vectors for Kafka's wire protocol and record formats
 
