@@ -10,9 +10,9 @@ from kafkaframes.broker.api import Later
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.nodes import Endpoint
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.topics import Endpoint
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import decode_response, encode_request
 

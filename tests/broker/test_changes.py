@@ -13,9 +13,9 @@ from tests.broker.test_handle import ask
 from kafkaframes import build_records
 from kafkaframes.broker import Broker, state
 from kafkaframes.broker.api import Later
+from kafkaframes.broker.apis.produce import append, produced
 from kafkaframes.broker.changes import Changes, finished, once
 from kafkaframes.broker.metadata_file import write_metadata
-from kafkaframes.broker.produce import append, produced
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 

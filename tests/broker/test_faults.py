@@ -7,8 +7,8 @@ from tests.versions import at_every_version
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.controls import report
 from kafkaframes.broker.faults import Faults
-from kafkaframes.broker.inspection import report
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.table import all_apis
 from kafkaframes.client import Admin, NewTopic

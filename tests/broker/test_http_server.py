@@ -10,8 +10,7 @@ import time
 import pytest
 
 from kafkaframes.broker import Broker, http_server
-from kafkaframes.broker.http_guard import Guard
-from kafkaframes.broker.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, HttpServer, Route
+from kafkaframes.broker.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, Guard, HttpServer, Route
 from kafkaframes.testing import Control, SchemaRegistry
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.broker.security.local_names import LocalNames
+from kafkaframes.broker.security.kerberos import LocalNames
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.errors import OptionError
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.request_log import open_request_log
+from kafkaframes.broker.journal import open_request_log
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import credential_of_password
 from kafkaframes.broker.table import all_apis

@@ -33,8 +33,7 @@ from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess, AclFilter
 from kafkaframes.broker.security.from_settings import security_of
-from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange
-from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.options import BearerExchange, Credentials, PlainExchange, Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token

@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.direct import BEGAN_MS
 
-from kafkaframes.broker import produce, short_produce
+from kafkaframes.broker import short_produce
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.apis import produce
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.changes import finished
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.dispatch import Dispatcher
 from kafkaframes.broker.fetching import STRETCH_BYTES
-from kafkaframes.broker.nodes import Node, Nodes
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import FastPath
+from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records

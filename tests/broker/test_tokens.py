@@ -20,14 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from kafkaframes.broker import Broker
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.http_server import HttpServer, Route
-from kafkaframes.broker.security import jwks
-from kafkaframes.broker.security.from_settings import security_of, users_of_text
-from kafkaframes.broker.security.jwks import KeySet, SignedTokens
-from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials
-from kafkaframes.broker.security.options import Security
-from kafkaframes.broker.security.private_files import read_private
+from kafkaframes.broker.security import tokens
+from kafkaframes.broker.security.from_settings import read_private, security_of, users_of_text
+from kafkaframes.broker.security.options import BearerExchange, Credentials, Security
 from kafkaframes.broker.security.scram import AuthenticationError
-from kafkaframes.broker.security.tokens import ClaimRules, unsecured_token
+from kafkaframes.broker.security.tokens import ClaimRules, KeySet, SignedTokens, unsecured_token
 from kafkaframes.client import Producer
 from kafkaframes.errors import ErrorCode, KafkaframesError, OptionError
 
@@ -240,7 +237,7 @@ def test_a_hostile_first_message_takes_no_long_time(check):
 
 
 def test_new_keys_are_fetched_when_a_token_names_one(monkeypatch):
-    monkeypatch.setattr(jwks, "_AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(tokens, "_AGAIN_SECONDS", -1.0)
     published = [{"keys": [of_rsa(OTHER, kid="old")]}]
     server = HttpServer([Route("GET", "/keys", lambda asked: published[-1])])
     try:

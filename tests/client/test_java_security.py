@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.security.mechanisms import OAUTHBEARER, PASSWORD_MECHANISMS
-from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.options import OAUTHBEARER, PASSWORD_MECHANISMS, Security
 from kafkaframes.broker.security.tls import server_context
 from kafkaframes.broker.security.tokens import unsecured_token as unsecured
 from kafkaframes.client import Admin

@@ -21,7 +21,7 @@ from tests.interop import brokers
 from kafkaframes.broker import Broker
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.from_settings import security_of
-from kafkaframes.broker.security.local_names import LocalNames
+from kafkaframes.broker.security.kerberos import LocalNames
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.client.network import Connection

@@ -1,14 +1,22 @@
-"""Put a broker together: its log directory, what it knew before, and its coordinators."""
+"""Put a broker together: its log directory, what it knew before, and its coordinators.
+
+Settings that it was given have to be right. A directory may hold a setting that an earlier version took without looking
+at it: the broker starts without it, and a warning names it; the file is without it after the next change.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker import coordinators
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.config_changes import check_broker, check_group, check_metrics, checked_topic
+from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.disk_faults import DiskFaults
 from kafkaframes.broker.metadata_file import (
     FILE_NAME,
@@ -17,14 +25,13 @@ from kafkaframes.broker.metadata_file import (
     protect_metadata,
     read_metadata,
 )
-from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
-from kafkaframes.broker.security.mechanisms import Credentials
+from kafkaframes.broker.properties import general_name
+from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState, id_of_text, text_of_id
-from kafkaframes.broker.stored_settings import check_static, leave_out_unreadable
 from kafkaframes.broker.table import all_apis
-from kafkaframes.broker.topics import Partition, Replicas, Topic
+from kafkaframes.broker.topics import Nodes, Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.copies.served import Served
@@ -288,3 +295,45 @@ def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, rep
     partition = Partition(key, log, replicas, leader_epoch=max(log.leader_epochs.latest, 0))
     state.note_settings(topic, partition)
     return partition
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_static(settings: BrokerSettings) -> None:
+    """Refuse settings that the broker was started with, and that Kafka would not start with.
+
+    Raises:
+        OptionError: names the first.
+    """
+    for name, value in settings.explicit.items():
+        key = general_name(name)
+        if key not in TYPES:
+            continue
+        try:
+            normalized(key, value)
+        except OptionError as error:
+            raise OptionError(f"{name.removesuffix(key)}{error}") from None
+
+
+def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
+    """Take stored settings that cannot be read out of ``metadata``, each with a warning."""
+    metadata.configs = _readable("the broker", metadata.configs, check_broker)
+    for name, topic in metadata.topics.items():
+        topic.configs = _readable(f"topic {name}", topic.configs, partial(checked_topic, settings))
+    for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):
+        stored = metadata.entities.get(entity, {})
+        for name, configs in stored.items():
+            stored[name] = _readable(f"{words} {name}", configs, partial(check, settings))
+
+
+def _readable(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], object]) -> dict[str, str]:
+    kept = {}
+    for name, value in configs.items():
+        try:
+            check({name: value})
+        except OptionError as error:
+            _LOG.warning("a stored setting of %s is left out: %s", owner, error)
+        else:
+            kept[name] = value
+    return kept

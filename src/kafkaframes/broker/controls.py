@@ -1,18 +1,256 @@
-"""What a test does to a broker from outside: topics, leaders, coordinators, a log cut off. Each takes the state."""
+"""What a test asks a broker about, as values, and what it does to a broker from outside. Each takes the state.
+
+Asked are topics, decoded records, groups, transactions and clients; done: topics made, leaders moved, a log cut off.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kafkaframes.broker.config_changes import checked_topic
-from kafkaframes.broker.inspection import partition_of
-from kafkaframes.broker.nodes import Node
+from kafkaframes.broker.journal import Entry
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.names import check_topic
+from kafkaframes.broker.topics import Node, Partition
+from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
+from kafkaframes.coordination.transactions.state import TransactionState
+from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.protocol.messages.envelopes import decode_versioned
+from kafkaframes.protocol.spec.catalog import api as catalog_api
+from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+from kafkaframes.records.batch import Record, read_values
+from kafkaframes.records.scan import FILE
+from kafkaframes.storage.files.names import TopicPartition, check_topic
+from kafkaframes.storage.partition.fetch import LOG_END
+
+_CHUNK_BYTES = 1 << 20
+
+
+class TopicInfo(NamedTuple):
+    """A topic, as it was when somebody asked.
+
+    Attributes:
+        end_offsets: the log end offset of each partition.
+    """
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    configs: dict[str, str]
+    end_offsets: tuple[int, ...]
+
+
+def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:
+    """Return the topics by name; internal ones if asked."""
+    return {
+        topic.name: TopicInfo(
+            topic.name,
+            topic.topic_id,
+            len(topic.partitions),
+            dict(topic.configs),
+            tuple(one.log.log_end_offset for one in topic.partitions),
+        )
+        for topic in state.topics.values()
+        if internal or not topic.is_internal
+    }
+
+
+def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
+    """Return a partition.
+
+    Raises:
+        OptionError: there is none.
+    """
+    known = state.partition(topic, partition)
+    if known is None and topic in state.topics:
+        count = len(state.topics[topic].partitions)
+        raise OptionError(f"topic {topic!r} has no partition {partition}; it has {count}, counted from 0")
+    if known is None:
+        raise OptionError(f"no topic {topic!r} in this broker; its topics: {', '.join(state.topics) or 'none'}")
+    return known
+
+
+def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
+    """Return the decoded records of a partition, or of all; transaction markers if asked.
+
+    Raises:
+        OptionError: there is no such partition.
+    """
+    if partition is None:
+        count = len(state.topics[topic].partitions) if topic in state.topics else 1
+        return [one for index in range(count) for one in records(state, topic, index, control=control)]
+    log = partition_of(state, topic, partition).log
+    matching: list[Record] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
+        rows = [one for batch in read_values(data, rules=FILE) for one in batch.records if one.offset >= offset]
+        if not rows:
+            break
+        matching += [one for one in rows if control or not one.control]
+        offset = rows[-1].offset + 1
+    return matching
+
+
+class SeenClient(NamedTuple):
+    """One kind of client: its software and the versions of each API that it used."""
+
+    software: str
+    client_ids: tuple[str, ...]
+    versions: dict[str, tuple[int, ...]]
+    refused_by_kafka_4: tuple[str, ...]
+
+
+def _is_refused(api_name: str, version: int) -> bool:
+    """Tell whether a broker of Kafka 4 does not take a version that older ones took (KIP-896)."""
+    try:
+        key = catalog_api(api_name).key
+    except KafkaframesError:  # of an own spec
+        return False
+    accepted = _newest().all_apis.get(key)
+    return key != API_VERSIONS and (accepted is None or version < accepted.accepted.lowest)
+
+
+def _newest() -> Release:
+    return release(releases()[-1])
+
+
+def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
+    """Yield which clients were seen, and what a broker of the newest release would refuse of theirs (KIP-896)."""
+    by_name: dict[str, dict[str, Any]] = {}
+    by_connection: dict[int, str] = {}
+    listed = list(entries)
+    for entry in listed:
+        if entry.software[0]:
+            by_connection[entry.connection] = " ".join(entry.software)
+    for entry in listed:
+        name = by_connection.get(entry.connection, "unknown")
+        seen = by_name.setdefault(name, {"ids": set(), "versions": {}})
+        seen["ids"].add(entry.client_id or "")
+        seen["versions"].setdefault(entry.api, set()).add(entry.version)
+    for name, seen in sorted(by_name.items()):
+        versions = {api: tuple(sorted(those)) for api, those in sorted(seen["versions"].items())}
+        refused = tuple(
+            f"{api} v{version}" for api, those in versions.items() for version in those if _is_refused(api, version)
+        )
+        yield SeenClient(name, tuple(sorted(seen["ids"])), versions, refused)
+
+
+def report(entries: Iterable[Entry]) -> str:
+    """Return, as text, which clients and versions were seen and what Kafka 4 would refuse."""
+    lines = []
+    for client in seen_clients(entries):
+        lines.append(f"{client.software} ({', '.join(filter(None, client.client_ids)) or 'no client id'})")
+        for api, versions in client.versions.items():
+            lines.append(f"  {api}: {', '.join(f'v{version}' for version in versions)}")
+        refused = ", ".join(client.refused_by_kafka_4) or "nothing"
+        lines.append(f"  Kafka 4 would refuse: {refused}")
+    return "\n".join(lines) or "no requests were seen"
+
+
+class MemberInfo(NamedTuple):
+    """A member of a group, as it was when somebody asked.
+
+    Attributes:
+        assignment: what it has now, sorted.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    assignment: tuple[TopicPartition, ...]
+
+
+class GroupInfo(NamedTuple):
+    """A group.
+
+    Attributes:
+        type: ``classic``, ``consumer`` or ``share``; empty where only offsets are known.
+        state: in Kafka's spelling: ``Stable``.
+        offsets: what it has committed, by partition.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    members: tuple[MemberInfo, ...]
+    offsets: dict[TopicPartition, int]
+
+
+class TransactionInfo(NamedTuple):
+    """A transactional id.
+
+    Attributes:
+        state: in Kafka's spelling: ``Ongoing``, ``CompleteCommit``.
+        partitions: what the transaction has written to, sorted.
+        started_ms: milliseconds since 1970; None where none runs.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    started_ms: int | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and is not decided yet."""
+        return self.state == TransactionState.ONGOING.shown
+
+
+def groups(state: BrokerState) -> dict[str, GroupInfo]:
+    """Return the groups by name, with those that only have offsets."""
+    known, committed = state.groups.groups, state.groups.commits.store
+    infos = {}
+    for name in sorted({*known, *committed.committed}):
+        group: Any = known.get(name)
+        members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
+        offsets = {where: commit.offset for where, commit in sorted(committed.of_group(name).items())}
+        kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
+        infos[name] = GroupInfo(name, kind, shown, members, offsets)
+    return infos
+
+
+def _member(state: BrokerState, group: Any, member: Any) -> MemberInfo:
+    instance_id = getattr(member, "instance_id", None)
+    assignment = _assignment(state, group, member)
+    return MemberInfo(member.member_id, member.client_id, member.client_host, instance_id, assignment)
+
+
+def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicPartition, ...]:
+    if isinstance(group, StreamsGroup):
+        read = group.partitions(member, TaskRole.ACTIVE)
+        return tuple(sorted(TopicPartition(*at) for at in read if state.partition(*at) is not None))
+    if hasattr(member, "assigned"):
+        topics = state.topics_by_id
+        return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))
+    try:
+        assigned, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
+    except DecodeError:  # of another protocol: Kafka Connect's, or nothing yet
+        return ()
+    rows = assigned.assigned_partitions
+    return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))
+
+
+def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
+    """Return the transactional ids, with what their transactions have written to."""
+    return {
+        one.transactional_id: TransactionInfo(
+            one.transactional_id,
+            one.state.shown,
+            one.producer_id,
+            one.producer_epoch,
+            tuple(sorted(one.partitions)),
+            one.start_ms if one.start_ms >= 0 else None,
+        )
+        for one in state.transactions.transactions.values()
+    }
+
 
 _KINDS: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
 Configs = Mapping[str, str | int | bool]

@@ -12,28 +12,26 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
 from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.clock import BrokerClock, Clock
-from kafkaframes.broker.controls import append_records
-from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
-from kafkaframes.broker.dispatch import Dispatcher, Hook
-from kafkaframes.broker.elections import node_down, node_up
-from kafkaframes.broker.faults import Faults, Rule
-from kafkaframes.broker.inspection import (
+from kafkaframes.broker.clock import Beside, BrokerClock, Clock, LoopThread
+from kafkaframes.broker.controls import (
     GroupInfo,
     TopicInfo,
     TransactionInfo,
+    append_records,
     groups,
     records,
     report,
     topics,
     transactions,
 )
-from kafkaframes.broker.journal import Journal
+from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
+from kafkaframes.broker.dispatch import Dispatcher, Hook
+from kafkaframes.broker.elections import node_down, node_up
+from kafkaframes.broker.faults import Faults, Rule
+from kafkaframes.broker.journal import Journal, RequestLog
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.loop_thread import Beside, LoopThread
 from kafkaframes.broker.maintenance import Cleaning, Maintenance
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
-from kafkaframes.broker.nodes import Node, Nodes
 from kafkaframes.broker.opening import (
     Paths,
     Snapshot,
@@ -45,13 +43,13 @@ from kafkaframes.broker.opening import (
 )
 from kafkaframes.broker.ports import Ports, checked_listeners
 from kafkaframes.broker.request import class_in_catalog
-from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Connection, Server
 from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
 from kafkaframes.broker.short import FastPath
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.table import play, serve_specs
+from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record

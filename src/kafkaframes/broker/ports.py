@@ -10,9 +10,9 @@ from itertools import pairwise
 from operator import attrgetter
 
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Listener, Server
+from kafkaframes.broker.topics import Endpoint, Node, Nodes
 from kafkaframes.errors import OptionError
 
 

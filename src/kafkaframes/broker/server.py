@@ -16,9 +16,8 @@ from itertools import count
 
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
 from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.commit import GroupCommit
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, encode_answer, together
-from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
+from kafkaframes.broker.outbox import CAN_SEND_FILES, GroupCommit, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.broker.short import Unfinished

@@ -12,9 +12,9 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkaframes.broker import produce
+from kafkaframes.broker.apis import produce
+from kafkaframes.broker.apis.produce import Outcome, Produced
 from kafkaframes.broker.changes import Waiting
-from kafkaframes.broker.produce import Outcome, Produced
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import Cursor, UnusualError, all_different, array_start, text_bytes
 from kafkaframes.broker.state import NO_UUID, BrokerState

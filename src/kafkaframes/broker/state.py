@@ -17,10 +17,9 @@ from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
-from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.quotas import Quotas
 from kafkaframes.broker.security.acls import Acl, AclAccess
-from kafkaframes.broker.security.mechanisms import Credentials
+from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.store_reads import StoreReads
@@ -29,6 +28,7 @@ from kafkaframes.broker.topics import (
     INTERNAL_TOPICS,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
+    Nodes,
     Partition,
     Replicas,
     Topic,

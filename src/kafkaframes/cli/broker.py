@@ -133,10 +133,9 @@ def command(
     import asyncio
 
     from kafkaframes.broker import Broker
+    from kafkaframes.broker.journal import open_request_log
     from kafkaframes.broker.listeners import listeners_of
-    from kafkaframes.broker.request_log import open_request_log
-    from kafkaframes.broker.security.from_settings import security_of
-    from kafkaframes.broker.security.private_files import token_of_file
+    from kafkaframes.broker.security.from_settings import security_of, token_of_file
     from kafkaframes.storage.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")
@@ -170,8 +169,7 @@ def command(
 
 def _users(file: str | None) -> tuple[str, ...]:
     """Return the users of a file and of the environment, from which they are taken away."""
-    from kafkaframes.broker.security.from_settings import users_of_text
-    from kafkaframes.broker.security.private_files import read_private
+    from kafkaframes.broker.security.from_settings import read_private, users_of_text
 
     users = users_of_text(os.environ.pop(_USERS, ""), source=_USERS)
     if file is not None:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.broker.http_guard import HttpError
-from kafkaframes.broker.http_server import HttpRequest, HttpServer, Route
+from kafkaframes.broker.http_server import HttpError, HttpRequest, HttpServer, Route
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:

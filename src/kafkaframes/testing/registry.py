@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
 
-from kafkaframes.broker.http_guard import HttpError
-from kafkaframes.broker.http_server import HttpRequest, HttpServer, Route
+from kafkaframes.broker.http_server import HttpError, HttpRequest, HttpServer, Route
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kafkaframes.broker.security.jwks import KeySet
+from kafkaframes.broker.security.tokens import KeySet
 from kafkaframes.client.security.tokens import ClientCredentials
 from kafkaframes.errors import KafkaframesError, NetworkError
 from kafkaframes.scan.values.registry import Registry

@@ -1,7 +1,11 @@
-"""Access rules: DescribeAcls, CreateAcls, DeleteAcls."""
+"""Access rules, and quotas of users, client ids and addresses (KIP-546): DescribeAcls, CreateAcls, DeleteAcls,
+DescribeClientQuotas, AlterClientQuotas.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,7 +14,7 @@ from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.security.acls import Acl, AclAccess, acl_of, check_elements, filter_of, mistake_in
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, RefusedError
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
     _DescribeAcls: TypeAlias = RequestOf[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
     _CreateAcls: TypeAlias = RequestOf[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
     _DeleteAcls: TypeAlias = RequestOf[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
+    from kafkaframes.protocol.messages import kafka
+
+    _DescribeClientQuotas: TypeAlias = RequestOf[kafka.DescribeClientQuotasRequest, kafka.DescribeClientQuotasResponse]
+    _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
+
 
 _RULES_OF_A_ROW = 40  # cost as much as a row of other APIs
 
@@ -142,3 +151,184 @@ def _delete(
         for acl in access.remove(filter_of(row))
     ]
     return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)
+
+
+EXACT, DEFAULT, ANY = range(3)
+TYPES = ("user", "client-id", "ip")
+Entity = dict[str, str | None]
+# Of users and clients, and of addresses; whether a value is a whole number.
+_KEYS = {
+    "producer_byte_rate": True,
+    "consumer_byte_rate": True,
+    "request_percentage": False,
+    "controller_mutation_rate": False,
+}
+_Key: TypeAlias = frozenset[tuple[str, str | None]]
+_Quotas: TypeAlias = dict[_Key, dict[str, Any]]
+_KEYS_OF_ADDRESSES = {"connection_creation_rate": True}
+
+
+def _refuse_description(request: _DescribeClientQuotas, code: int) -> Answer:
+    return request.response(error_code=code, entries=None)
+
+
+@Api(
+    name="DescribeClientQuotas",
+    tier="T3",
+    behaviour="The quotas that were set.",
+    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+    refuse=_refuse_description,
+)
+def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState) -> Answer:
+    body, types = request.body, request.response
+    try:
+        _check(body.components)
+    except RefusedError as refused:
+        return request.response(error_code=refused.code, error_message=refused.reason, entries=None)
+    rows = []
+    for stored in broker.metadata.entities.get("quotas", []):
+        entity: Entity = stored["entity"]
+        if _matches(entity, body.components, is_strict=body.strict):
+            rows.append(
+                types.EntryData(
+                    entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                    values=[types.ValueData(key=key, value=value) for key, value in stored["values"].items()],
+                )
+            )
+    return request.response(error_message=None, entries=rows)
+
+
+def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
+    """Refuse the first component that is wrong, or two that do not go together."""
+    seen: set[str] = set()
+    for component in components:
+        kind = component.entity_type
+        if kind in ("", *seen):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"an entity type is empty, or comes twice: {kind!r}")
+        if kind not in TYPES:
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}")
+        if component.match_type not in (EXACT, DEFAULT, ANY) or (component.match is None) == (
+            component.match_type == EXACT
+        ):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and its match of {kind}")
+        seen.add(kind)
+    if "ip" in seen and len(seen) > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "an ip has no user and no client-id")
+
+
+def _matches(
+    entity: Entity, components: list[kafka.DescribeClientQuotasRequest.ComponentData], *, is_strict: bool
+) -> bool:
+    for component in components:
+        if component.entity_type not in entity:
+            return False
+        name = entity[component.entity_type]
+        if component.match_type == EXACT and name != component.match:
+            return False
+        if component.match_type == DEFAULT and name is not None:
+            return False
+    return not is_strict or len(components) == len(entity)
+
+
+def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
+    return request.response(entries=[_row(request, _entity(entry), code, None) for entry in request.body.entries])
+
+
+@Api(
+    name="AlterClientQuotas",
+    tier="T3",
+    behaviour=(
+        "Sets and removes quotas: who exceeds one is not heard for the throttle time of the answer; a new connection "
+        "above connection_creation_rate is closed unheard, after a second at most."
+    ),
+    gaps=(
+        "request_percentage counts the time of the handler, in one thread",
+        "connection_creation_rate counts a connection with TLS after its handshake",
+    ),
+    rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
+    refuse=_refuse_changes,
+)
+def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
+    """That of an entity which comes again is refused, and answered so, as by Kafka."""
+    changed: list[_Quotas] = []  # none before the first row: changes that came earlier are done then
+    results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
+
+    def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
+        if not changed:
+            changed.append({_key(one["entity"]): one for one in broker.metadata.entities.get("quotas", ())})
+        entity = _entity(entry)
+        key = _key(entity)
+        why = (ErrorCode.INVALID_REQUEST, "an entity comes twice")
+        results[key] = _row(request, entity, *(why if key in results else _change(request, changed[0], entity, entry)))
+
+    def answer(_: list[None]) -> Answer:
+        if not request.body.validate_only:
+            if changed:
+                broker.metadata.entities["quotas"] = list(changed[0].values())
+                broker.quotas.take_over(broker.metadata.entities["quotas"])
+            broker.save()
+        return request.response(entries=list(results.values()))
+
+    return broker.changes.rows(request.body.entries, row, answer, is_change=True)
+
+
+def _entity(entry: kafka.AlterClientQuotasRequest.EntryData) -> Entity:
+    return {one.entity_type: one.entity_name for one in entry.entity}
+
+
+def _key(entity: Mapping[str, str | None]) -> _Key:
+    return frozenset(entity.items())
+
+
+def _row(
+    request: _AlterClientQuotas, entity: Entity, code: int, message: str | None
+) -> kafka.AlterClientQuotasResponse.EntryData:
+    types = request.response
+    rows = [types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    return types.EntryData(error_code=code, error_message=message, entity=rows)
+
+
+def _change(
+    request: _AlterClientQuotas, quotas: _Quotas, entity: Entity, entry: kafka.AlterClientQuotasRequest.EntryData
+) -> tuple[int, str | None]:
+    wrong = _why_not(entity, entry.ops)
+    if wrong is not None:
+        return ErrorCode.INVALID_REQUEST, wrong
+    if request.body.validate_only:
+        return ErrorCode.NONE, None
+    stored = quotas.setdefault(_key(entity), {"entity": entity, "values": {}})
+    for operation in entry.ops:
+        if operation.remove:
+            stored["values"].pop(operation.key, None)
+        else:
+            stored["values"][operation.key] = operation.value
+    if not stored["values"]:
+        del quotas[_key(entity)]
+    return ErrorCode.NONE, None
+
+
+def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
+    """Return why an entity's quotas cannot be changed so; None if they can."""
+    if not entity or not set(entity).issubset(TYPES) or ("ip" in entity and len(entity) > 1):
+        return f"no such entity: {', '.join(entity) or 'nobody'}"
+    if "ip" in entity and not _is_address(entity["ip"]):
+        return f"{entity['ip']} is no address"
+    if "" in entity.values():
+        return "an entity has a name, or is the default"
+    if len({one.key for one in ops}) < len(ops):
+        return "a quota has two values"
+    wrong = next((one for one in ops if not one.remove and not _is_quota(one, entity)), None)
+    return None if wrong is None else f"no such quota: {wrong.key} = {wrong.value}"
+
+
+def _is_address(text: str | None) -> bool:
+    """Return whether an address is one, or the default; Kafka would also resolve names."""
+    try:
+        return text is None or bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
+def _is_quota(operation: Any, entity: dict[str, Any]) -> bool:
+    is_whole = (_KEYS_OF_ADDRESSES if "ip" in entity else _KEYS).get(operation.key)
+    return is_whole is not None and operation.value > 0 and (not is_whole or operation.value.is_integer())

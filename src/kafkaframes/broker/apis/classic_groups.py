@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Later, Right
-from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.classic import GroupState, JoinResult, SyncResult

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused
 from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf

@@ -12,7 +12,7 @@ from kafkaframes.broker.config_changes import alter_resources, altered, replaced
 from kafkaframes.broker.config_values import PASSWORD, UNKNOWN
 from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigRow, is_type, rows_of
 from kafkaframes.broker.request import RequestOf
-from kafkaframes.broker.setting_texts import TEXTS
+from kafkaframes.broker.settings import TEXTS
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
 

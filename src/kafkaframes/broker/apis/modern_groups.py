@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kafkaframes.broker.access import all_denied, denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
 from kafkaframes.broker.apis._share import is_member_id
+from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
 from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps
 from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState

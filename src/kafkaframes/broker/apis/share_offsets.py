@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import (
+from kafkaframes.broker.apis.groups import (
     GROUP,
     elsewhere,
     error_of,

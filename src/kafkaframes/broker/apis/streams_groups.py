@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkaframes.broker.access import all_denied, may
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, refusal_of
+from kafkaframes.broker.apis.groups import GROUP, client_host, elsewhere, refusal_of
 from kafkaframes.broker.apis.modern_groups import descriptions, member_fields
 from kafkaframes.broker.apis.topics import making_all, making_as_requested
 from kafkaframes.broker.changes import Steps

@@ -2,18 +2,143 @@
 
 No security layer is offered, as by Kafka, and nobody acts for somebody else: whom a client asks to be is not looked at.
 Accepting a ticket reads the keytab, and may ask for names: it is done in a thread.
+
+From principals to users: ``sasl.kerberos.principal.to.local.rules``, as Kafka reads them. A rule is ``DEFAULT``, which
+takes principals of the default realm, or ``RULE:[n:format](match)s/from/to/gL``: of a principal of ``n`` components it
+makes ``format`` (``$0`` is the realm, ``$1`` and ``$2`` are components), which ``match`` has to fit whole, replaces
+what fits ``from`` (the first; all, by ``g``), and changes case by ``L`` or ``U``. The first rule that gives a name
+counts. Expressions are Python's, which read the usual ones as Java does.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.broker.security.local_names import LocalNames
 from kafkaframes.broker.security.scram import AuthenticationError
 from kafkaframes.errors import MissingExtraError, OptionError
+
+KEY: Final = "sasl.kerberos.principal.to.local.rules"
+_PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+_RULE: Final = re.compile(
+    r"RULE:\[(?P<count>[0-9]{1,9}):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?:s/(?P<replaced>[^/]*)/(?P<by>[^/]*)/(?P<all>g?))?/?(?P<case>[LU]?)"
+)
+_PARAMETER: Final = re.compile(r"\$([0-9]*)")
+_OF_REPLACEMENT: Final = re.compile(r"\\(.)|\$([0-9]+)|([^\\$])", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One rule; without ``format`` it is DEFAULT."""
+
+    count: int = 0
+    format: str | None = None
+    match: re.Pattern[str] | None = None
+    replaced: re.Pattern[str] | None = None
+    by: tuple[str | int, ...] = ()  # texts, and numbers of groups
+    replaces_all: bool = False
+    case: str = ""
+
+    def apply(self, realm: str, parts: tuple[str, ...], default_realm: str) -> str | None:
+        if self.format is None:
+            return parts[0] if realm == default_realm else None
+        if len(parts) != self.count:
+            return None
+        parameters = (realm, *parts)
+        name = _PARAMETER.sub(lambda match: parameters[int(match[1])], self.format)
+        if self.match is not None and self.match.fullmatch(name) is None:
+            return None
+        if self.replaced is not None:
+            name = self.replaced.sub(self._replacement, name, count=0 if self.replaces_all else 1)
+        return name
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.by)
+
+
+class LocalNames:
+    r"""The rules of a broker.
+
+    Args:
+        rules: in order; DEFAULT alone, where none are given.
+        default_realm: that DEFAULT takes.
+
+    >>> names = LocalNames([r"RULE:[2:$1](kafka)s/.*/broker/", "RULE:[1:$1@$0](.*@OLD)s/@.*//L", "DEFAULT"], "NEW")
+    >>> names.user("kafka/a.example@NEW"), names.user("Alice@OLD"), names.user("bob@NEW")
+    ('broker', 'alice', 'bob')
+    """
+
+    def __init__(self, rules: Iterable[str] = (), default_realm: str = "") -> None:
+        self._rules = [_parsed(rule) for rule in rules] or [_Rule()]
+        self._default_realm = default_realm
+
+    def user(self, principal: str) -> str:
+        """Return the name of a principal's user.
+
+        Raises:
+            AuthenticationError: it is none, or no rule gives it a name without ``/`` and ``@``.
+        """
+        match = _PRINCIPAL.fullmatch(principal)
+        if match is None:
+            raise AuthenticationError("the principal's name is malformed")
+        service, host, realm = match.groups()
+        parts = (service,) if host is None else (service, host)
+        for rule in self._rules:
+            name = rule.apply(realm, parts, self._default_realm)
+            if name is not None:
+                if not name or "/" in name or "@" in name:
+                    raise AuthenticationError(f"{KEY} give the principal no simple name")
+                return {"L": name.lower(), "U": name.upper()}.get(rule.case, name)
+        raise AuthenticationError(f"{KEY} have none for the principal")
+
+
+def _parsed(text: str) -> _Rule:
+    if text == "DEFAULT":
+        return _Rule()
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise OptionError(f"{KEY}: {text!r} is neither DEFAULT nor RULE:[n:format](match)s/from/to/gL")
+    count = int(match["count"])
+    if any(not 0 < len(number) < 10 or int(number) > count for number in _PARAMETER.findall(match["format"])):
+        raise OptionError(f"{KEY}: {text!r}: its format has $0 to ${count}")
+    replaced = None if match["replaced"] is None else _pattern(match["replaced"], text)
+    return _Rule(
+        count,
+        match["format"],
+        None if match["match"] is None else _pattern(match["match"], text),
+        replaced,
+        () if replaced is None else _replacement(match["by"], replaced.groups, text),
+        bool(match["all"]),
+        match["case"],
+    )
+
+
+def _pattern(text: str, rule: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError) as error:
+        raise OptionError(f"{KEY}: {rule!r}: {text!r} is no expression: {error}") from None
+
+
+def _replacement(text: str, groups: int, rule: str) -> tuple[str | int, ...]:
+    r"""Return the parts of a replacement in Java's form: ``$1`` is a group, a backslash takes what follows as it is."""
+    parts: list[str | int] = []
+    position = 0
+    while position < len(text):
+        match = _OF_REPLACEMENT.match(text, position)
+        number, rest = ("", "") if match is None or match[2] is None else (match[2][:1], match[2][1:])
+        if match is None or (number and int(number) > groups):
+            raise OptionError(f"{KEY}: {rule!r}: {text!r} names a group that there is not, or ends within a sign")
+        while rest and int(number + rest[0]) <= groups:
+            number, rest = number + rest[0], rest[1:]
+        parts.append(int(number) if number else match[1] or match[3])
+        position = match.end() - len(rest)
+    return tuple(parts)
+
 
 _NO_LAYER: Final = bytes([1, 0, 0, 0])  # the bit of the layer, and the size of a message within one
 _REFUSED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
@@ -28,7 +153,7 @@ class Kerberos:
         keytab: the file with its keys; None for that of the process (``KRB5_KTNAME``).
         principal: whom tickets have to be for (``kafka/host@REALM``); None for each that the keytab has.
         service: the same for each host, where there is no principal: ``kafka``.
-        rules: from principals to users, see ``local_names``.
+        rules: from principals to users, see ``LocalNames``.
     """
 
     keytab: str | None = None

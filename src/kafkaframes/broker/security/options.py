@@ -1,24 +1,211 @@
-"""What secures a broker's listener, as its maker says it."""
+"""What secures a broker's listener, as its maker says it, and the mechanisms of SASL.
+
+These are PLAIN (RFC 4616), SCRAM, OAUTHBEARER (RFC 7628) and GSSAPI.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
+import secrets
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kafkaframes.broker.access import Access, EverybodyMay
+from kafkaframes.broker.api import Later
 from kafkaframes.broker.security.acls import Acl, AclAccess
-from kafkaframes.broker.security.kerberos import Kerberos
-from kafkaframes.broker.security.mechanisms import (
-    GSSAPI,
-    MECHANISMS,
-    OAUTHBEARER,
-    PASSWORD_MECHANISMS,
-    CheckToken,
-    Credentials,
+from kafkaframes.broker.security.kerberos import Kerberos, KerberosExchange, LocalNames
+from kafkaframes.broker.security.scram import (
+    HASHES,
+    LEAST_ITERATIONS,
+    SALT_BYTES,
+    AuthenticationError,
+    DelegationTokens,
+    ScramCredential,
+    ScramExchange,
+    credential_of_password,
 )
+from kafkaframes.broker.security.tokens import expiry_ms
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.errors import OptionError
+
+PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
+PASSWORD_MECHANISMS = (PLAIN, *HASHES)
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
+_BEARER = re.compile(
+    r"[ny],(?:a=(?P<acting_for>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
+    r"auth=Bearer +(?P<token>[^\x01\s]+)\x01(?:[^\x01]*\x01)*"
+)
+CheckToken = Callable[[str, int], str]  # a token and the time in milliseconds -> the user; AuthenticationError
+
+
+class Exchange(Protocol):
+    """One authentication under way."""
+
+    user: str | None
+    expires_ms: int | None
+    by_token: bool  # a delegation token
+
+    def respond(self, message: bytes) -> bytes:
+        """Return the answer to the client's message; ``user`` is set when it has proven who it is.
+
+        Raises:
+            AuthenticationError: it has not.
+        """
+
+
+class PlainExchange:
+    """A user's name and password in one message."""
+
+    by_token = False
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """Return nothing, if the password is right.
+
+        Raises:
+            AuthenticationError: it is not.
+        """
+        parts = message.split(b"\0")
+        if len(parts) != 3:
+            raise AuthenticationError("PLAIN has three parts: whom to act for, the user, the password")
+        acting_for, user, password = (part.decode("utf-8", "replace") for part in parts)
+        if not user or not password:
+            raise AuthenticationError("Authentication failed: username or password not specified")
+        if acting_for not in ("", user):
+            raise AuthenticationError("Authentication failed: Client requested an authorization id that is different")
+        known = self._passwords.get(user)
+        is_right = hmac.compare_digest(*(_digest(text) for text in (known or "", password)))
+        if known is None or not is_right:
+            raise AuthenticationError("Authentication failed: Invalid username or password")
+        self.user = user
+        return b""
+
+
+def _digest(text: str) -> bytes:
+    """Return a password as a number of bytes that tells nothing of its length."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class BearerExchange:
+    """A token; a wrong one is answered as JSON first, and refused when the client has seen it (RFC 7628)."""
+
+    by_token = False
+
+    def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
+        self._check = check
+        self._now_ms = now_ms
+        self._refusal: str | None = None
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+
+    def respond(self, message: bytes) -> bytes:
+        """Return nothing for a right token.
+
+        Raises:
+            AuthenticationError: the client has been told that it is wrong.
+        """
+        if self._refusal is not None:
+            raise AuthenticationError(self._refusal)
+        match = _BEARER.fullmatch(message.decode("utf-8", "replace"))
+        if match is None:
+            raise AuthenticationError("this is no first message of OAUTHBEARER")
+        try:
+            user = self._check(match["token"], self._now_ms())
+            if match["acting_for"] not in (None, "", user):
+                raise AuthenticationError("nobody may act for somebody else")
+            self.user, self.expires_ms = user, expiry_ms(match["token"])
+        except AuthenticationError as error:
+            self._refusal = str(error)
+            return b'{"status":"invalid_token"}'
+        return b""
+
+
+@dataclass(slots=True)
+class Credentials:
+    """The users of a broker.
+
+    An unknown user is answered as a known one with a wrong password: in the same time, and by SCRAM with a salt and a
+    number of iterations that real users have, which follow from a secret.
+
+    Attributes:
+        passwords: for PLAIN; SCRAM knows the same users.
+        scram: credentials by (user, mechanism) that clients have set.
+        mechanisms: that are offered.
+        check_token: for OAUTHBEARER.
+        kerberos: for GSSAPI: how tickets are taken, and users' names.
+        in_thread: does what may wait for files and other machines in a thread, and completes an answer on the loop when
+            it is done; None: it is done here.
+        tokens: delegation tokens, which SCRAM takes.
+        secret: what salts follow from; of a data directory, or of this process.
+    """
+
+    passwords: dict[str, str] = field(default_factory=dict, repr=False)
+    scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
+    check_token: CheckToken | None = field(default=None, repr=False)
+    kerberos: tuple[Kerberos, LocalNames] | None = None
+    in_thread: Callable[[Callable[[], None]], Later] | None = field(default=None, repr=False)
+    tokens: DelegationTokens = field(default_factory=DelegationTokens, repr=False)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
+
+    def exchange(self, mechanism: str, now_ms: Callable[[], int]) -> Exchange:
+        """Begin an authentication by a mechanism that is offered."""
+        if mechanism == PLAIN:
+            return PlainExchange(self.passwords)
+        if mechanism == OAUTHBEARER:
+            assert self.check_token is not None
+            return BearerExchange(self.check_token, now_ms)
+        if mechanism == GSSAPI:
+            assert self.kerberos is not None
+            return KerberosExchange(*self.kerberos)
+        return ScramExchange(
+            mechanism,
+            lambda user: self.find_scram(user, mechanism),
+            find_token=lambda token_id: self._find_token(token_id, mechanism, now_ms()),
+        )
+
+    def prepare(self) -> None:
+        """Make the SCRAM credentials of all passwords: nobody's first attempt takes longer than another's."""
+        for mechanism in (name for name in self.mechanisms if name in HASHES):
+            for user, password in self.passwords.items():
+                salt = self._derived(user, mechanism)[:SALT_BYTES]
+                self._made[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
+
+    def find_scram(self, user: str, mechanism: str) -> ScramCredential:
+        """Return a user's SCRAM credential; one that no password fits, for an unknown user."""
+        if self.passwords and not self._made:
+            self.prepare()
+        key = (user, mechanism)
+        return self.scram.get(key) or self._made.get(key) or self._unknown(user, mechanism)
+
+    def _find_token(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, str, int | None]:
+        known = self.tokens.credential(token_id, mechanism, now_ms)
+        if known is None:
+            return self._unknown(token_id, mechanism), "", None
+        credential, token = known
+        return credential, token.owner.partition(":")[2], token.expires_ms
+
+    def _unknown(self, user: str, mechanism: str) -> ScramCredential:
+        """Return a credential that looks as one of the real users' does, always the same for a name."""
+        seed = self._derived(user, mechanism)
+        real = [one for (_, name), one in (*self.scram.items(), *self._made.items()) if name == mechanism]
+        shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, LEAST_ITERATIONS)]
+        size, iterations = shapes[int.from_bytes(seed[-8:], "big") % len(shapes)]
+        salt = hashlib.shake_256(seed).digest(size) if size != SALT_BYTES else seed[:SALT_BYTES]
+        nothing = secrets.token_bytes(hashlib.new(HASHES[mechanism]).digest_size)
+        return ScramCredential(salt, iterations, nothing, nothing)
+
+    def _derived(self, user: str, mechanism: str) -> bytes:
+        return hmac.digest(self.secret, f"{mechanism} {user}".encode("utf-8", "surrogatepass"), "sha512")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
