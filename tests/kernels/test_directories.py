@@ -61,6 +61,12 @@ def test_another_target_is_another_unit(monkeypatch):
     assert first[-20:] != second[-20:]
 
 
+def test_a_python_without_a_stable_abi_gets_kernels_of_its_own(monkeypatch):
+    monkeypatch.delenv(target.OVERRIDE, raising=False)
+    monkeypatch.setattr(target.sys, "abiflags", "t")
+    assert target.target.__wrapped__() is target.OTHER
+
+
 def test_a_processor_that_lacks_what_the_target_asks_for_is_another(monkeypatch):
     monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
     wanted = target.TARGETS["x86_64"].flags

@@ -1,11 +1,33 @@
 """What Python calls of a unit (``glue.c``): what it takes and refuses, with kernels that are ready."""
 
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from kafkaframes.kernels import ready
 from kafkaframes.wire import _kernels
 
+ABI = Path(ready.__file__).with_name("stable_abi.h")
+HEADERS = sysconfig.get_paths()["include"]
+# The layouts and numbers that glue.c is compiled with, but for those fields of a module that it leaves empty.
+LAYOUTS = """
+#include <stddef.h>
+#include <stdio.h>
+#define FIELD(type, name) printf(#type "." #name " %zu %zu\\n", offsetof(type, name), sizeof((type){0}.name));
+int main(void) {
+    FIELD(PyObject, ob_type)
+    FIELD(PyMethodDef, ml_name) FIELD(PyMethodDef, ml_meth) FIELD(PyMethodDef, ml_flags) FIELD(PyMethodDef, ml_doc)
+    FIELD(PyModuleDef_Slot, slot) FIELD(PyModuleDef_Slot, value)
+    FIELD(PyModuleDef, m_name) FIELD(PyModuleDef, m_size) FIELD(PyModuleDef, m_methods) FIELD(PyModuleDef, m_slots)
+    printf("%zu %zu %zu\\n", sizeof(PyObject), sizeof(PyMethodDef), sizeof(PyModuleDef));
+    printf("%d %d\\n", METH_FASTCALL, Py_mod_exec);
+}
+"""
 BYTES = np.frombuffer(b"\x02123456789", np.uint8)
 
 
@@ -91,3 +113,31 @@ def test_a_kernel_that_writes_to_bytes_takes_a_bytearray_and_no_other_takes_one(
             taking["take"](other, 0, context)
     with pytest.raises(TypeError, match=r"wrap\(\): argument 2 is not bytes"):
         wrapping["wrap"](bytearray(40), bytearray(40), 0, 0, context)
+
+
+def compiled_c(folder, source, *options):
+    """The program of a C source; Python's functions, which it does not call, are not linked."""
+    (folder / "program.c").write_text(source)
+    command = ["cc", "-std=c11", "-Werror", *options, str(folder / "program.c"), "-o", str(folder / "program")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
+@pytest.mark.skipif(not Path(HEADERS, "Python.h").is_file(), reason="Python's headers are not on this machine")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
+def test_what_is_declared_of_python_is_as_its_own_headers_have_it(tmp_path):
+    pythons = "#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n#undef PyCFunction_NewEx\n"
+    layouts = [
+        subprocess.run(
+            [compiled_c(tmp_path, include + LAYOUTS, f"-I{HEADERS}")], capture_output=True, check=True
+        ).stdout
+        for include in (pythons, f'#include "{ABI}"\n')
+    ]
+    assert layouts[0] == layouts[1]
+
+    functions = dict(re.findall(r"^(\w[\w *]*?(\w+)\(.*\);)", ABI.read_text(), re.MULTILINE))
+    assert len(functions) == 27
+    used = "".join(f"    (void)&{name};\n" for name in functions.values())
+    first_used = f"{pythons}void use(void) {{\n{used}}}\n"  # what the ABI of 3.11 lacks is not known there
+    compiled_c(tmp_path, first_used + "\n".join(functions), f"-I{HEADERS}", "-c")

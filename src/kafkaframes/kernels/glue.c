@@ -6,14 +6,11 @@
    as an array of 64-bit words: a number is one word, bytes are two (address and size), an array is its address and the
    length of each dimension.
 
-   It needs Python's stable ABI of 3.11, so that one library serves every later version. Of numpy it uses the first
-   fields of an array and of its dtype, whose places are part of numpy's ABI (numpy/ndarraytypes.h, the same in 1.x and
-   2.x); the buffer protocol would cost several times what a small kernel takes. */
+   It needs Python's stable ABI of 3.11 (stable_abi.h), so that one library serves every later version. Of numpy it uses
+   the first fields of an array and of its dtype, whose places are part of numpy's ABI (numpy/ndarraytypes.h, the same in
+   1.x and 2.x); the buffer protocol would cost several times what a small kernel takes. */
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-
+#include "stable_abi.h"
 #include "unit.h"
 
 #define CONTIGUOUS 0x0001
@@ -21,7 +18,7 @@
 #define WRITABLE 0x0400
 
 struct array {
-    PyObject_HEAD
+    PyObject head;
     char *data;
     int dimensions;
     Py_ssize_t *shape;
@@ -32,7 +29,7 @@ struct array {
 };
 
 struct dtype {
-    PyObject_HEAD
+    PyObject head;
     PyObject *scalar;
     char kind;
     char type;
@@ -46,9 +43,13 @@ static const char SIZES[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
 
 static PyTypeObject *array_type;
 
+static int is_a(PyObject *value, PyTypeObject *type) {
+    return value->ob_type == type || PyType_IsSubtype(value->ob_type, type);
+}
+
 /* Whether a value is an array of the type, dimensions and layout that the kernel was compiled for. */
 static int fits(const struct argument *wanted, PyObject *value) {
-    if (Py_TYPE(value) != array_type && !PyType_IsSubtype(Py_TYPE(value), array_type)) {
+    if (!is_a(value, array_type)) {
         return 0;
     }
     const struct array *array = (const struct array *)value;
@@ -82,7 +83,7 @@ static int put_array(const struct kernel *kernel, const struct argument *wanted,
 
 static int put_arrays(const struct kernel *kernel, const struct argument *wanted, Py_ssize_t index, PyObject *value,
                       int64_t **word) {
-    if (!PyTuple_Check(value) || PyTuple_Size(value) != wanted->count) {
+    if (!is_a(value, &PyTuple_Type) || PyTuple_Size(value) != wanted->count) {
         return refuse(kernel, index, "a tuple of the right length");
     }
     for (int at = 0; at < wanted->count; at++) {
@@ -110,7 +111,7 @@ static int put_truth(int64_t **word, PyObject *value) {
 
 /* A bytearray is the caller's alone while the kernel runs: nothing holds its memory in place. */
 static int put_bytearray(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
-    if (!PyByteArray_Check(value)) {
+    if (!is_a(value, &PyByteArray_Type)) {
         return refuse(kernel, index, "a bytearray");
     }
     *(*word)++ = (int64_t)(intptr_t)PyByteArray_AsString(value);
@@ -119,7 +120,7 @@ static int put_bytearray(const struct kernel *kernel, Py_ssize_t index, PyObject
 }
 
 static int put_bytes(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
-    if (!PyBytes_Check(value)) {
+    if (!is_a(value, &PyBytes_Type)) {
         return refuse(kernel, index, "bytes");
     }
     *(*word)++ = (int64_t)(intptr_t)PyBytes_AsString(value);
@@ -147,7 +148,8 @@ static int put(const struct kernel *kernel, Py_ssize_t index, PyObject *value, i
 /* The result of a kernel as Python has it: None, one number, or a tuple of numbers. */
 static PyObject *result_of(const struct kernel *kernel, const int64_t *results) {
     if (kernel->results < 0) {
-        Py_RETURN_NONE;
+        Py_IncRef(&_Py_NoneStruct);
+        return &_Py_NoneStruct;
     }
     if (kernel->results == 0) {
         return PyLong_FromLongLong(results[0]);
@@ -156,7 +158,8 @@ static PyObject *result_of(const struct kernel *kernel, const int64_t *results) 
     for (int at = 0; tuple != NULL && at < kernel->results; at++) {
         PyObject *number = PyLong_FromLongLong(results[at]);
         if (number == NULL || PyTuple_SetItem(tuple, at, number) < 0) {
-            Py_CLEAR(tuple);
+            Py_DecRef(tuple);
+            return NULL;
         }
     }
     return tuple;
@@ -195,8 +198,8 @@ static int add_kernel(PyObject *kernels, int index) {
     PyObject *self = PyCapsule_New((void *)kernel, NULL, NULL);
     PyObject *function = self == NULL ? NULL : PyCFunction_NewEx(&methods[index], self, NULL);
     const int status = function == NULL ? -1 : PyDict_SetItemString(kernels, kernel->name, function);
-    Py_XDECREF(self);
-    Py_XDECREF(function);
+    Py_DecRef(self);
+    Py_DecRef(function);
     return status;
 }
 
@@ -204,7 +207,7 @@ static int add_kernel(PyObject *kernels, int index) {
 static int fill(PyObject *module) {
     PyObject *numpy = PyImport_ImportModule("numpy");
     array_type = numpy == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(numpy, "ndarray");
-    Py_XDECREF(numpy);
+    Py_DecRef(numpy);
     PyObject *kernels = array_type == NULL ? NULL : PyDict_New();
     int status = kernels == NULL ? -1 : 0;
     for (int index = 0; status == 0 && index < UNIT_COUNT; index++) {
@@ -213,12 +216,11 @@ static int fill(PyObject *module) {
     if (status == 0) {
         status = PyObject_SetAttrString(module, "KERNELS", kernels);
     }
-    Py_XDECREF(kernels);
+    Py_DecRef(kernels);
     return status;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
-static PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "kafkaframes_unit", .m_size = 0, .m_slots = slots};
+static PyModuleDef definition = {.ob_base = {1, NULL}, .m_name = "kafkaframes_unit", .m_slots = slots};
 
-PyMODINIT_FUNC PyInit_kafkaframes_unit(void) { return PyModuleDef_Init(&definition); }
+__attribute__((visibility("default"))) PyObject *PyInit_kafkaframes_unit(void) { return PyModuleDef_Init(&definition); }

@@ -82,7 +82,8 @@ def target() -> Target:
     if chosen := os.environ.get(OVERRIDE):
         return TARGETS.get(chosen, OTHER)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
-    likely = OTHER if prefix is None else TARGETS.get(prefix + platform.machine().lower(), OTHER)
+    is_free_threaded = "t" in sys.abiflags  # has no stable ABI: the fields of its objects stand elsewhere
+    likely = OTHER if prefix is None or is_free_threaded else TARGETS.get(prefix + platform.machine().lower(), OTHER)
     return likely if likely.is_macos or likely.flags <= _processor_flags(likely) else OTHER
 
 
