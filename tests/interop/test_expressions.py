@@ -8,7 +8,7 @@ import subprocess
 
 from tests.interop.releases import JAVA, fetch
 
-from kafkaframes.coordination.groups.patterns import matching
+from kafkaframes.coordination.groups.subscriptions import matching
 from kafkaframes.errors import RefusedError
 
 NAMES = (

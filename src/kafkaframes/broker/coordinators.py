@@ -11,8 +11,7 @@ from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.state import BrokerState, text_of_id
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
-from kafkaframes.coordination.groups.ports import Record, Timer
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.ports import GroupSettings, Record, Timer
 from kafkaframes.coordination.groups.share_state import ShareCoordinator, ShareKey, ShareStates
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError

@@ -19,9 +19,9 @@ from kafkaframes.coordination.groups.consumer import (
 )
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.modern_records import consumer_records as rows
-from kafkaframes.coordination.groups.patterns import matching
 from kafkaframes.coordination.groups.ports import Record
+from kafkaframes.coordination.groups.records import consumer_records as rows
+from kafkaframes.coordination.groups.subscriptions import matching
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()

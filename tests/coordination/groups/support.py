@@ -11,8 +11,8 @@ from uuid import UUID
 from kafkaframes.broker.clock import Clock
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.ports import GroupSettings
 from kafkaframes.coordination.groups.rebalance import Join, Sync
-from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.errors import StorageError
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")

@@ -9,10 +9,9 @@ from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat
-from kafkaframes.coordination.groups.embedded import read_assignment, read_subscription, write_assignment
-from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.coordination.groups.rebalance import Leaving, Sync
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.subscriptions import read_assignment, read_subscription, write_assignment
 from kafkaframes.errors import DecodeError, ErrorCode, OptionError, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.names import TopicPartition

@@ -12,8 +12,7 @@ from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.ports import Committer
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.coordination.groups.patterns import matching
+from kafkaframes.coordination.groups.subscriptions import matching
 from kafkaframes.errors import ErrorCode, RefusedError
 
 PIECES = [

@@ -4,8 +4,8 @@ import pytest
 from tests.coordination.groups.support import SUBSCRIPTION, Bench, drain
 
 from kafkaframes.coordination.groups.classic import VALID_PREVIOUS, ClassicGroup, GroupState, JoinResult
+from kafkaframes.coordination.groups.ports import GroupSettings
 from kafkaframes.coordination.groups.rebalance import Leaving
-from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.errors import ErrorCode
 
 

@@ -14,18 +14,19 @@ from tests.coordination.groups.task_assignments import SAVED, Case, cases
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.ports import Committer
-from kafkaframes.coordination.groups.settings import OF_GROUPS
-from kafkaframes.coordination.groups.streams import NO_TASKS, TaskRole, by_subtopology
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
-from kafkaframes.coordination.groups.streams_topology import (
+from kafkaframes.coordination.groups.ports import OF_GROUPS, Committer
+from kafkaframes.coordination.groups.streams import (
+    NO_TASKS,
     InternalTopic,
     Status,
     StatusCode,
     Subtopology,
+    TaskRole,
     Topology,
+    by_subtopology,
     configure,
 )
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 

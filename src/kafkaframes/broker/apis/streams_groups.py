@@ -15,10 +15,17 @@ from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
-from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, TaskRole, Tasks
+from kafkaframes.coordination.groups.streams import (
+    NO_TASKS,
+    InternalTopic,
+    StatusCode,
+    StreamsGroup,
+    StreamsMember,
+    TaskRole,
+    Tasks,
+)
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
-from kafkaframes.coordination.groups.streams_topology import InternalTopic, StatusCode
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
 

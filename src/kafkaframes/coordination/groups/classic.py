@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from kafkaframes.coordination.groups.embedded import read_subscribed_topics
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
+from kafkaframes.coordination.groups.subscriptions import read_subscribed_topics
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 
 CONSUMER: Final = "consumer"

@@ -23,9 +23,14 @@ from kafkaframes.coordination.groups.classic import (
 )
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicFacts, ConsumerGroup, ConsumerMember
 from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
-from kafkaframes.coordination.groups.embedded import Subscription, read_assignment, read_subscription, write_assignment
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.coordination.groups.subscriptions import (
+    Subscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 

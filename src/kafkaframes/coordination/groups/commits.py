@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
-from kafkaframes.coordination.groups.ports import Clock, Committer, Group, Record
+from kafkaframes.coordination.groups.ports import Clock, Committer, Group, GroupSettings, Record
 from kafkaframes.coordination.groups.records import Commit
-from kafkaframes.coordination.groups.settings import GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 

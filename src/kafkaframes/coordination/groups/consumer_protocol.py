@@ -28,10 +28,9 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
 )
 from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.modern_records import consumer_records as rows
-from kafkaframes.coordination.groups.patterns import matching
-from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.records import consumer_records as rows
+from kafkaframes.coordination.groups.subscriptions import matching
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1

@@ -19,10 +19,21 @@ from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
 from kafkaframes.coordination.groups.loading import load
-from kafkaframes.coordination.groups.modern_records import consumer_records, share_records
-from kafkaframes.coordination.groups.ports import Clock, Committer, CoordinatorLog, Group, LoadedRecord, Record
+from kafkaframes.coordination.groups.ports import (
+    DOWNGRADES,
+    UPGRADES,
+    Clock,
+    Committer,
+    CoordinatorLog,
+    Group,
+    GroupSetting,
+    GroupSettings,
+    LoadedRecord,
+    Record,
+    by_default,
+)
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
-from kafkaframes.coordination.groups.settings import DOWNGRADES, UPGRADES, GroupSetting, GroupSettings, by_default
+from kafkaframes.coordination.groups.records import consumer_records, share_records
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share

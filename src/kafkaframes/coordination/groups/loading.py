@@ -8,8 +8,8 @@ from typing import Any
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import OffsetStore
-from kafkaframes.coordination.groups.modern_records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.ports import Group, LoadedRecord
+from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord

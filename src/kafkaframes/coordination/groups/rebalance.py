@@ -24,8 +24,7 @@ from kafkaframes.coordination.groups.classic import (
     Protocols,
     SyncResult,
 )
-from kafkaframes.coordination.groups.ports import Clock, Record, Timer
-from kafkaframes.coordination.groups.settings import GroupSettings
+from kafkaframes.coordination.groups.ports import Clock, GroupSettings, Record, Timer
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _REBALANCED = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)

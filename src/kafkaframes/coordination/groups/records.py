@@ -1,16 +1,32 @@
-"""The group coordinator's records in ``__consumer_offsets``, with the versions that Kafka writes.
+"""The records of classic, consumer and share groups in ``__consumer_offsets``, with the versions that Kafka writes.
 
-A commit is version 3, or 1 where the client asked for a retention of its own (OffsetCommit 2 to 4); a group is
-version 3 (Kafka 2.3 and later). Values of every older version are read.
+A commit is version 3, or 1 where the client asked for a retention of its own (OffsetCommit 2 to 4); a classic group is
+version 3 (Kafka 2.3 and later); those of consumer and share groups are as Kafka 4.1 and later write them. Values of
+every older version are read.
+
+The hash of subscribed topics is a hash of our own, where Kafka's is XXH3: a broker that finds another hash than its own
+only makes the group assign anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafkaframes.coordination.groups.classic import ClassicGroup, ClassicMember, GroupState
+from kafkaframes.coordination.groups.consumer import (
+    Assigned,
+    ClassicFacts,
+    ConsumerGroup,
+    ConsumerMember,
+    by_topic,
+)
+from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
+from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
+from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import (
     CoordinatorRecord,
@@ -159,3 +175,295 @@ def group_of(group_id: str, value: Any) -> ClassicGroup:
     group.protocol_type = value.protocol_type or None
     group.subscribed_topics = group.compute_subscribed_topics()
     return group
+
+
+GroupT = TypeVar("GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
+
+
+class ModernRecords(ABC, Generic[GroupT]):
+    """The records of one type of group.
+
+    Attributes:
+        group_type: the class of its groups.
+        types: the numbers of its records: a member, the group's epoch, the targets' epoch, a target, what a member has,
+            and what groups of this type have alone.
+    """
+
+    group_type: type[GroupT]
+    types: ClassVar[tuple[int, int, int, int, int, int]]
+    _prefix: ClassVar[str]
+
+    def is_end(self, record: CoordinatorRecord) -> bool:
+        """Whether a record ends its group."""
+        return record.type == self.types[1] and record.value is None
+
+    def epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
+        """Return the record of a group's epoch; None for its tombstone."""
+        value = None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash}
+        return self._record("Metadata", {"group_id": group_id}, value)
+
+    def target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
+        """Return the record of the epoch that the targets were made for; None for its tombstone."""
+        timestamp = {} if now_ms is None else {"assignment_timestamp": now_ms}
+        value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
+        return self._record("TargetAssignmentMetadata", {"group_id": group_id}, value)
+
+    def target_record(self, group_id: str, member_id: str, target: Assigned) -> Record:
+        """Return the record of what a member is to have."""
+        made: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
+        rows = [made.TopicPartition(topic_id=topic, partitions=indexes) for topic, indexes in by_topic(target).items()]
+        key = {"group_id": group_id, "member_id": member_id}
+        return self._record("TargetAssignmentMember", key, {"topic_partitions": rows})
+
+    def member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
+        """Return the records that end a member."""
+        names = "CurrentMemberAssignment", "TargetAssignmentMember", "MemberMetadata"
+        return [self._record(name, {"group_id": group_id, "member_id": member_id}, None) for name in names]
+
+    def group_tombstones(self, group: GroupT) -> list[Record]:
+        """Return the records that end a group."""
+        rows: list[Record] = []
+        for member_id in group.members:
+            rows += self.member_tombstones(group.group_id, member_id)
+        ends: tuple[Record, Record] = (
+            self.target_epoch_record(group.group_id, None),
+            self.epoch_record(group.group_id, None),
+        )
+        return [*rows, *self._own_tombstones(group), *ends]
+
+    def replay(self, group: GroupT, record: CoordinatorRecord) -> None:
+        """Take a record over into the group."""
+        _, epoch, target_epoch, target, _, own = self.types
+        key, value = record.key, record.value
+        if record.type == epoch:
+            group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        elif record.type == target_epoch:
+            group.assignment_epoch = 0 if value is None else value.assignment_epoch
+            group.assigned_ms = None if value is None else value.assignment_timestamp
+        elif record.type == target:
+            group.targets.pop(key.member_id, None)
+            if value is not None:
+                group.targets[key.member_id] = self._target_of(value)
+        elif record.type == own:
+            self._replay_own(group, key, value)
+        else:
+            self._replay_member(group, key.member_id, value, is_subscription=record.type == self.types[0])
+
+    def _record(self, name: str, key: dict[str, str], value: dict[str, Any] | None) -> Record:
+        made = message(f"{self._prefix}{name}Key")(**key)
+        if value is None:
+            return encode_coordinator_record(made, None, None)
+        return encode_coordinator_record(made, message(f"{self._prefix}{name}Value")(**value), 0)
+
+    def _member_record(self, name: str, group_id: str, member_id: str, value: dict[str, Any]) -> Record:
+        return self._record(name, {"group_id": group_id, "member_id": member_id}, value)
+
+    def _own_tombstones(self, group: GroupT) -> list[Record]:
+        """Return the records that end what ends before the group itself."""
+        return []
+
+    def _target_of(self, value: Any) -> Any:
+        return _assigned(value.topic_partitions)
+
+    @abstractmethod
+    def _replay_own(self, group: GroupT, key: Any, value: Any) -> None: ...
+
+    @abstractmethod
+    def _replay_member(self, group: GroupT, member_id: str, value: Any, *, is_subscription: bool) -> None: ...
+
+
+class ConsumerRecords(ModernRecords[ConsumerGroup]):
+    """The records of consumer groups; of their own they have what patterns stand for."""
+
+    group_type = ConsumerGroup
+    types = (5, 3, 6, 7, 8, 16)
+    _prefix = "ConsumerGroup"
+
+    def member_record(self, group_id: str, member: ConsumerMember) -> Record:
+        """Return the record of a member's subscription."""
+        value = {
+            "instance_id": member.instance_id,
+            "rack_id": member.rack_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "subscribed_topic_names": list(member.topics),
+            "subscribed_topic_regex": member.regex or "",
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "server_assignor": member.assignor,
+            "classic_member_metadata": _classic_struct(member.classic),
+        }
+        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+
+    def current_record(self, group_id: str, member: ConsumerMember) -> Record:
+        """Return the record of what a member has and is to give up.
+
+        Since which epoch it has each partition is not kept: the member's own stands there, which Kafka 4.3 takes as
+        well where there is none, but not without an error in its log.
+        """
+        made: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
+
+        def rows(partitions: Assigned) -> list[Any]:
+            return [
+                made.TopicPartitions(topic_id=topic, partitions=some, assignment_epochs=[member.epoch] * len(some))
+                for topic, some in by_topic(partitions).items()
+            ]
+
+        value = {
+            "member_epoch": member.epoch,
+            "previous_member_epoch": member.previous_epoch,
+            "state": int(member.state),
+            "assigned_partitions": rows(member.assigned),
+            "partitions_pending_revocation": rows(member.revoking),
+        }
+        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+
+    def regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
+        """Return the record of the topics that a pattern stands for; None for its tombstone."""
+        key = {"group_id": group_id, "regular_expression": regex}
+        value = None if topics is None else {"topics": sorted(topics), "version": 0, "timestamp": now_ms}
+        return self._record("RegularExpression", key, value)
+
+    def group_records(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
+        """Return the records of a group as it stands, for one that was of another type before."""
+        rows = [self.member_record(group.group_id, member) for member in group.members.values()]
+        rows.append(self.epoch_record(group.group_id, group.epoch, group.metadata_hash))
+        rows += [self.target_record(group.group_id, key, target) for key, target in group.targets.items()]
+        rows.append(self.target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
+        return rows + [self.current_record(group.group_id, member) for member in group.members.values()]
+
+    def _own_tombstones(self, group: ConsumerGroup) -> list[Record]:
+        return [self.regex_record(group.group_id, regex, None) for regex in group.regexes]
+
+    def _replay_own(self, group: ConsumerGroup, key: Any, value: Any) -> None:
+        group.regexes.pop(key.regular_expression, None)
+        if value is not None:
+            group.regexes[key.regular_expression] = frozenset(value.topics)
+
+    def _replay_member(self, group: ConsumerGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
+        member = group.members.get(member_id) or ConsumerMember(member_id)
+        if is_subscription and value is None:
+            group.remove(member_id)
+        elif is_subscription:
+            group.put(_subscribed(member, value))
+        elif value is not None:
+            group.put(_current(member, value))
+        elif member_id in group.members:  # its subscription is all that is left
+            nothing = ConsumerMember(member_id)
+            unassigned = {name: getattr(nothing, name) for name in _ASSIGNMENT}
+            group.put(replace(member, **unassigned))
+
+
+class ShareRecords(ModernRecords[ShareGroup]):
+    """The records of share groups; of their own they have the partitions that they have begun to read."""
+
+    group_type = ShareGroup
+    types = (10, 11, 12, 13, 14, 15)
+    _prefix = "ShareGroup"
+
+    def member_record(self, group_id: str, member: ShareMember) -> Record:
+        """Return the record of a member's subscription."""
+        value = {
+            "rack_id": member.rack_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "subscribed_topic_names": list(member.topics),
+        }
+        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+
+    def current_record(self, group_id: str, member: ShareMember) -> Record:
+        """Return the record of what a member has."""
+        made: Any = message("ShareGroupCurrentMemberAssignmentValue")
+        assigned = by_topic(member.assigned).items()
+        value = {
+            "member_epoch": member.epoch,
+            "previous_member_epoch": member.previous_epoch,
+            "state": 0,
+            "assigned_partitions": [made.TopicPartitions(topic_id=topic, partitions=some) for topic, some in assigned],
+        }
+        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+
+    def state_record(self, group_id: str, initialized: Initialized | None) -> Record:
+        """Return the record of the partitions that the group has begun to read; None for its tombstone."""
+        if initialized is None:
+            return self._record("StatePartitionMetadata", {"group_id": group_id}, None)
+        made: Any = message("ShareGroupStatePartitionMetadataValue")
+        rows = [
+            made.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            for topic_id, (name, indexes) in sorted(initialized.items())
+        ]
+        value = {"initializing_topics": [], "initialized_topics": rows, "deleting_topics": []}
+        return self._record("StatePartitionMetadata", {"group_id": group_id}, value)
+
+    def group_tombstones(self, group: ShareGroup) -> list[Record]:
+        """Return the records that end a group."""
+        return [*super().group_tombstones(group), self.state_record(group.group_id, None)]
+
+    def _replay_own(self, group: ShareGroup, key: Any, value: Any) -> None:
+        rows = () if value is None else value.initialized_topics
+        group.has_read = value is not None
+        group.initialized = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
+
+    def _replay_member(self, group: ShareGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
+        member = group.members.get(member_id) or ShareMember(member_id)
+        if is_subscription and value is None:
+            group.remove(member_id)
+        elif is_subscription:
+            topics = tuple(sorted(value.subscribed_topic_names))
+            fields = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
+            group.members[member_id] = replace(member, topics=topics, **fields)
+        elif value is not None:
+            epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
+            group.members[member_id] = replace(member, assigned=_assigned(value.assigned_partitions), **epochs)
+
+
+consumer_records: Final = ConsumerRecords()
+share_records: Final = ShareRecords()
+_ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assigned", "revoking")
+
+
+def _classic_struct(classic: ClassicFacts | None) -> Any:
+    if classic is None:
+        return None
+    made: Any = message("ConsumerGroupMemberMetadataValue")
+    rows = [made.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
+    return made.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
+
+
+def _subscribed(member: ConsumerMember, value: Any) -> ConsumerMember:
+    classic, facts = value.classic_member_metadata, None
+    if classic is not None:
+        protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
+        facts = ClassicFacts(classic.session_timeout_ms, protocols)
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=tuple(sorted(value.subscribed_topic_names)),
+        regex=value.subscribed_topic_regex or None,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=facts,
+    )
+
+
+def _current(member: ConsumerMember, value: Any) -> ConsumerMember:
+    return replace(
+        member,
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=state_of(value),
+        assigned=_assigned(value.assigned_partitions),
+        revoking=_assigned(value.partitions_pending_revocation),
+    )
+
+
+def _assigned(rows: Any) -> Assigned:
+    return frozenset((row.topic_id, index) for row in rows for index in row.partitions)
+
+
+def state_of(value: Any) -> MemberState:
+    """Return the state that a record says; one that nobody knows is STABLE."""
+    known = {int(state) for state in MemberState}
+    return MemberState(value.state) if value.state in known else MemberState.STABLE

@@ -11,9 +11,8 @@ from uuid import UUID
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
 from kafkaframes.coordination.groups.members import is_old_enough, joining
-from kafkaframes.coordination.groups.modern_records import share_records as rows
-from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 

@@ -1,16 +1,261 @@
-"""A streams group (KIP-1071): members that run the tasks of one topology. No clock, no requests."""
+"""A streams group (KIP-1071): members that run the tasks of one topology. No clock, no requests.
+
+A subtopology has a task for each partition of its sources. Repartition and changelog topics are the group's own: how
+many partitions they have follows from the topics before them (InternalTopicManager.java).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
 from kafkaframes.coordination.groups.ports import Timer
-from kafkaframes.coordination.groups.streams_topology import Configured, Topology
-from kafkaframes.errors import ErrorCode, RefusedError
+from kafkaframes.errors import ErrorCode, OptionError, RefusedError
+from kafkaframes.storage.files.names import check_topic
+
+CountOf = Callable[[str], int | None]  # how many partitions a topic has; None: there is no such topic
+_NAMED = 3  # missing topics that a status names
+
+
+class StatusCode(IntEnum):
+    """What members are to know of their group, beside errors."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class Status(NamedTuple):
+    """One status with its text."""
+
+    code: StatusCode
+    detail: str
+
+
+class InternalTopic(NamedTuple):
+    """A repartition or changelog topic; 0 partitions or replicas where the topology leaves them open."""
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+class Subtopology(NamedTuple):
+    """A part of a topology that is connected by topics only; its names are sorted.
+
+    Attributes:
+        sinks: the repartition topics that it writes, ``repartition_topics`` those that it reads.
+        copartition_groups: of each, the source topics and the repartition topics that have as many partitions.
+    """
+
+    subtopology_id: str
+    source_topics: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    repartition_topics: tuple[InternalTopic, ...] = ()
+    changelog_topics: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Every topic that it reads."""
+        return (*self.source_topics, *(topic.name for topic in self.repartition_topics))
+
+
+class Topology(NamedTuple):
+    """What a group's members run; their subtopologies are sorted by id."""
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Every topic that is read."""
+        return frozenset(name for one in self.subtopologies for name in one.inputs)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Every topic that there must be."""
+        return self.inputs.union(topic.name for one in self.subtopologies for topic in one.changelog_topics)
+
+    @property
+    def stateful(self) -> frozenset[str]:
+        """The ids of the subtopologies that have changelogs."""
+        return frozenset(one.subtopology_id for one in self.subtopologies if one.changelog_topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A topology as the broker's topics make it.
+
+    Attributes:
+        tasks: how many tasks each subtopology has; of none while the topology is not ready.
+        counts: how many partitions the internal topics have, or are to have.
+        missing: internal topics to be made.
+        status: why it is not ready; None if it is.
+    """
+
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    missing: tuple[InternalTopic, ...] = ()
+    status: Status | None = None
+
+
+class _NotReadyError(Exception):
+    def __init__(self, code: StatusCode, detail: str) -> None:
+        super().__init__(detail)
+        self.status = Status(code, detail)
+
+
+def check_names(topology: Topology, is_internal: Callable[[str], bool]) -> None:
+    """Refuse a topology with topics that no client may have.
+
+    Raises:
+        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka answers that.
+    """
+    ids = [one.subtopology_id for one in topology.subtopologies]
+    if topology.epoch < 0 or len(set(ids)) < len(ids):
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    names = sorted(topology.topics.union(*(one.sinks for one in topology.subtopologies)))
+    internal = [name for name in names if is_internal(name)]
+    if internal:
+        reason = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+    invalid = [name for name in names if not _is_topic_name(name)]
+    if invalid:
+        reason = f"Topic names {','.join(invalid)} are not valid topic names."
+        raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+    for topic in (topic for one in topology.subtopologies for topic in one.changelog_topics):
+        if topic.partitions != 0:
+            reason = f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
+            reason += f" {topic.partitions}."
+            raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+
+
+def _is_topic_name(name: str) -> bool:
+    try:
+        check_topic(name)
+    except OptionError:
+        return False
+    return True
+
+
+def configure(topology: Topology, count_of: CountOf) -> Configured:
+    """Return the tasks of a topology, or why it has none yet.
+
+    Raises:
+        RefusedError: STREAMS_INVALID_TOPOLOGY.
+    """
+    missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
+    if missing:
+        detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
+        return Configured(status=Status(StatusCode.MISSING_SOURCE_TOPICS, detail))
+    counts = {name: count_of(name) or 0 for one in topology.subtopologies for name in one.source_topics}
+    try:
+        counts = _repartition_counts(topology, counts)
+        for subtopology in topology.subtopologies:
+            for sources, repartition in subtopology.copartition_groups:
+                _copartition(subtopology, counts, sources, repartition)
+    except _NotReadyError as error:
+        return Configured(status=error.status)
+    tasks = {
+        one.subtopology_id: max((counts[name] for name in one.inputs), default=0) for one in topology.subtopologies
+    }
+    internal = [
+        topic._replace(partitions=counts[topic.name])
+        for one in topology.subtopologies
+        for topic in one.repartition_topics
+    ]
+    internal += [
+        topic._replace(partitions=tasks[one.subtopology_id])
+        for one in topology.subtopologies
+        for topic in one.changelog_topics
+    ]
+    return _compared(internal, tasks, count_of)
+
+
+def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> Configured:
+    """Compare the internal topics with those that there are."""
+    absent = []
+    for topic in internal:
+        count = count_of(topic.name)
+        if count is None:
+            absent.append(topic)
+        elif count != topic.partitions:
+            detail = f"Existing topic {topic.name} has different number of partitions: expected {topic.partitions}"
+            detail += f", found {count}"
+            return Configured(status=Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
+    counts = {topic.name: topic.partitions for topic in internal}
+    if not absent:
+        return Configured(tasks, counts)
+    names = ", ".join(topic.name for topic in absent[:_NAMED])
+    more = f" and {len(absent) - _NAMED} additional topics" if len(absent) > _NAMED else ""
+    status = Status(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}{more}")
+    return Configured(counts=counts, missing=tuple(absent), status=status)
+
+
+def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
+    """Return how many partitions repartition topics have: as declared, or as many as the largest input of a writer.
+
+    Kafka decides one after the other, by what is known then: a repartition topic that is decided later does not count.
+    """
+    declared = {topic.name: topic.partitions for one in topology.subtopologies for topic in one.repartition_topics}
+    known = {**sources, **{name: count for name, count in declared.items() if count > 0}}
+    writers = {
+        name: [one for one in topology.subtopologies if name in one.sinks] for name in declared if name not in known
+    }
+    if not all(writers.values()):
+        raise _unresolved(", because a repartition source topic is never used as a sink topic.")
+    while writers:
+        before = len(writers)
+        for name in list(writers):
+            inputs = [known[read] for one in writers[name] for read in one.inputs if read in known]
+            if inputs:
+                known[name] = max(inputs)
+                del writers[name]
+        if len(writers) == before:
+            raise _unresolved(". There may be loops in the topology that cannot be resolved.")
+    return known
+
+
+def _unresolved(why: str) -> RefusedError:
+    reason = f"Failed to compute number of partitions for all repartition topics{why}"
+    return RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+
+
+def _copartition(
+    subtopology: Subtopology, counts: dict[str, int], sources: tuple[str, ...], repartition: tuple[str, ...]
+) -> None:
+    """Give the repartition topics of a group as many partitions as its other topics have."""
+    declared = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
+    fixed = {name: count for name, count in declared.items() if name in repartition}
+    if sources:
+        count = _same_count({name: counts[name] for name in sources})
+        if any(one != count for one in fixed.values()):
+            names = ", ".join(sorted(name for name, one in fixed.items() if one != count))
+            wrong = ", ".join(str(fixed[name]) for name in sorted(fixed) if fixed[name] != count)
+            detail = (
+                f"Number of partitions [{wrong}] of repartition topic [{names}] doesn't match number of partitions"
+                f" [{count}] of the source topic."
+            )
+            raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    else:
+        count = _same_count(fixed) if fixed else max((counts[name] for name in repartition), default=0)
+    counts.update(dict.fromkeys(repartition, count))
+
+
+def _same_count(counts: Mapping[str, int]) -> int:
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{name}={counts[name]}" for name in sorted(counts))
+        detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"
+        raise _NotReadyError(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    return next(iter(counts.values()))
 
 
 class TaskRole(IntEnum):

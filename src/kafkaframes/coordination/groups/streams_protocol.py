@@ -14,20 +14,22 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
 from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.ports import Clock, Record
-from kafkaframes.coordination.groups.settings import GroupSetting, GroupSettings, by_default
-from kafkaframes.coordination.groups.streams import NO_TASKS, StreamsGroup, StreamsMember, Tasks
-from kafkaframes.coordination.groups.streams_assignor import sticky
-from kafkaframes.coordination.groups.streams_records import streams_records as rows
-from kafkaframes.coordination.groups.streams_topology import (
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.streams import (
+    NO_TASKS,
     Configured,
     InternalTopic,
     Status,
     StatusCode,
+    StreamsGroup,
+    StreamsMember,
+    Tasks,
     Topology,
     check_names,
     configure,
 )
+from kafkaframes.coordination.groups.streams_assignor import sticky
+from kafkaframes.coordination.groups.streams_records import streams_records as rows
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1

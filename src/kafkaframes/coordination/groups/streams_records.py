@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kafkaframes.coordination.groups.modern_records import ModernRecords, state_of
 from kafkaframes.coordination.groups.ports import Record
+from kafkaframes.coordination.groups.records import ModernRecords, state_of
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
+    InternalTopic,
     StreamsGroup,
     StreamsMember,
+    Subtopology,
     TaskRole,
     Tasks,
+    Topology,
     by_subtopology,
 )
-from kafkaframes.coordination.groups.streams_topology import InternalTopic, Subtopology, Topology
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord
-from kafkaframes.coordination.groups.settings import numbers_of_config
+from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord, numbers_of_config
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     NEVER_MS,

@@ -1,16 +1,24 @@
-"""What consumers put into JoinGroup and SyncGroup: their subscriptions and assignments (ConsumerProtocol).
+"""What consumers put into JoinGroup and SyncGroup (ConsumerProtocol), and expressions that match names of topics.
 
-A version of two bytes goes before. Each begins as the one before it: a newer one is read as the newest that is known.
+A version of two bytes goes before a subscription or an assignment. Each begins as the one before it: a newer one is
+read as the newest that is known.
+
+Expressions of requests (KIP-848, KIP-1152) are RE2's language, in linear time, by the RE2 that pyarrow carries. Kafka
+reads them with RE2/J, which differs in a few: ``docs/broker.md`` names them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.names import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 _NEWEST: Final = 3
 _VERSION_SIZE: Final = 2
@@ -81,3 +89,33 @@ def _body(data: bytes, name: str, *, newest: int = _NEWEST) -> tuple[int, Any]:
 
 def _partitions(rows: Any) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(row.topic, index) for row in rows for index in row.partitions)
+
+
+def matching(text: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that an expression matches as a whole.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION.
+    """
+    import pyarrow as pa  # here: a broker answers its first requests without
+    import pyarrow.compute as pc
+
+    column = pa.array(["", *names], pa.string())  # an expression is not even read for no names
+    try:
+        pc.match_substring_regex(column, text)  # alone, so that `a)|(b` stays wrong
+        matches = _whole(column, text)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        words = f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}."
+        raise RefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, words) from None
+    return frozenset(column[1:].filter(matches[1:]).to_pylist())
+
+
+def _whole(column: pa.Array, text: str) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        return pc.match_substring_regex(column, rf"\A(?:{text})\z")
+    except pa.ArrowInvalid:  # a quotation that the text leaves open reaches to its end
+        return pc.match_substring_regex(column, rf"\A(?:{text}\E)\z")
