@@ -30,7 +30,7 @@ import kafkaframes
 from kafkaframes.cli.workers import runner as runner_of
 from kafkaframes.jobs.export.planning import plan_export
 from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables.delta import DeltaTable
 from kafkaframes.jobs.tables.iceberg import IcebergTable, open_catalog

@@ -24,7 +24,7 @@ from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
 from kafkaframes.client.properties import java_properties
 from kafkaframes.errors import EncodeError
-from kafkaframes.jobs.export.options import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import AuditSettings, CompactSettings, RewriteSettings

@@ -7,7 +7,7 @@ from tests.spark.truth import LOGS, SHOP, lines_of, rows_of
 from kafkaframes.cli import summarize as cli_summarize
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.export.settings import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.export.tally import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.spark.summary import summarize
 
 

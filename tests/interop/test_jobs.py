@@ -20,12 +20,12 @@ from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
 from kafkaframes.jobs.restore.cluster import Ends, Node, TopicLayout, checkpoint_files, node_files, write_all
-from kafkaframes.jobs.restore.settings import id_text
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.wire.primitives import uuid_to_text
 
 CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
 CONVERT, RECOMPRESS, COMPACT = (
@@ -98,7 +98,7 @@ def put_together(results: dict[str, Path], data: Path) -> None:
             epochs.setdefault(name.topic, {})[name.partition] = latest
     layouts = []
     for number, (topic, known) in enumerate(sorted(epochs.items())):
-        topic_id = id_text(uuid.UUID(int=2**96 + number))
+        topic_id = uuid_to_text(uuid.UUID(int=2**96 + number))
         for partition in known:
             raw = write_partition_metadata(PartitionMetadata(topic_id))
             (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)

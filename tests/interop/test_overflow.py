@@ -21,13 +21,13 @@ from kafkaframes.jobs.restore.cluster import (
     node_files,
     write_all,
 )
-from kafkaframes.jobs.restore.settings import id_text
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.files.checkpoints import MetaProperties
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import LogManager, open_log_directory
+from kafkaframes.wire.primitives import uuid_to_text
 
 IDENTITY = {
     "version": "1",
@@ -73,7 +73,7 @@ def write_logs(data: Path) -> dict[str, str]:
     manager = open_directory(data)
     ids = {}
     for number, (topic, segments) in enumerate(CASES.items()):
-        ids[topic] = id_text(uuid.UUID(int=2**96 + number))
+        ids[topic] = uuid_to_text(uuid.UUID(int=2**96 + number))
         path = data / f"{topic}-0"
         path.mkdir()
         for base, batches in segments.items():
@@ -162,7 +162,7 @@ PATIENCE_SECONDS = 180
 def write_compacted(data: Path) -> None:
     ends, layouts = {}, []
     for number, (topic, segments) in enumerate(COMPACTED.items()):
-        topic_id = id_text(uuid.UUID(int=2**97 + number))
+        topic_id = uuid_to_text(uuid.UUID(int=2**97 + number))
         path = data / f"{topic}-0"
         path.mkdir(parents=True)
         for base, batches in segments.items():

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import kafkaframes
 from kafkaframes.cli.options import reads
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.options import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.job import described
 from kafkaframes.jobs.settings import (
     CompactSettings,

@@ -22,7 +22,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.jobs.export.options import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings
 
 EXIT_INCOMPLETE = 1
 _ELSEWHERE = (  # have flags of their own, of other commands too, or are options of kafka-log

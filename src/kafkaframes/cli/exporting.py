@@ -15,9 +15,9 @@ from kafkaframes.cli import workers
 from kafkaframes.cli.options import FORMATS, TABLE_FORMATS, times_of
 from kafkaframes.cli.text import console, note, printable, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.options import ExportSettings
 from kafkaframes.jobs.export.run import Outcome, export, export_single
-from kafkaframes.jobs.export.settings import ExportTask, Settings
+from kafkaframes.jobs.export.settings import ExportSettings
+from kafkaframes.jobs.export.task import ExportTask, Settings
 from kafkaframes.jobs.job import Runner
 from kafkaframes.storage.files.atomic import refuse_inside
 

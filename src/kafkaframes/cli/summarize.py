@@ -23,7 +23,7 @@ from kafkaframes.storage.files.atomic import refuse_inside
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kafkaframes.jobs.export.settings import Summary
+    from kafkaframes.jobs.export.tally import Summary
 
 WIDTH_IN_A_PIPE = 110
 _WHOLE = "_SUCCESS"  # the file that Spark writes last

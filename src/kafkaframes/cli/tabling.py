@@ -20,15 +20,14 @@ from kafkaframes.cli.text import note, printable, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.export.run import Outcome
-from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.tables.content import RAW
-from kafkaframes.jobs.tables.live import live_plan
+from kafkaframes.jobs.tables.planning import live_plan
 from kafkaframes.jobs.tables.run import Plan, TableExport
 from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.jobs.tables.state import table_settings
-from kafkaframes.jobs.tables.targets import Tables, tables_of
-from kafkaframes.jobs.tables.values import Values, values_of
+from kafkaframes.jobs.tables.targets import Tables, Values, tables_of, values_of
 
 TIDY_EVERY = 20  # commits of one run
 

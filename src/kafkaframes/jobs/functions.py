@@ -14,7 +14,7 @@ from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.options import ExportSettings
+from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings

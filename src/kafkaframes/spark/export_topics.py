@@ -55,8 +55,8 @@ def export_topics(
         KafkaframesError: a task failed.
     """
     from kafkaframes.errors import OptionError
-    from kafkaframes.jobs.export.settings import Settings
-    from kafkaframes.jobs.tables.live import live_plan
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.tables.planning import live_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.jobs.tables.targets import open_table

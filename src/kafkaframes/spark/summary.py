@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.jobs.export.settings import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.export.tally import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.jobs.job import check_row_counts, paths_of
 from kafkaframes.scan.columns import SPARKS_OWN
 from kafkaframes.scan.log.resolve import ReadPlan, plan_log

@@ -17,9 +17,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.export import planning, run, writers
 from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.settings import Dropped, ExportTask, Settings
-from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED
-from kafkaframes.jobs.export.task import export_file
+from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED, Dropped
+from kafkaframes.jobs.export.task import ExportTask, Settings, export_file
 
 START = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ from tests.spark.truth import SHOP
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.export import run
 from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import Settings
 
 
 @pytest.mark.spark

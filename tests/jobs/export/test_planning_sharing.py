@@ -14,8 +14,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import planning
 from kafkaframes.jobs.export.planning import Done, files_of
 from kafkaframes.jobs.export.run import export
-from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.task import SegmentResult
+from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
 
 NOTHING = Done({}, {}, frozenset())
 

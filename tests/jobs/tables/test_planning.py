@@ -13,7 +13,7 @@ from tests.spark.truth import LOGS, SHOP
 import kafkaframes
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.dump.filters import Filter
-from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running
 from kafkaframes.jobs.tables.planning import table_plan

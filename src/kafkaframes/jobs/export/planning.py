@@ -15,8 +15,7 @@ from pathlib import Path
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import journal
-from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.task import FileTasks, SegmentResult, parse_line
+from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune

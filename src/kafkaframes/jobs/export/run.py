@@ -23,9 +23,18 @@ import pyarrow as pa
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export import journal
 from kafkaframes.jobs.export.planning import done_before, files_of, part_bytes, remove_unrecorded
-from kafkaframes.jobs.export.settings import CodecSummary, Dropped, ExportTask, Settings, Summary, TopicSummary
-from kafkaframes.jobs.export.tally import Counts
-from kafkaframes.jobs.export.task import FileTasks, Job, SegmentResult, check_rows, copy_segment, export_group, writing
+from kafkaframes.jobs.export.tally import CodecSummary, Counts, Dropped, Summary, TopicSummary
+from kafkaframes.jobs.export.task import (
+    ExportTask,
+    FileTasks,
+    Job,
+    SegmentResult,
+    Settings,
+    check_rows,
+    copy_segment,
+    export_group,
+    writing,
+)
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.records.memory import lent_memory

@@ -1,148 +1,97 @@
-"""What to export, a segment as a task and what holds for all, and what became of it: values that travel to workers."""
+"""The settings of an export as users say them, and what they come to: what is read, and what holds for each file."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaframes.jobs.dump.filters import Filter
-from kafkaframes.storage.copies.healing import Alternate
-from kafkaframes.storage.files.filesystem import split
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.jobs.settings import check, setting
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound
+from kafkaframes.scan.where import OffsetRange, TimeRange, where_of
 
-
-@dataclass(frozen=True, slots=True)
-class ExportTask:
-    """One segment.
-
-    Attributes:
-        path: of the ``.log``, on a disk or by URL.
-        size_bytes: as it was listed; what a broker appends later is left for the next run.
-        first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
-        start: the position of the batch to begin with.
-        aborted: transactions whose batches are left out.
-        label: what the output is called in place of the segment, where a part of it stands in a log merged from copies.
-        source: the log directory, where each of several copies is exported.
-        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
-    """
-
-    path: str
-    size_bytes: int
-    base_offset: int
-    topic: str
-    partition: int
-    first_offset: int | None = None
-    end_offset: int | None = None
-    start: int = 0
-    aborted: tuple[AbortedTransaction, ...] = ()
-    label: str = ""
-    source: str = ""
-    alternates: tuple[Alternate, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Where the output lies below the destination, without its suffix."""
-        copy = f"/source={quote(self.source, safe='')}" if self.source else ""
-        label = self.label or split(self.path)[1].replace(".log", "")
-        return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
+if TYPE_CHECKING:
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.scan.log.options import ReadOptions
 
 
-NO_CONTROL = Filter(control=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """What is exported, and as what; ``mode`` and what follows but ``partitions`` are as in ``read_records``."""
 
+    format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
+    topics: Sequence[str] = setting(
+        (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
+    )
+    start: Limit = setting(
+        None, "Where to begin, as of `scan_log`: earliest, an offset, a time, or one for each partition."
+    )
+    end: Limit = setting(None, "Where to end, likewise.")
+    offset: OffsetRange | None = setting(None, "The offsets (from, to) of the records, as of `Scan.where`.")
+    timestamp: TimeRange | None = setting(None, "The times (from, to), likewise.")
+    keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
+    key_regex: str | None = setting(None, "Only records whose key matches this.", shown="REGEX")
+    headers: bool = setting(True, "Whether headers are among the columns.")
+    base64: bool = setting(False, "CSV, JSON: write keys, values and header values in base64, so that no byte is lost.")
+    overwrite: bool = setting(False, "Replace what an earlier export wrote.")
+    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = setting("PERMISSIVE", "What is done with damage.")
+    verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
+    control_records: bool = setting(False, "Transaction markers are records, too.")
+    internal_topics: bool = setting(False, "Kafka's own topics, too.")
+    replicas: Literal["merge", "all"] = setting(
+        "merge", "Several copies of a partition (brokers, disks): merge them into one log, or take all."
+    )
+    partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
+    storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What holds for every segment of an export.
+    def __post_init__(self) -> None:
+        """Refuse what no export has.
 
-    Attributes:
-        to: the destination, a directory that every worker can write.
-        form: parquet, arrow, csv or json.
-        keep: conditions on records; its offsets are not looked at (each task has its own).
-        mode, verify_crc: as ``kafka-log`` has them.
-        headers: whether the output has the column ``headers``.
-        base64: csv and json: keys, values and header values in base64, so that no byte is lost.
-        storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
-    """
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
 
-    to: str
-    form: str = "parquet"
-    keep: Filter = NO_CONTROL
-    mode: str = "PERMISSIVE"
-    verify_crc: bool = True
-    headers: bool = True
-    base64: bool = False
-    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    def read_fields(self) -> dict[str, Any]:
+        """Return what is read, as fields of ``ReadOptions`` beside the paths."""
+        from kafkaframes.scan.log.options import topic_choice
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what must be the same in every run into one destination, as JSON values."""
-        values = asdict(self)
-        del values["to"], values["storage"]
-        return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
+        assign = None if self.partitions is None else {name: tuple(some) for name, some in self.partitions.items()}
+        return {
+            "assign": assign,
+            "start": log_bound("start", self.start, unset=EARLIEST),
+            "end": log_bound("end", self.end, unset=LATEST),
+            "where": where_of(offset=self.offset),
+            "include_headers": self.headers,
+            "include_control": self.control_records,
+            "include_internal": self.internal_topics,
+            "replicas": self.replicas,
+            "mode": self.mode,
+            "verify_crc": self.verify_crc,
+            "storage": self.storage or {},
+            **topic_choice(self.topics),
+        }
 
+    def files(self, to: str, read: ReadOptions) -> Settings:
+        """Return what holds for every segment, given what is read."""
+        from kafkaframes.jobs.dump.filters import Filter, key_pattern
+        from kafkaframes.jobs.export.task import Settings
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, re.Pattern):
-        return value.pattern.decode("latin-1")
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return sorted(map(_as_json, value))
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSummary:
-    """One topic as it was written. Timestamps are None where no record has one; sizes are in bytes."""
-
-    topic: str
-    partitions: int
-    records: int
-    payload_bytes: int
-    first_timestamp_ms: int | None
-    last_timestamp_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CodecSummary:
-    """What one codec stored: ``log_bytes`` in segments for ``payload_bytes`` of keys, values and headers."""
-
-    codec: str
-    batches: int
-    records: int
-    log_bytes: int
-    payload_bytes: int
-
-    @property
-    def ratio(self) -> float:
-        """Payload bytes for each byte of log."""
-        return self.payload_bytes / self.log_bytes if self.log_bytes else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """What is in the log and not in the output, and why. ``records`` is None where it cannot be known."""
-
-    reason: str
-    batches: int
-    records: int | None
-    log_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The outcome of a job. ``internal_topics`` were not asked for; ``records_read`` is how many the log gave."""
-
-    topics: tuple[TopicSummary, ...]
-    codecs: tuple[CodecSummary, ...]
-    dropped: tuple[Dropped, ...]
-    internal_topics: tuple[str, ...]
-    output: str
-    seconds: float
-    records_read: int | None = None
-
-    @property
-    def records(self) -> int:
-        """Records written."""
-        return sum(topic.records for topic in self.topics)
+        first, end = where_of(timestamp=self.timestamp).timestamps_ms
+        keep = Filter(
+            from_timestamp=first,
+            until_timestamp=end,
+            keys=frozenset(self.keys) or None,
+            key_pattern=key_pattern(self.key_regex) if self.key_regex else None,
+            control=read.include_control,
+        )
+        return Settings(
+            to,
+            self.format,
+            keep,
+            mode=read.mode,
+            verify_crc=read.verify_crc,
+            headers=read.include_headers,
+            base64=self.base64,
+            storage=read.storage,
+        )

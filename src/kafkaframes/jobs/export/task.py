@@ -10,22 +10,24 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.jobs.dump.filters import Filter
 from kafkaframes.jobs.export.journal import TEMPORARY, JournalWriter
-from kafkaframes.jobs.export.settings import ExportTask, Settings
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts
@@ -35,8 +37,88 @@ from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import FILE, Batches, End
 from kafkaframes.storage.copies.healing import Alternate, Healer
+from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.names import printable
+from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """One segment.
+
+    Attributes:
+        path: of the ``.log``, on a disk or by URL.
+        size_bytes: as it was listed; what a broker appends later is left for the next run.
+        first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
+        start: the position of the batch to begin with.
+        aborted: transactions whose batches are left out.
+        label: what the output is called in place of the segment, where a part of it stands in a log merged from copies.
+        source: the log directory, where each of several copies is exported.
+        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
+    """
+
+    path: str
+    size_bytes: int
+    base_offset: int
+    topic: str
+    partition: int
+    first_offset: int | None = None
+    end_offset: int | None = None
+    start: int = 0
+    aborted: tuple[AbortedTransaction, ...] = ()
+    label: str = ""
+    source: str = ""
+    alternates: tuple[Alternate, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Where the output lies below the destination, without its suffix."""
+        copy = f"/source={quote(self.source, safe='')}" if self.source else ""
+        label = self.label or split(self.path)[1].replace(".log", "")
+        return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
+
+
+NO_CONTROL = Filter(control=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every segment of an export.
+
+    Attributes:
+        to: the destination, a directory that every worker can write.
+        form: parquet, arrow, csv or json.
+        keep: conditions on records; its offsets are not looked at (each task has its own).
+        mode, verify_crc: as ``kafka-log`` has them.
+        headers: whether the output has the column ``headers``.
+        base64: csv and json: keys, values and header values in base64, so that no byte is lost.
+        storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
+    """
+
+    to: str
+    form: str = "parquet"
+    keep: Filter = NO_CONTROL
+    mode: str = "PERMISSIVE"
+    verify_crc: bool = True
+    headers: bool = True
+    base64: bool = False
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must be the same in every run into one destination, as JSON values."""
+        values = asdict(self)
+        del values["to"], values["storage"]
+        return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, re.Pattern):
+        return value.pattern.decode("latin-1")
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return sorted(map(_as_json, value))
+
 
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]

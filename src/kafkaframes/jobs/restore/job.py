@@ -28,12 +28,13 @@ from kafkaframes.jobs.restore.groups import (
 )
 from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RestoreTask, restore_partition
 from kafkaframes.jobs.restore.plan import NewId, RestorePlan, plan_restore
-from kafkaframes.jobs.restore.settings import RestoreSettings, id_text
+from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import metadata_of
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.wire.primitives import uuid_to_text
 
 AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
 _SUFFIX = ".parquet"
@@ -66,7 +67,7 @@ def restore(
 
 def new_id() -> str:
     """Return a new id of a topic or a cluster."""
-    return id_text(uuid.uuid4())
+    return uuid_to_text(uuid.uuid4())
 
 
 def is_parquet(named: Sequence[str]) -> bool:

@@ -146,16 +146,6 @@ def uuid_of(topic_id: str) -> uuid.UUID:
         OptionError: the text is not one.
     """
     try:
-        value = uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
+        return uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))
     except ValueError:
         raise OptionError(f"{topic_id!r} is no id: 22 characters of URL-safe base64") from None
-    return value
-
-
-def id_text(value: uuid.UUID) -> str:
-    """Return a UUID as Kafka writes it.
-
-    >>> id_text(uuid.UUID(int=1))
-    'AAAAAAAAAAAAAAAAAAAAAQ'
-    """
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")

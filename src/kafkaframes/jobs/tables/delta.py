@@ -24,10 +24,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.jobs.tables.claims import STAGED
-from kafkaframes.jobs.tables.committing import latest_of_keys
+from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys
+from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.jobs.tables.files import DataFile
-from kafkaframes.jobs.tables.schema import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.jobs.tables.state import (
     NOTE,
     SETTINGS,

@@ -2,27 +2,30 @@
 
 The file has its final name from the beginning: until a commit names it, no reader of the table looks at it. Each
 attempt writes a file of its own: Spark may start a task a second time while the first is still running somewhere.
+
+A part is one of a segment, or a stretch of a live topic partition, which our own client fetches.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.stretch import Rules, fetches
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
-from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.tally import Counts
-from kafkaframes.jobs.export.task import SegmentResult, check_rows, copy_segment, writing
-from kafkaframes.jobs.export.topics import TopicTask, copy_topic
+from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
+from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.records.arrays import instants_of
@@ -310,3 +313,64 @@ def _store(path: str) -> Any:
     store, _ = fsspec.core.url_to_fs(path)
     store.invalidate_cache()
     return store
+
+
+# -------------------------------------------------------------------------------------------------------- live topics
+
+
+SILENCE_MS: Final = 120_000
+_READER: Final[Mapping[str, Any]] = {
+    "auto_offset_reset": "none",
+    "enable_auto_commit": False,
+    "fetch_max_bytes": 16 << 20,
+    "max_partition_fetch_bytes": 8 << 20,
+    "fetch_max_wait_ms": 100,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTask(ExportTask):
+    """A stretch of a live topic partition, from ``first_offset`` up to ``end_offset`` (exclusive).
+
+    Attributes:
+        path: what messages call it.
+        size_bytes: about what is fetched.
+        client: settings of a consumer.
+    """
+
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def copy_topic(
+    result: SegmentResult,
+    task: TopicTask,
+    settings: Settings,
+    write: Callable[[pa.RecordBatch], None],
+    *,
+    memory: Recycler,
+) -> None:
+    """Read a stretch and hand it over, batch by batch; count it in ``result``. Arguments as of ``copy_segment``.
+
+    Raises:
+        OptionError: the topic has lost offsets of the stretch meanwhile, or ends before it does.
+        CorruptRecordError: a batch is damaged.
+        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_MS``.
+    """
+    with Consumer(**{**_READER, **task.client}) as consumer:
+        for fetched in _fetches(consumer, task):
+            result.tally.begin_source()
+            for batch in fetched.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
+                write(result.tally.take(batch, settings.keep))
+
+
+def _fetches(consumer: Consumer, task: TopicTask) -> Iterator[Fetched]:
+    def lost(problem: str) -> None:
+        raise OptionError(f"{task.path} {problem}: run again")
+
+    rules = Rules(lost, silence_ms=SILENCE_MS)
+    return fetches(consumer, task.topic_partition, rules, first=task.first_offset or 0, end=task.end_offset or 0)

@@ -27,9 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.jobs.tables.claims import STAGED
-from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
-from kafkaframes.jobs.tables.schema import (
+from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys, without_tombstones
+from kafkaframes.jobs.tables.content import (
     PARTITIONED_BY,
     check_partitioning,
     missing_columns,

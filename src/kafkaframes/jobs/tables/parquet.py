@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.journal import OWN
-from kafkaframes.jobs.tables.claims import STAGED
+from kafkaframes.jobs.tables.committing import STAGED
+from kafkaframes.jobs.tables.content import missing_columns
 from kafkaframes.jobs.tables.files import DataFile
-from kafkaframes.jobs.tables.schema import missing_columns
 from kafkaframes.jobs.tables.state import (
     Commit,
     RacedError,

@@ -1,25 +1,33 @@
-"""Plan an export into a table: what is new in the log beyond what the table says, and do the two belong together?
+"""Plan a table: what is new in logs, or in live topics, beyond what the table says, and do the two belong together?
 
-No pyspark. The log is looked at as for a read (``resolve``): whole logs, ends by isolation, slices cut to batches.
+A log is looked at as for a read (``resolve``): whole logs, ends by isolation, slices cut to batches.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
+from kafkaframes.client import Admin, Consumer, TopicPartition
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.stretch import sample
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
-from kafkaframes.jobs.tables.run import Plan, TablePlan
-from kafkaframes.jobs.tables.state import Gap, TableState, TopicPartition, topic_number
+from kafkaframes.jobs.tables.files import TopicTask
+from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
+from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import Log, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, offset_ranges
 from kafkaframes.scan.log.replicas import OneOfEach
 from kafkaframes.scan.log.resolve import choose, cut, logs_of, resolve_offsets
 from kafkaframes.storage.log.lookup import log_end_offset
+from kafkaframes.wire.primitives import uuid_to_text
 
-ALLOWED = "`fail_on_data_loss`=false accepts that, and records it in the table"
+_LOG_REMEDY = "Export it to a new table, or with `overwrite`"
+_LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the table"
 
 
 def table_plan(options: ReadOptions) -> Plan:
@@ -40,15 +48,16 @@ def table_plan(options: ReadOptions) -> Plan:
 def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, internal: tuple[str, ...]) -> TablePlan:
     logs, gaps = logs_of(part), []
     options = resolve_offsets(options, logs)
-    starts: dict[TopicPartition, int] = {}
+    starts: dict[tuple[str, int], int] = {}
     for name, (first, _) in offset_ranges(part.segments, options).items():
         entry = logs[name]
-        check_same_topic(name, entry, state)
+        if (metadata := entry.partition.metadata) is not None:
+            _check_same_topic(name[0], metadata.topic_id, state, _LOG_REMEDY)
         first, _ = options.where.bounded(first, NO_END)
         starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
         if gap is not None:
             if options.fail_on_data_loss:
-                raise OptionError(f"{gap} are not in the log any more, and not in the table: {ALLOWED}")
+                raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
     tasks = tuple(task_of(chunk, options) for chunk in cut(part.segments, replace(options, start=starts), logs))
     topic_ids = {
@@ -57,22 +66,21 @@ def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, in
     return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal)
 
 
-def check_same_topic(name: TopicPartition, entry: Log, state: TableState | None) -> None:
-    """Check that the table was filled from the topic that the log belongs to.
+def _check_same_topic(topic: str, topic_id: str, state: TableState | None, remedy: str) -> None:
+    """Check that the table was filled from the topic that is read.
 
     Raises:
         OptionError: the topic was deleted and made again since: its offsets mean other records.
     """
-    metadata = entry.partition.metadata
-    number = None if state is None else state.topic_number_of(name[0])
-    if metadata is not None and number is not None and number != topic_number(metadata.topic_id):
+    number = None if state is None else state.topic_number_of(topic)
+    if number is not None and number != topic_number(topic_id):
         raise OptionError(
-            f"topic {name[0]} has the id {metadata.topic_id}, and the table was filled from one with another id: the "
-            "topic was made anew. Export it to a new table, or with `overwrite`"
+            f"topic {topic} has the id {topic_id}, and the table was filled from one with another id: the topic was "
+            f"made anew. {remedy}"
         )
 
 
-def start_of(name: TopicPartition, entry: Log, requested: int, end: int | None) -> tuple[int, Gap | None]:
+def start_of(name: tuple[str, int], entry: Log, requested: int, end: int | None) -> tuple[int, Gap | None]:
     """Return the first offset to add, and what the log has lost before it.
 
     Args:
@@ -94,3 +102,107 @@ def start_of(name: TopicPartition, entry: Log, requested: int, end: int | None) 
             "cut or replaced, or this is another copy. Export to a new table, or with `overwrite`"
         )
     return end, None
+
+
+# -------------------------------------------------------------------------------------------------------- live topics
+
+
+_GUESSED_BYTES: Final = 1 << 10  # of a record, where nothing could be fetched
+_SAMPLED_OFFSETS: Final = 10_000  # fewer are one task anyway
+
+
+def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: bool = False) -> Plan:
+    """Return what plans a table of live topics, given what the table says.
+
+    Args:
+        topics: their names.
+        client: settings of a consumer; with ``isolation.level=read_committed`` a plan ends where the first open
+            transaction begins.
+        allow_loss: whether offsets that a topic has lost before the table had them are a gap, not an error.
+
+    The plan raises OptionError for a topic that was made anew, or cut, since the table was filled, and BrokerError for
+    one that does not exist.
+    """
+
+    def plan(state: TableState | None) -> TablePlan:
+        ids = _topic_ids(topics, client)
+        for topic, topic_id in ids.items():
+            _check_same_topic(topic, topic_id, state, "Write it to a new table")
+        with Consumer(**client) as consumer:
+            partitions = consumer.partitions_for(*topics)
+            firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+            known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
+            gaps = tuple(_gaps(known, firsts, ends, allow_loss=allow_loss))
+            starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
+            tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
+        return TablePlan(tuple(tasks), {(one.topic, one.partition): starts[one] for one in partitions}, ids, gaps)
+
+    return plan
+
+
+def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
+    """Return the ids of topics as log directories have them; without those of brokers that do not tell (before 2.8)."""
+    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
+    with Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names}) as admin:
+        result = admin.describe_topics(topics)
+    return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
+
+
+def _gaps(
+    known: Mapping[TopicPartition, int | None],
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    allow_loss: bool,
+) -> Iterator[Gap]:
+    """Yield what topics have lost before the table had it.
+
+    Raises:
+        OptionError: that is not allowed; or a topic ends before the table does.
+    """
+    for partition, end in known.items():
+        if end is None:
+            continue
+        if ends[partition] < end:
+            raise OptionError(
+                f"{partition} ends at offset {ends[partition]}, and the table has its records up to {end - 1}: the "
+                "topic was cut or replaced. Write it to a new table"
+            )
+        if firsts[partition] > end:
+            gap = Gap(partition.topic, partition.partition, end, firsts[partition])
+            if not allow_loss:
+                raise OptionError(
+                    f"{gap} are not in the topic any more, and not in the table: `allow_loss` accepts that, and "
+                    "records it in the table"
+                )
+            yield gap
+
+
+def _tasks(
+    consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
+) -> Iterator[TopicTask]:
+    """Yield the stretches that a partition is read in, of about ``FILE_BYTES`` each."""
+    if first >= end:
+        return
+    each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, partition, first)
+    step = max(int(FILE_BYTES / each), 1)
+    path = f"{partition.topic}-{partition.partition} of {client['bootstrap.servers']}"
+    for begin in range(first, end, step):
+        stop = min(begin + step, end)
+        yield TopicTask(
+            path,
+            max(int((stop - begin) * each), 1),
+            begin,
+            partition.topic,
+            partition.partition,
+            first_offset=begin,
+            end_offset=stop,
+            client=client,
+        )
+
+
+def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
+    """Estimate how large records are, by those at the beginning."""
+    result = sample(consumer, partition, first)
+    consumer.assign({})
+    return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

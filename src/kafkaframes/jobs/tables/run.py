@@ -22,11 +22,9 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, summed_up
-from kafkaframes.jobs.export.settings import ExportTask, Settings
-from kafkaframes.jobs.export.task import SegmentResult
+from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.tables import claims
-from kafkaframes.jobs.tables.committing import Committer, DeadLetters
+from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
 from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition
@@ -82,7 +80,7 @@ class TableExport:
         dead_letters: Table | None = None,
         commit_bytes: int = COMMIT_BYTES,
     ) -> None:
-        self.orphans = claims.Orphans()
+        self.orphans = Orphans()
         self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
         self._content = content
         self._commit_bytes = min(commit_bytes, content.wave_bytes or commit_bytes)
@@ -120,7 +118,7 @@ class TableExport:
         if state is not None and state.settings is None:
             raise OptionError(f"{table.shown}: is a table that no export made")
         if (root := table.known_root) is not None:
-            self.orphans = claims.remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
+            self.orphans = remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
             state = table.read()
         table.check(self._columns)
         if state is None or not state.ends:
@@ -137,7 +135,7 @@ class TableExport:
     ) -> TableState | None:
         """Write and commit some tasks; return what the table says afterwards."""
         run = uuid.uuid4().hex[:16]
-        with claims.claim(self._table.root, run, since=None if state is None else state.version), self._dead_claim(run):
+        with claim(self._table.root, run, since=None if state is None else state.version), self._dead_claim(run):
             files = self._write(run, tasks)
             try:
                 commit = self._commit_of(run, files, planned, state, replaces=replaces)
@@ -205,7 +203,7 @@ class TableExport:
 
     def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
         """Remove data files that no commit will name."""
-        paths = {file.path for file in files if file.path} | claims.files_of(self._table.root, run)
+        paths = {file.path for file in files if file.path} | files_of(self._table.root, run)
         discard(paths, keep={file.path for file in keep})
         if self._dead is not None:
             self._dead.discard(run, files)

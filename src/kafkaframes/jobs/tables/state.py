@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from kafkaframes.jobs.export.settings import Settings
+from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.scan.ranges import nested
 

@@ -5,7 +5,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.topics import TopicTask, _fetches
+from kafkaframes.jobs.tables.files import TopicTask, _fetches
 from kafkaframes.records.build import build_records
 
 
