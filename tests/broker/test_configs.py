@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.config_values import DYNAMIC, TYPES, normalized
-from kafkaframes.broker.configs import GROUP_SETTINGS, KNOWN_OF_BROKERS
+from kafkaframes.broker.configs import KNOWN_OF_BROKERS
 from kafkaframes.broker.metadata_file import FILE_NAME
-from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
+from kafkaframes.broker.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
 from kafkaframes.errors import ErrorCode, OptionError
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

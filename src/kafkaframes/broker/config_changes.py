@@ -21,7 +21,6 @@ from kafkaframes.broker.configs import (
     CLIENT_METRICS,
     CLIENT_METRICS_SETTINGS,
     GROUP,
-    GROUP_SETTINGS,
     KNOWN_OF_BROKERS,
     TOPIC,
     denied_to,
@@ -29,7 +28,7 @@ from kafkaframes.broker.configs import (
 )
 from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.settings import TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.settings import GROUP_SETTINGS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.storage.files.names import is_topic

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from kafkaframes.broker.settings import TOPIC_KEYS, magic_of_format_version
+from kafkaframes.broker.settings import GROUP_SETTINGS, TOPIC_KEYS, magic_of_format_version
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import is_secret
 
@@ -19,51 +19,41 @@ _LARGEST_INT32 = 2**31 - 1
 
 _BY_TYPE: Mapping[int, str] = {
     BOOLEAN: """
-        allow.everyone.if.no.acl.found auto.create.topics.enable auto.leader.rebalance.enable
-        delete.topic.enable log.cleaner.enable log.preallocate
-        log.message.downconversion.enable message.downconversion.enable preallocate remote.storage.enable
+        allow.everyone.if.no.acl.found auto.create.topics.enable auto.leader.rebalance.enable delete.topic.enable
+        log.cleaner.enable message.downconversion.enable preallocate remote.storage.enable
         share.renew.acknowledge.enable unclean.leader.election.enable
     """,
     STRING: """
         authorizer.class.name broker.rack compression.type group.consumer.migration.policy inter.broker.listener.name
-        kafkaframes.on.noncontiguous listener.security.protocol.map log.message.format.version
-        log.message.timestamp.type message.format.version message.timestamp.type share.auto.offset.reset
-        share.isolation.level super.users
+        kafkaframes.on.noncontiguous listener.security.protocol.map message.format.version message.timestamp.type
+        share.auto.offset.reset share.isolation.level super.users
     """,
     INT: """
         broker.id compression.gzip.level compression.lz4.level compression.zstd.level
-        connection.failed.authentication.delay.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms
-        default.replication.factor fetch.max.bytes group.consumer.heartbeat.interval.ms group.consumer.max.size
-        consumer.assignment.interval.ms group.consumer.assignment.interval.ms
+        connection.failed.authentication.delay.ms default.replication.factor fetch.max.bytes
+        group.consumer.assignment.interval.ms group.consumer.heartbeat.interval.ms
         group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-        group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms
-        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms share.assignment.interval.ms
-        group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms group.share.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.assignment.interval.ms
+        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
+        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+        group.share.assignment.interval.ms group.share.delivery.count.limit group.share.heartbeat.interval.ms
+        group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+        group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
         group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-        group.share.min.heartbeat.interval.ms group.share.min.record.lock.duration.ms
-        group.share.min.session.timeout.ms max.connections.per.ip group.share.delivery.count.limit
-        group.share.max.delivery.count.limit group.share.max.partition.max.record.locks
-        group.share.min.delivery.count.limit group.share.min.partition.max.record.locks
-        group.share.partition.max.record.locks
-        group.consumer.session.timeout.ms group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-        group.min.session.timeout.ms group.share.heartbeat.interval.ms group.share.record.lock.duration.ms
+        group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
+        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+        group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
         group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
         group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
         group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
         group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
-        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-        group.streams.num.standby.replicas group.streams.session.timeout.ms
-        streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms
-        streams.num.standby.replicas streams.session.timeout.ms
-        group.share.session.timeout.ms index.interval.bytes interval.ms log.index.interval.bytes
-        log.index.size.max.bytes log.segment.bytes log.cleaner.threads max.connections
-        max.incremental.fetch.session.cache.slots max.message.bytes message.max.bytes min.insync.replicas node.id
+        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
+        group.streams.session.timeout.ms index.interval.bytes interval.ms log.cleaner.threads max.connections
+        max.connections.per.ip max.incremental.fetch.session.cache.slots max.message.bytes min.insync.replicas node.id
         num.io.threads num.network.threads num.partitions offset.metadata.max.bytes offsets.retention.minutes
-        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.ms
-        sasl.server.max.receive.size segment.bytes segment.index.bytes share.coordinator.state.topic.num.partitions
-        share.delivery.count.limit share.heartbeat.interval.ms share.partition.max.record.locks
-        share.record.lock.duration.ms share.session.timeout.ms socket.request.max.bytes
+        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.ms sasl.server.max.receive.size
+        segment.bytes segment.index.bytes share.coordinator.state.topic.num.partitions socket.request.max.bytes
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.segment.bytes
         transactional.id.expiration.ms
@@ -71,44 +61,41 @@ _BY_TYPE: Mapping[int, str] = {
     SHORT: "offsets.topic.replication.factor transaction.state.log.replication.factor",
     LONG: """
         connections.max.idle.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms
-        leader.imbalance.check.interval.seconds
         delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delete.retention.ms file.delete.delay.ms
-        flush.messages flush.ms local.retention.bytes local.retention.ms log.cleaner.backoff.ms
-        log.cleaner.dedupe.buffer.size
-        log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.compaction.lag.ms
-        log.flush.interval.messages log.flush.interval.ms log.local.retention.bytes log.local.retention.ms
-        log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms
-        log.retention.bytes log.retention.check.interval.ms log.retention.ms log.roll.jitter.ms log.roll.ms
-        log.segment.delete.delay.ms max.compaction.lag.ms message.timestamp.after.max.ms message.timestamp.before.max.ms
-        message.timestamp.difference.max.ms min.compaction.lag.ms retention.bytes retention.ms segment.jitter.ms
-        segment.ms
+        flush.messages flush.ms leader.imbalance.check.interval.seconds local.retention.bytes local.retention.ms
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.retention.check.interval.ms max.compaction.lag.ms
+        message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
+        min.compaction.lag.ms retention.bytes retention.ms segment.jitter.ms segment.ms
     """,
     PASSWORD: "delegation.token.secret.key",
-    DOUBLE: "log.cleaner.min.cleanable.ratio min.cleanable.dirty.ratio",
+    DOUBLE: "min.cleanable.dirty.ratio",
     LIST: """
         advertised.listeners cleanup.policy controller.listener.names follower.replication.throttled.replicas
         group.consumer.assignors group.coordinator.rebalance.protocols leader.replication.throttled.replicas listeners
-        log.cleanup.policy log.dir log.dirs match metrics process.roles sasl.enabled.mechanisms
+        log.dir log.dirs match metrics process.roles sasl.enabled.mechanisms
     """,
 }
-TYPES: Mapping[str, int] = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
+_TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
 
-# What AlterConfigs may change of a broker that runs (KIP-226); everything else is read from server.properties.
+
+def _of_all(listed: Mapping[int, str]) -> dict[str, int]:
+    """Return what holds for each setting: for brokers' defaults of topics and of groups, what holds for theirs."""
+    own = {name: value for value, names in listed.items() for name in names.split()}
+    same = {**_TOPIC_NAMES, **GROUP_SETTINGS}
+    return {**{name: own[other] for name, other in same.items() if other in own}, **own}
+
+
+TYPES: Mapping[str, int] = _of_all(_BY_TYPE)
+
+# What AlterConfigs may change of a broker that runs (KIP-226): its defaults of topics' settings, and these; the others
+# are read from server.properties.
 _DYNAMIC = """
-    compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-    group.consumer.assignment.interval.ms group.share.assignment.interval.ms
-    group.streams.assignment.interval.ms kafkaframes.on.noncontiguous listener.security.protocol.map
-    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-    log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes
-    log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms log.message.downconversion.enable
-    log.message.format.version log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms
-    log.message.timestamp.difference.max.ms log.message.timestamp.type log.preallocate log.retention.bytes
-    log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms max.connections
-    max.connections.per.ip message.max.bytes min.insync.replicas num.io.threads num.network.threads
-    producer.id.expiration.ms ssl.keystore.location ssl.truststore.location unclean.leader.election.enable
+    group.consumer.assignment.interval.ms group.share.assignment.interval.ms group.streams.assignment.interval.ms
+    listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.threads
+    max.connections max.connections.per.ip num.io.threads num.network.threads producer.id.expiration.ms
+    ssl.keystore.location ssl.truststore.location
 """
-DYNAMIC = frozenset(_DYNAMIC.split())
+DYNAMIC = frozenset((*_DYNAMIC.split(), *_TOPIC_NAMES))
 
 
 def type_of(name: str, value: str) -> int:
@@ -148,35 +135,32 @@ _LEAST: Mapping[int, str] = {
     -2: "local.retention.bytes local.retention.ms",
     -1: "compression.gzip.level retention.ms",
     0: """
-        connection.failed.authentication.delay.ms consumer.assignment.interval.ms delete.retention.ms
-        file.delete.delay.ms flush.ms group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+        connection.failed.authentication.delay.ms delete.retention.ms file.delete.delay.ms flush.ms
+        group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
         group.consumer.min.assignment.interval.ms group.share.assignment.interval.ms
-        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms share.assignment.interval.ms
-        group.streams.assignment.interval.ms group.streams.initial.rebalance.delay.ms
-        group.streams.num.standby.replicas streams.assignment.interval.ms streams.initial.rebalance.delay.ms
-        streams.num.standby.replicas index.interval.bytes log.cleaner.backoff.ms
-        log.cleaner.threads max.connections max.connections.per.ip max.incremental.fetch.session.cache.slots
-        max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
-        message.timestamp.difference.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms node.id segment.jitter.ms
+        group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms
+        group.streams.assignment.interval.ms group.streams.initial.rebalance.delay.ms group.streams.num.standby.replicas
+        index.interval.bytes log.cleaner.backoff.ms log.cleaner.threads max.connections max.connections.per.ip
+        max.incremental.fetch.session.cache.slots max.message.bytes message.timestamp.after.max.ms
+        message.timestamp.before.max.ms message.timestamp.difference.max.ms min.cleanable.dirty.ratio
+        min.compaction.lag.ms node.id segment.jitter.ms
     """,
     1: """
-        compression.lz4.level leader.imbalance.check.interval.seconds
-        consumer.heartbeat.interval.ms consumer.session.timeout.ms flush.messages
-        group.consumer.heartbeat.interval.ms group.consumer.max.size group.consumer.session.timeout.ms group.max.size
-        group.share.heartbeat.interval.ms group.share.session.timeout.ms log.retention.check.interval.ms
+        compression.lz4.level flush.messages group.consumer.heartbeat.interval.ms group.consumer.max.size
+        group.consumer.session.timeout.ms group.max.size group.share.heartbeat.interval.ms
+        group.share.session.timeout.ms leader.imbalance.check.interval.seconds log.retention.check.interval.ms
         max.compaction.lag.ms min.insync.replicas num.io.threads num.network.threads num.partitions
         offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
         offsets.topic.segment.bytes producer.id.expiration.ms segment.ms share.coordinator.state.topic.num.partitions
-        share.heartbeat.interval.ms share.session.timeout.ms socket.request.max.bytes
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.state.log.min.isr transaction.state.log.num.partitions
-        transaction.state.log.replication.factor transaction.state.log.segment.bytes transactional.id.expiration.ms
+        socket.request.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+        transaction.state.log.segment.bytes transactional.id.expiration.ms
     """,
-    2: "group.share.delivery.count.limit share.delivery.count.limit",
+    2: "group.share.delivery.count.limit",
     4: "segment.index.bytes",
-    100: "group.share.partition.max.record.locks share.partition.max.record.locks",
+    100: "group.share.partition.max.record.locks",
     _SMALLEST_SEGMENT: "segment.bytes",
-    1000: "group.share.record.lock.duration.ms share.record.lock.duration.ms",
+    1000: "group.share.record.lock.duration.ms",
     1024: "fetch.max.bytes",
 }
 _LARGEST: Mapping[str, int] = {
@@ -188,7 +172,7 @@ _LARGEST: Mapping[str, int] = {
     "group.share.record.lock.duration.ms": 3_600_000,
     "min.cleanable.dirty.ratio": 1,
 }
-_LEAST_OF: Mapping[str, int] = {name: least for least, names in _LEAST.items() for name in names.split()}
+_LEAST_OF: Mapping[str, int] = _of_all(_LEAST)
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "cleanup.policy": ("compact", "delete"),
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
@@ -196,7 +180,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "share.isolation.level": ("read_committed", "read_uncommitted"),
 }
-_TOPIC_NAMES: Mapping[str, str] = {key: name for name, (key, _) in TOPIC_KEYS.items() if key}
 _THROTTLED = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.config_values import DYNAMIC, UNKNOWN, type_of
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.settings import DEFAULTS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
 from kafkaframes.storage.files.names import is_topic
@@ -29,26 +29,6 @@ _FIXED = {
 }
 KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | frozenset(_FIXED)
 CLIENT_METRICS_SETTINGS = {"metrics": "", "interval.ms": "300000", "match": ""}
-# A group's setting -> the broker's, which is its default; or its default, where brokers have none.
-GROUP_SETTINGS = {
-    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
-    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
-    "share.auto.offset.reset": "latest",
-    "share.delivery.count.limit": "group.share.delivery.count.limit",
-    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
-    "share.isolation.level": "read_uncommitted",
-    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
-    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
-    "share.renew.acknowledge.enable": "true",
-    "share.session.timeout.ms": "group.share.session.timeout.ms",
-    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
-    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
-    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
-    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
-    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
-}
 
 
 class ConfigRow(NamedTuple):

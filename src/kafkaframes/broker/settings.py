@@ -155,6 +155,27 @@ TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
 }
 
+# A group's setting -> the broker's, which is its default; or its default, where brokers have none.
+GROUP_SETTINGS: Mapping[str, str] = {
+    "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "share.assignment.interval.ms": "group.share.assignment.interval.ms",
+    "share.auto.offset.reset": "latest",
+    "share.delivery.count.limit": "group.share.delivery.count.limit",
+    "share.heartbeat.interval.ms": "group.share.heartbeat.interval.ms",
+    "share.isolation.level": "read_uncommitted",
+    "share.partition.max.record.locks": "group.share.partition.max.record.locks",
+    "share.record.lock.duration.ms": "group.share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable": "true",
+    "share.session.timeout.ms": "group.share.session.timeout.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas": "group.streams.num.standby.replicas",
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
+}
+
 # Settings of brokers that are null in Kafka: their defaults stand in other units (hours), or are another setting's.
 NULL_DEFAULTS = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
 

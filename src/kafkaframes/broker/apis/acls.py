@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     _DescribeAcls: TypeAlias = RequestOf[kafka.DescribeAclsRequest, kafka.DescribeAclsResponse]
     _CreateAcls: TypeAlias = RequestOf[kafka.CreateAclsRequest, kafka.CreateAclsResponse]
     _DeleteAcls: TypeAlias = RequestOf[kafka.DeleteAclsRequest, kafka.DeleteAclsResponse]
-    from kafkaframes.protocol.messages import kafka
-
     _DescribeClientQuotas: TypeAlias = RequestOf[kafka.DescribeClientQuotasRequest, kafka.DescribeClientQuotasResponse]
     _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     _AlterUserScramCredentials: TypeAlias = RequestOf[
         kafka.AlterUserScramCredentialsRequest, kafka.AlterUserScramCredentialsResponse
     ]
-    from kafkaframes.protocol.messages import kafka
-
     _Create: TypeAlias = RequestOf[kafka.CreateDelegationTokenRequest, kafka.CreateDelegationTokenResponse]
     _Renew: TypeAlias = RequestOf[kafka.RenewDelegationTokenRequest, kafka.RenewDelegationTokenResponse]
     _Expire: TypeAlias = RequestOf[kafka.ExpireDelegationTokenRequest, kafka.ExpireDelegationTokenResponse]

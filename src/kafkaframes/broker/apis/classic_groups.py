@@ -9,7 +9,7 @@ from kafkaframes.broker.api import Answer, Api, Later, Right
 from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, error_of, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.coordination.groups.classic import GroupState, JoinResult, SyncResult
+from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
@@ -226,7 +226,7 @@ def _described(request: _DescribeGroups, broker: BrokerState, name: str) -> kafk
     if code != ErrorCode.NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
-        group = broker.groups.classic_group(name)
+        group = broker.groups.group(name, ClassicGroup)
     except RefusedError as error:
         if request.version < _FIRST_WITH_ERROR:
             return types.DescribedGroup(

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     _DescribeCluster: TypeAlias = RequestOf[kafka.DescribeClusterRequest, kafka.DescribeClusterResponse]
     _DescribeQuorum: TypeAlias = RequestOf[kafka.DescribeQuorumRequest, kafka.DescribeQuorumResponse]
     _UpdateFeatures: TypeAlias = RequestOf[kafka.UpdateFeaturesRequest, kafka.UpdateFeaturesResponse]
-    from kafkaframes.protocol.messages import kafka
-
     _GetTelemetrySubscriptions: TypeAlias = RequestOf[
         kafka.GetTelemetrySubscriptionsRequest, kafka.GetTelemetrySubscriptionsResponse
     ]

@@ -171,7 +171,7 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
                 member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
             )
 
-    return descriptions(request, broker, broker.groups.consumer_group, members, _topics_of)
+    return descriptions(request, broker, ConsumerGroup, members, _topics_of)
 
 
 @Api(
@@ -191,13 +191,13 @@ def _share_group_describe(request: _ShareDescribe, broker: BrokerState) -> Answe
         for member in tuple(group.members.values()):
             yield request.response.Member(**_reader_fields(request, broker, member))
 
-    return descriptions(request, broker, broker.groups.share_group, members, _topics_of)
+    return descriptions(request, broker, ShareGroup, members, _topics_of)
 
 
 def descriptions(
     request: Request,
     broker: BrokerState,
-    find: Callable[[str], _GroupT],
+    kind: type[_GroupT],
     members_of: Callable[[_GroupT], Iterator[Any]],
     topics_of: Callable[[BrokerState, _GroupT, list[Any]], Iterable[str]],
     more: Callable[[_GroupT], Mapping[str, Any]] = lambda group: {},
@@ -205,7 +205,7 @@ def descriptions(
     """Describe each group of a request, with turns for others where there are many groups or members.
 
     Args:
-        find: returns a group by its name.
+        kind: the type of groups that the request is of.
         members_of: yields the rows of a group's members.
         topics_of: returns the topics that a description shows, of a group and the rows of its members.
         more: returns the fields that only groups of this type have.
@@ -217,7 +217,7 @@ def descriptions(
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code)
         try:
-            group = find(name)
+            group = broker.groups.group(name, kind)
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
         members = []

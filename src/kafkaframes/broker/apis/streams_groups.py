@@ -140,7 +140,7 @@ def _answer(
         for role, name in TASK_FIELDS.items():
             setattr(answer, name, task_rows(types, beaten.tasks, role))
     if beaten.tells_endpoints:
-        group = broker.groups.streams_group(beat.group_id)
+        group = broker.groups.group(beat.group_id, StreamsGroup)
         members = sorted(group.members.values(), key=lambda member: member.member_id == beat.member_id)
         answer.partitions_by_user_endpoint = [
             _endpoint(types, broker, group, member) for member in members if member.user_endpoint is not None
@@ -232,6 +232,4 @@ def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
         ]
         return {"topology": types.Topology(epoch=group.topology.epoch, subtopologies=rows)}
 
-    return descriptions(
-        request, broker, broker.groups.streams_group, members, lambda _, group, rows: sorted(group.topics), topology
-    )
+    return descriptions(request, broker, StreamsGroup, members, lambda _, group, rows: sorted(group.topics), topology)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     _AddPartitionsToTxn: TypeAlias = RequestOf[kafka.AddPartitionsToTxnRequest, kafka.AddPartitionsToTxnResponse]
     _AddOffsetsToTxn: TypeAlias = RequestOf[kafka.AddOffsetsToTxnRequest, kafka.AddOffsetsToTxnResponse]
     _EndTxn: TypeAlias = RequestOf[kafka.EndTxnRequest, kafka.EndTxnResponse]
-    from kafkaframes.protocol.messages import kafka
-
     _ListTransactions: TypeAlias = RequestOf[kafka.ListTransactionsRequest, kafka.ListTransactionsResponse]
     _DescribeTransactions: TypeAlias = RequestOf[kafka.DescribeTransactionsRequest, kafka.DescribeTransactionsResponse]
     _WriteTxnMarkers: TypeAlias = RequestOf[kafka.WriteTxnMarkersRequest, kafka.WriteTxnMarkersResponse]

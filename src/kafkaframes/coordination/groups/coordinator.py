@@ -245,7 +245,7 @@ class GroupCoordinator:
         if group is None and beat.epoch == 0:
             group = ShareGroup(beat.group_id)
         if not isinstance(group, ShareGroup):
-            raise _not_found(beat.group_id, group, "share")
+            raise _not_found(beat.group_id, group, ShareGroup)
         if beat.epoch < 0:
             return self.share.leave(group, beat.member_id)
         answer = self.share.heartbeat(group, beat)
@@ -263,7 +263,7 @@ class GroupCoordinator:
         """
         if may_make and group_id not in self.groups:
             return ShareGroup(group_id)
-        group = self.share_group(group_id)
+        group = self.group(group_id, ShareGroup)
         group.check_delete()
         return group
 
@@ -293,7 +293,7 @@ class GroupCoordinator:
         if not isinstance(group, StreamsGroup):
             if group is None and beat.epoch > 0:
                 raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
-            raise _not_found(beat.group_id, group, "streams")
+            raise _not_found(beat.group_id, group, StreamsGroup)
         if beat.epoch < 0:
             return self.streams.leave(group, beat.member_id)
         answer = self.streams.heartbeat(group, beat)
@@ -333,42 +333,15 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- administration
 
-    def classic_group(self, group_id: str) -> ClassicGroup:
-        """Return a classic group.
+    def group(self, group_id: str, kind: type[_Kind]) -> _Kind:
+        """Return a group of a type.
 
         Raises:
             RefusedError: GROUP_ID_NOT_FOUND.
         """
-        return self._of_kind(group_id, ClassicGroup, "classic")
-
-    def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        return self._of_kind(group_id, ConsumerGroup, "consumer")
-
-    def share_group(self, group_id: str) -> ShareGroup:
-        """Return a share group.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        return self._of_kind(group_id, ShareGroup, "share")
-
-    def streams_group(self, group_id: str) -> StreamsGroup:
-        """Return a streams group.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
-        return self._of_kind(group_id, StreamsGroup, "streams")
-
-    def _of_kind(self, group_id: str, kind: type[_Kind], word: str) -> _Kind:
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
-            raise _not_found(group_id, group, word)
+            raise _not_found(group_id, group, kind)
         return group
 
     def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
@@ -436,6 +409,6 @@ class GroupCoordinator:
                 self.streams.revive(group)
 
 
-def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:
-    what = "not found" if group is None else f"is not a {kind} group"
+def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
+    what = "not found" if group is None else f"is not a {kind.type} group"
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
