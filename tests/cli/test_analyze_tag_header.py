@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from kafkaframes.cli.analyze import tag_headers as command
-from kafkaframes.jobs.analyze.examples import SCHEMES
+from kafkaframes.jobs.analyze.scale import SCHEMES
 
 
 def test_the_command_prints_tables_and_json():

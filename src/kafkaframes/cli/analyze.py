@@ -20,8 +20,8 @@ from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
 
 if TYPE_CHECKING:
-    from kafkaframes.jobs.analyze.examples import HeaderSize, MessageSize, TaggedField
     from kafkaframes.jobs.analyze.records import RecordSizes
+    from kafkaframes.jobs.analyze.scale import HeaderSize, MessageSize, TaggedField
 
 
 @click.command("records")
@@ -152,16 +152,16 @@ def tag_headers(
     version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
     no byte), and every field tagged. On traffic: kafkaframes spec propose tag-header.
     """
-    from kafkaframes.jobs.analyze import examples
+    from kafkaframes.jobs.analyze import scale
 
-    lengths, tags = lengths or examples.LENGTHS, tags or examples.TAGS
-    text_bytes = examples.TEXT_BYTES if text_bytes is None else text_bytes
-    headers = examples.header_sizes(lengths, tags)
+    lengths, tags = lengths or scale.LENGTHS, tags or scale.TAGS
+    text_bytes = scale.TEXT_BYTES if text_bytes is None else text_bytes
+    headers = scale.header_sizes(lengths, tags)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
     flexible = [(spec, version) for spec, version in newest if version is not None]
-    fields = [one for spec, version in flexible for one in examples.tagged_fields(spec, version, text_bytes)]
-    sizes = [examples.message_size(spec, version, text_bytes) for spec, version in flexible]
+    fields = [one for spec, version in flexible for one in scale.tagged_fields(spec, version, text_bytes)]
+    sizes = [scale.message_size(spec, version, text_bytes) for spec, version in flexible]
     if as_json:
         _print_json(headers, fields, sizes)
         return
@@ -212,7 +212,7 @@ def _numbers(header: HeaderSize) -> tuple[int, int, int, int]:
 
 
 def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:
-    from kafkaframes.jobs.analyze.examples import SCHEMES
+    from kafkaframes.jobs.analyze.scale import SCHEMES
 
     click.echo("\nWhole messages in bytes, one element in each array\n")
     rows = [

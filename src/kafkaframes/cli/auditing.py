@@ -16,7 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
 from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.audit.uses import count_uses
-from kafkaframes.jobs.report.audit_page import audit_page
+from kafkaframes.jobs.report.traffic_page import audit_page
 from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.functions import read_batches

@@ -19,9 +19,8 @@ from kafkaframes.cli.options import (
 from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import columns, files, kcat
-from kafkaframes.jobs.dump.chunks import ChunkReader, Origin, errors_in
+from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Origin, errors_in, key_pattern
 from kafkaframes.jobs.dump.decoders import DECODERS
-from kafkaframes.jobs.dump.filters import Filter, key_pattern
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.ranges import Requested, merge_files, requested_files

@@ -65,7 +65,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
     kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
-    from kafkaframes.jobs.dump.filters import Pattern, matching
+    from kafkaframes.jobs.dump.chunks import Pattern, matching
 
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
     fields = flags["fields"] or SEARCHED

@@ -205,8 +205,7 @@ def _left_out(outcome: Outcome) -> Iterator[str]:
 
 
 def _print_scaled(rows: Sequence[Scaled], question: Question) -> None:
-    from kafkaframes.jobs.analyze.examples import TEXT_BYTES
-    from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY
+    from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, TEXT_BYTES
 
     for kind, title in question.proposal.kinds.items():
         chosen = [row for row in rows if row.kind == kind]

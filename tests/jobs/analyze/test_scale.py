@@ -8,10 +8,9 @@ import pytest
 from tests.capture.own_specs import write_specs, write_traffic
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.examples import example_messages
 from kafkaframes.jobs.analyze.outcome import Outcome
 from kafkaframes.jobs.analyze.proposals import Form, Question
-from kafkaframes.jobs.analyze.scale import EXAMPLE, MEASURED, Rate, counted_mix, read_mix, scaled
+from kafkaframes.jobs.analyze.scale import EXAMPLE, MEASURED, Rate, counted_mix, example_messages, read_mix, scaled
 from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
 from kafkaframes.protocol.messages.registry import specs_by_name

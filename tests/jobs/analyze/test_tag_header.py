@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.analyze.examples import SCHEMES, header_size, header_sizes, message_size, tagged_fields
+from kafkaframes.jobs.analyze.scale import SCHEMES, header_size, header_sizes, message_size, tagged_fields
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.layout import layout

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaframes.jobs.audit.audit import Client, FormatUse, Seen, Use, Uses, audit, first_fit, judge, judge_format
+from kafkaframes.jobs.audit.audit import (
+    Client,
+    FormatUse,
+    Seen,
+    Use,
+    Uses,
+    audit,
+    first_fit,
+    guess_library,
+    judge,
+    judge_format,
+)
 from kafkaframes.jobs.audit.audit_text import lines
-from kafkaframes.jobs.audit.libraries import guess_library
 from kafkaframes.protocol.spec.releases import release
 
 SOMEBODY = Client("somebody", "10.0.0.1", None, None)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.dump import chunks, files, text
-from kafkaframes.jobs.dump.chunks import ChunkReader, Origin
+from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Limited, Origin, key_pattern
 from kafkaframes.jobs.dump.columns import sequences
-from kafkaframes.jobs.dump.filters import Filter, Limited, key_pattern
 from kafkaframes.jobs.dump.jsonl import JsonOptions, dump_json_lines
 from kafkaframes.jobs.dump.ranges import requested_files
 from kafkaframes.jobs.dump.text import TextOptions, dump_text

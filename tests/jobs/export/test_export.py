@@ -14,7 +14,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.dump.filters import Filter, key_pattern
+from kafkaframes.jobs.dump.chunks import Filter, key_pattern
 from kafkaframes.jobs.export import planning, run, writers
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED, Dropped

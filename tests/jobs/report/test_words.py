@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.jobs.report import histograms, tables, timeline, words
+from kafkaframes.jobs.report import histograms, tables, words
 from kafkaframes.jobs.report.tables import Markup, tag
 
 
-@pytest.mark.parametrize("module", [words, tables, timeline, histograms], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("module", [words, tables, histograms], ids=lambda one: one.__name__)
 def test_examples_hold(module):
     found = doctest.testmod(module, extraglobs={"np": __import__("numpy")})
     assert found.attempted

@@ -12,7 +12,7 @@ from tests.spark.truth import LOGS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import OptionError, UnknownOutcomeError
-from kafkaframes.jobs.dump.filters import Filter
+from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.jobs.export.task import Settings
 from kafkaframes.jobs.job import run_here
 from kafkaframes.jobs.tables import run as running

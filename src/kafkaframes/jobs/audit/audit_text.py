@@ -12,7 +12,7 @@ from kafkaframes.protocol.spec.releases import Release
 NOBODY: Final = "(no client id)"
 
 
-def time_text(microseconds: int | None) -> str | None:
+def second_text(microseconds: int | None) -> str | None:
     """Return a time to the second, UTC."""
     if microseconds is None:
         return None
@@ -60,8 +60,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "where": None if use is None else use.where,
         "topic": None if use is None else use.topic,
         "count": finding.seen.count,
-        "first": time_text(finding.seen.first),
-        "last": time_text(finding.seen.last),
+        "first": second_text(finding.seen.first),
+        "last": second_text(finding.seen.last),
     }
 
 
@@ -161,6 +161,6 @@ _WORDS: Final = {
 
 def _often(finding: Finding) -> str:
     seen = finding.seen
-    first, last = time_text(seen.first), time_text(seen.last)
+    first, last = second_text(seen.first), second_text(seen.last)
     when = "" if first is None else f" ({first})" if first == last else f" ({first} to {last})"
     return f"{seen.count} times{when}" if seen.count != 1 else f"once{when}"

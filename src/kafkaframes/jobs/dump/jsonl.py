@@ -20,10 +20,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
-from kafkaframes.jobs.dump.chunks import ChunkReader, Origin, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import (
+    NO_FILTER,
+    ChunkReader,
+    Origin,
+    Selection,
+    cut_lines,
+    errors_in,
+    keys_of,
+    values_of,
+)
 from kafkaframes.jobs.dump.columns import batch_columns, header_json, record_columns, rows_of, sequences
 from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
-from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
 from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
 from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES

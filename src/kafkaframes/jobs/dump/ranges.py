@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.dump.chunks import NO_FILTER, Filter, Limited, Selection
 from kafkaframes.jobs.dump.files import DumpFile
-from kafkaframes.jobs.dump.filters import NO_FILTER, Filter, Limited, Selection
 from kafkaframes.records import scan
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies

@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError, LogDirError
 from kafkaframes.jobs.dump import index_text
-from kafkaframes.jobs.dump.chunks import ChunkReader, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, Selection, cut_lines, errors_in, keys_of, values_of
 from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
 from kafkaframes.jobs.dump.decoders import control_json, decoder_for
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
-from kafkaframes.jobs.dump.filters import NO_FILTER, Selection
 from kafkaframes.jobs.dump.index_text import IndexOptions
 from kafkaframes.jobs.dump.lines import Lines
 from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE

@@ -74,7 +74,7 @@ class ExportSettings:
 
     def files(self, to: str, read: ReadOptions) -> Settings:
         """Return what holds for every segment, given what is read."""
-        from kafkaframes.jobs.dump.filters import Filter, key_pattern
+        from kafkaframes.jobs.dump.chunks import Filter, key_pattern
         from kafkaframes.jobs.export.task import Settings
 
         first, end = where_of(timestamp=self.timestamp).timestamps_ms

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.jobs.dump.filters import Filter
+from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.records.columns import ReadError
 from kafkaframes.records.layout import BATCH_V2
 

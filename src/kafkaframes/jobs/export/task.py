@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
-from kafkaframes.jobs.dump.filters import Filter
+from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.jobs.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch

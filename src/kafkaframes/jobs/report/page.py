@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kafkaframes.jobs.report import activity_sections, sections, state_sections
+from kafkaframes.jobs.report import sections, state_sections
 from kafkaframes.jobs.report.model import Report
 from kafkaframes.jobs.report.tables import Markup, html_page, path_codes, tag
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
@@ -52,7 +52,7 @@ def _cards(report: Report) -> list[Markup]:
         sections.times(report),
         sections.formats(report),
         sections.compression(report),
-        activity_sections.producers(report),
+        state_sections.producers(report),
         sections.size_histogram(
             "records", "Record sizes", report.record_sizes, of="record", empty_words="There is no record.",
             note="Key and value together, uncompressed; headers are not in it. Quantiles are right within 6 %.",
@@ -61,8 +61,8 @@ def _cards(report: Report) -> list[Markup]:
             "batches", "Batch sizes", report.batch_sizes, of="batch", empty_words="There is no batch.",
             note="As in the log, compressed. Small batches compress badly and cost each reader a header.",
         ),
-        activity_sections.transactions(report),
-        activity_sections.keys(report),
+        state_sections.transactions(report),
+        state_sections.keys(report),
         state_sections.replicas(report),
         state_sections.damage(report),
         sections.topics(report),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kafkaframes.jobs.report import charts, timeline
+from kafkaframes.jobs.report import charts, histograms
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
 from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
@@ -255,7 +255,7 @@ def _time_column(
 
 def time_ticks(edges: Sequence[int]) -> list[Tick]:
     """Return the marks of an axis of times."""
-    result = timeline.ticks(list(edges))
+    result = histograms.ticks(list(edges))
     return [
         Tick(_position(edges, one.at), one.label, is_minor=bool(number % 2) and not one.is_new)
         for number, one in enumerate(result)

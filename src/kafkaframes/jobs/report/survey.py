@@ -7,23 +7,194 @@ segments.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.report import totals
 from kafkaframes.jobs.report.copies import Joined, copy_reports, joined_copies
-from kafkaframes.jobs.report.measure import Loss, Measure, Measured, Task, measure_segment
-from kafkaframes.jobs.report.metadata import compacted_topics, transactional_ids, transactions_of
-from kafkaframes.jobs.report.model import DirectoryReport, NotRead, Report, TopicState
+from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, timeline
+from kafkaframes.jobs.report.measure import Loss, Measure, Measured, ProducerCounts, Task, measure_segment
+from kafkaframes.jobs.report.metadata import Transactions, compacted_topics, transactional_ids, transactions_of
+from kafkaframes.jobs.report.model import (
+    CellReport,
+    DirectoryReport,
+    KeyReport,
+    NotRead,
+    OpenReport,
+    PartitionReport,
+    ProducerReport,
+    Report,
+    SizeReport,
+    TimeReport,
+    TopicReport,
+    TopicState,
+    TransactionReport,
+)
 from kafkaframes.jobs.verify import verify
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.files.names import TopicPartition
+
+MOST_PRODUCERS = 1000  # that are named; the others are counted together
+MOST_OPEN = 100
+OTHERS = -2  # the producer id of all that are not named
+Topics = Mapping[str, TopicState]
+
+
+def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
+    """Return what is said of a partition."""
+    partition = joined.partition
+    firsts = [one.first_offset for one in facts if one.first_offset >= 0]
+    lasts = [one.last_offset for one in facts if one.last_offset >= 0]
+    start = partition.log_start_offset
+    end = max(start, max(lasts, default=-1) + 1, *(one.base_offset for one in partition.segments), 0)
+    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # short by a wrapper's first records, in format 1
+    return PartitionReport(
+        topic=partition.topic,
+        partition=partition.partition,
+        directories=[one.partition.directory for one in joined.copies],
+        start_offset=start,
+        end_offset=end,
+        high_watermark=partition.high_watermark,
+        segments=len(partition.segments),
+        size_bytes=partition.size_bytes,
+        batches=whole.batches,
+        records=whole.records,
+        missing_offsets=max(span - whole.offsets_seen, 0),
+        leader_epochs=len({epoch for one in facts for epoch, _, _ in one.epochs}),
+        first=whole.times.first,
+        last=whole.times.last,
+        errors=0,
+    )
+
+
+def topics_of(topics: Topics, compacted: Mapping[str, str], findings: Iterable[Finding]) -> list[TopicReport]:
+    """Return what is said of each topic, the largest first."""
+    errors = errors_by_directory(findings)
+    result = [_topic(name, state, compacted.get(name, ""), errors) for name, state in topics.items()]
+    return sorted(result, key=lambda entry: (-entry.size_bytes, entry.name))
+
+
+def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -> TopicReport:
+    measure = state.measure
+    records = measure.records
+    if not compacted and state.lossless and measure.thinned:
+        compacted = "records are missing inside batches"
+    exact = measure.keys.is_exact
+    return TopicReport(
+        name=name,
+        is_internal=name.startswith("__"),
+        partitions=len(state.partitions),
+        copies=state.copies,
+        segments=state.segments,
+        size_bytes=state.size_bytes,
+        disk_bytes=state.disk_bytes,
+        log_bytes=measure.log_bytes,
+        raw_bytes=measure.raw_bytes,
+        batches=measure.batches,
+        records=records,
+        control_records=measure.control_records,
+        with_headers=measure.with_headers,
+        record_sizes=SizeReport.of(measure.record_sizes),
+        first=measure.times.first,
+        last=measure.times.last,
+        cells=[
+            CellReport(f"v{magic}", codec, one.batches, one.records, one.log_bytes, one.raw_bytes)
+            for (magic, codec), one in sorted(measure.cells.items())
+        ],
+        keys=KeyReport(
+            compacted=compacted,
+            keyed=measure.keyed,
+            without_key=records - measure.keyed,
+            distinct=min(measure.keys.count(), measure.keyed),
+            standard_error=0.0 if exact else round(STANDARD_ERROR, 4),
+            tombstones=measure.tombstones,
+        ),
+        transactions=_transactions_of(state.transactions),
+        errors=sum(errors[directory] for directory in state.directories),
+    )
+
+
+def errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
+    """Count errors by the directory in which their files lie."""
+    return Counter(one.file.rpartition("/")[0] for one in findings if one.severity == Severity.ERROR)
+
+
+def partitions_of(topics: Topics) -> list[PartitionReport]:
+    """Return what is said of each partition, in their order."""
+    result = (one for state in topics.values() for one in state.partitions)
+    return sorted(result, key=lambda entry: (entry.topic, entry.partition, entry.directories))
+
+
+def times_of(topics: Topics, reports: list[TopicReport]) -> TimeReport:
+    """Choose the timeline of all records, and give each topic its counts in the same buckets."""
+    whole = Times()
+    for state in topics.values():
+        whole.merge(state.measure.times)
+    line = timeline(whole)
+    for report in reports:
+        report.activity = line.of(topics[report.name].measure.times)
+    append = sum(state.measure.append_time for state in topics.values())
+    return TimeReport(
+        whole.first, whole.last, line.unit, line.edges, line.counts, line.before, line.after, whole.without, append
+    )
+
+
+def sizes_of(topics: Topics, name: str) -> SizeReport:
+    """Return one histogram over all topics."""
+    whole = Sizes()
+    for state in topics.values():
+        whole.merge(getattr(state.measure, name))
+    return SizeReport.of(whole)
+
+
+def producers_of(topics: Topics, ids: Mapping[int, str]) -> list[ProducerReport]:
+    """Return what each producer wrote, the most bytes first; those beyond ``MOST_PRODUCERS`` together, last."""
+    counts: dict[int, ProducerCounts] = {}
+    written: dict[int, list[str]] = {}
+    for name, state in sorted(topics.items()):
+        for producer, entry in state.measure.producers.items():
+            counts.setdefault(producer, ProducerCounts()).merge(entry)
+            written.setdefault(producer, []).append(name)
+    order = sorted(counts, key=lambda producer: (-counts[producer].log_bytes, producer))
+    result = [_producer(one, counts[one], ids.get(one, ""), written[one]) for one in order[:MOST_PRODUCERS]]
+    if len(order) > MOST_PRODUCERS:
+        rest = ProducerCounts()
+        for producer in order[MOST_PRODUCERS:]:
+            rest.merge(counts[producer])
+        result.append(_producer(OTHERS, rest, f"{len(order) - MOST_PRODUCERS:,} other producers", []))
+    return result
+
+
+def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]) -> ProducerReport:
+    numbers = entry.epoch, entry.batches, entry.records, entry.log_bytes, entry.first, entry.last
+    return ProducerReport(producer, name, *numbers, topics)
+
+
+def _transactions_of(ended_of_partitions: Iterable[tuple[TopicPartition, Transactions]]) -> TransactionReport:
+    """Sum up the transactions of partitions."""
+    durations, report, still = Sizes(), TransactionReport(), []
+    for entry, ended in ended_of_partitions:
+        report.committed += ended.committed
+        report.aborted += ended.aborted
+        report.open += len(ended.open)
+        report.empty_markers += ended.empty_markers
+        durations.merge(ended.durations)
+        still += [
+            OpenReport(
+                entry.topic, entry.partition, each.producer_id, each.producer_epoch, each.first_offset, each.since
+            )
+            for each in ended.open
+        ]
+    report.durations = SizeReport.of(durations)
+    report.oldest_open = sorted(still, key=lambda each: (each.since, each.topic, each.partition))[:MOST_OPEN]
+    return report
 
 
 @dataclass(slots=True)
@@ -63,8 +234,8 @@ def make_report(
     named = {plain_path(path).rstrip("/") for path in paths}
     joined = joined_copies(listed, named, options or {})
     survey = _pass(listed, joined, run)
-    topics = totals.topics_of(survey.topics, compacted_topics(listed), survey.findings)
-    times = totals.times_of(survey.topics, topics)
+    topics = topics_of(survey.topics, compacted_topics(listed), survey.findings)
+    times = times_of(survey.topics, topics)
     names = transactional_ids((one.filesystem, one.partition) for one in joined)
     return Report(
         version=version,
@@ -72,13 +243,13 @@ def make_report(
         generated_at=generated_at,
         directories=[_directory(one) for one in listed],
         topics=topics,
-        partitions=totals.partitions_of(survey.topics),
+        partitions=partitions_of(survey.topics),
         times=times,
-        record_sizes=totals.sizes_of(survey.topics, "record_sizes"),
-        batch_sizes=totals.sizes_of(survey.topics, "batch_sizes"),
-        producers=totals.producers_of(survey.topics, names),
-        transactions=totals.transactions_of(one for state in survey.topics.values() for one in state.transactions),
-        copies=copy_reports(joined, totals.errors_by_directory(survey.findings)),
+        record_sizes=sizes_of(survey.topics, "record_sizes"),
+        batch_sizes=sizes_of(survey.topics, "batch_sizes"),
+        producers=producers_of(survey.topics, names),
+        transactions=_transactions_of(one for state in survey.topics.values() for one in state.transactions),
+        copies=copy_reports(joined, errors_by_directory(survey.findings)),
         findings=sorted(survey.findings, key=lambda entry: -entry.severity),
         losses=survey.losses,
         not_read=list(_not_read(listed, named)),
@@ -136,14 +307,14 @@ def _fold(survey: Survey, entry: Joined, result: list[Measured]) -> None:
     state.disk_bytes += entry.disk_bytes
     state.copies += len(entry.copies)
     state.directories += [copy.partition.directory for copy in entry.copies]
-    state.partitions.append(totals.partition_of(entry, whole, [facts for facts, _ in result]))
+    state.partitions.append(partition_of(entry, whole, [facts for facts, _ in result]))
     ended = transactions_of(result)
     if ended.count or ended.empty_markers:
         state.transactions.append((entry.partition.topic_partition, ended))
 
 
 def _count_errors(survey: Survey) -> None:
-    errors = totals.errors_by_directory(survey.findings)
+    errors = errors_by_directory(survey.findings)
     for state in survey.topics.values():
         for partition in state.partitions:
             partition.errors = sum(errors[directory] for directory in partition.directories)
