@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.broker.quotas import Quotas, Rate
+from kafkaframes.broker.quotas import Bucket, Quotas, Rate
 from kafkaframes.broker.request import RequestOf as Request
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import ErrorCode
@@ -246,3 +246,30 @@ def test_no_window_has_more_connections_than_its_quota(steps, limit):
                 served.append(now)
     for end in served:
         assert sum(end - 10_000 < at <= end for at in served) <= limit * 11
+
+
+@given(
+    st.floats(min_value=0, exclude_min=True, allow_infinity=True),
+    st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10**12)), min_size=1, max_size=20),
+)
+def test_whatever_the_quota_is_the_throttle_time_is_one_that_an_answer_can_say(value, steps):
+    quotas = Quotas()
+    entity = {"client-id": "app"}
+    quotas.take_over([{"entity": entity, "values": {MUTATIONS: value}}])
+    limit = quotas.limits[MUTATIONS][frozenset(entity.items())]
+    rate, bucket, now_ms = Rate(), Bucket(limit, 0.0), 0.0
+    for later_ms, amount in steps:
+        now_ms += later_ms
+        rate.add(amount, now_ms)
+        bucket.refill(limit, now_ms)
+        bucket.left -= amount
+        for over_ms in (rate.over_ms(limit, now_ms), bucket.over_ms(limit)):
+            assert 0 <= over_ms < 2**31
+            assert not (over_ms and value == float("inf"))
+
+
+def test_an_infinite_quota_bounds_nothing(broker):
+    with Client(broker.port) as client:
+        client.limit({"client_id": "app"}, request_percentage=float("inf"), controller_mutation_rate=float("inf"))
+        assert [client.create(f"made-{number}").topics[0].error_code for number in range(3)] == [ErrorCode.NONE] * 3
+        assert client.fetch().throttle_time_ms == 0

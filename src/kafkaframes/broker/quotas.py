@@ -21,6 +21,8 @@ REQUEST, MUTATION = "request_percentage", "controller_mutation_rate"
 CONNECTION = "connection_creation_rate"
 _SAMPLES, _SAMPLE_MS = 11, 1000  # quota.window.num, quota.window.size.seconds
 _LONGEST_MS = 1000  # for request_percentage and connections: one sample
+_MOST_MS = 2**31 - 1  # that throttle_time_ms can say
+_UNLIMITED = 1e18  # a second; an infinite quota, which is allowed, would make a bucket's refill no number
 _STRICT_SINCE = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
 _NOT_COUNTED = frozenset({"SaslHandshake", "SaslAuthenticate", "ApiVersions"})
 _USER = "User:"
@@ -60,7 +62,7 @@ class Rate:
         missing = max(_SAMPLES - 1 - int(elapsed // _SAMPLE_MS), 0)  # Rate.windowSize: as if it had begun earlier
         window_ms = elapsed + missing * _SAMPLE_MS
         mean = sum(used for _, used in self.samples) * _SAMPLE_MS / window_ms
-        return round((mean - limit) / limit * window_ms) if mean > limit else 0
+        return round(min((mean - limit) / limit * window_ms, _MOST_MS)) if mean > limit else 0
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Bucket:
 
     def over_ms(self, limit: float) -> int:
         """Return after how many milliseconds a change may be made again."""
-        return round(-self.left / limit * _SAMPLE_MS) if self.left < 0 else 0
+        return round(min(-self.left / limit * _SAMPLE_MS, _MOST_MS)) if self.left < 0 else 0
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class Quotas:
         self.limits.clear()
         for entity_quotas in stored:
             for key, value in entity_quotas["values"].items():
-                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = float(value)
+                self.limits.setdefault(key, {})[_entity(entity_quotas["entity"])] = min(float(value), _UNLIMITED)
         if not self.limits:
             self._rates.clear()
             self._buckets.clear()
