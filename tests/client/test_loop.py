@@ -1,13 +1,16 @@
 """Event loops of clients: a function that needs one beside a loop that runs, and tasks that are ended."""
 
 import asyncio
+import concurrent.futures
+import sys
 
 import pytest
 
 import kafkaframes
 from kafkaframes.broker import Broker
-from kafkaframes.client import AsyncConsumer, Producer, TopicPartition
-from kafkaframes.client.loop import cancelled, run_alone
+from kafkaframes.client import AsyncConsumer, AsyncProducer, Producer, TopicPartition
+from kafkaframes.client.loop import LoopThread, apart, cancelled, run_alone
+from kafkaframes.errors import MaybeWrittenError, NetworkError
 
 
 async def answer() -> int:
@@ -67,3 +70,77 @@ def test_closing_a_consumer_leaves_no_task():
     with Broker() as broker:
         broker.create_topic("numbers")
         asyncio.run(run(broker.bootstrap_servers))
+
+
+@pytest.mark.parametrize("unusual", [SystemExit("no token"), KeyboardInterrupt(), StopIteration(3), GeneratorExit()])
+def test_work_in_a_thread_that_ends_in_an_unusual_way_does_not_let_its_caller_hang(unusual):
+    def work() -> None:
+        raise unusual
+
+    async def run() -> None:
+        with pytest.raises(RuntimeError, match=type(unusual).__name__):
+            await asyncio.wait_for(apart(work), 60)
+
+    asyncio.run(run())
+
+
+def test_a_call_that_exits_tells_its_caller_and_no_other_call_ends():
+    async def leave() -> None:
+        sys.exit("enough")
+
+    async def wait_for(event: asyncio.Event) -> int:
+        await event.wait()
+        return await answer()
+
+    thread = LoopThread("test")
+    event = asyncio.Event()
+    waiting = thread.begin(wait_for(event))
+    with pytest.raises(SystemExit, match="enough"):
+        thread.call(leave())
+    thread.soon(event.set)
+    assert waiting.result(60) == 42
+    thread.close()
+
+
+def test_what_waits_while_a_client_is_closed_ends_in_its_network_error():
+    begun = concurrent.futures.Future()
+
+    async def close() -> None:
+        await asyncio.sleep(0)
+
+    async def wait() -> None:
+        begun.set_result(None)
+        await asyncio.sleep(600)
+
+    thread = LoopThread("test")
+    waiting = thread.begin(wait())
+    begun.result(60)
+    thread.end(close)
+    with pytest.raises(NetworkError, match="this client was closed"):
+        waiting.result(60)
+    thread = LoopThread("test")
+    given_up = thread.begin(asyncio.sleep(600))
+    given_up.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):  # who cancels a future knows why
+        given_up.result(60)
+    thread.close()
+
+
+def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_records_or_for_metadata():
+    async def run(broker: Broker) -> None:
+        producer = AsyncProducer(broker.bootstrap_servers, linger_ms=60_000)
+        sent = await producer.send("numbers", b"1")
+        broker.on("Produce").ignore()
+        waits = asyncio.ensure_future(producer.send_and_wait("numbers", b"2"))
+        broker.on("Metadata").ignore()
+        asks = asyncio.ensure_future(producer.send("others", b"3"))
+        while not producer._cluster._refreshing:
+            await asyncio.sleep(0.001)
+        await producer.close(flush=False)
+        for future in (sent, waits, asks):
+            with pytest.raises((NetworkError, MaybeWrittenError), match="closed"):
+                await future
+
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        asyncio.run(run(broker))

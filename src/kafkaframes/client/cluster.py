@@ -203,7 +203,13 @@ class ClusterClient:
             task = background(self._refresh(requested, create))
             self._refreshing[requested] = task
             task.add_done_callback(lambda _: self._refreshing.pop(requested, None))
-        await asyncio.shield(task)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise NetworkError("this client was closed") from None
+            raise
 
     async def _refresh(self, requested: frozenset[str] | None, create: bool) -> None:
         connection = await self.any_connection()

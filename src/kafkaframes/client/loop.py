@@ -35,7 +35,7 @@ class LoopThread:
         """Begin; ``closing`` closes the client if nobody else does."""
         self._name = name
         self._closing = closing
-        self._has_ended = False
+        self._has_ended = self._is_stopped = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -45,7 +45,9 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._is_stopped:
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose caller is told
+                    self._loop.run_forever()
         finally:
             self._loop.close()
 
@@ -55,7 +57,7 @@ class LoopThread:
         Ctrl-C in the waiting thread cancels it.
 
         Raises:
-            NetworkError: the loop has ended: the client was closed.
+            NetworkError: the client was closed, before this or meanwhile.
         """
         future = self.begin(coroutine)
         try:
@@ -68,12 +70,20 @@ class LoopThread:
         """Begin a coroutine on the loop; return a future of its result.
 
         Raises:
-            NetworkError: the loop has ended: the client was closed.
+            NetworkError: the client was closed; if that is meanwhile, it is what the future ends in.
         """
         if self._loop.is_closed() or not self._thread.is_alive():
             coroutine.close()
             raise NetworkError("this client was closed")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return asyncio.run_coroutine_threadsafe(self._unless_closed(coroutine), self._loop)
+
+    async def _unless_closed(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if self._has_ended:
+                raise NetworkError("this client was closed") from None
+            raise
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, without waiting; not at all if the loop has ended."""
@@ -132,6 +142,7 @@ class LoopThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # sockets are closed in the turn after
+        self._is_stopped = True
         self._loop.stop()
 
 
@@ -189,6 +200,9 @@ async def apart(work: Callable[[], Result]) -> Result:
     """Do work that may wait for long in a thread of its own.
 
     Unlike with those of ``asyncio.to_thread``, neither look-ups of names nor the program's end wait for it.
+
+    Raises:
+        RuntimeError: the work calls ``sys.exit``, which would end its thread only; else what the work raises.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
@@ -200,8 +214,9 @@ async def apart(work: Callable[[], Result]) -> Result:
     def run() -> None:
         try:
             give = partial(done.set_result, work())
-        except Exception as error:
-            give = partial(done.set_exception, error)
+        except BaseException as error:
+            is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # which no future takes
+            give = partial(done.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(finish, give)
 

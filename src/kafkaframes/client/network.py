@@ -157,6 +157,7 @@ class _Wire(asyncio.BufferedProtocol):
         for entry in self.waiting:
             if not entry.answer.done():
                 entry.answer.set_exception(self.ended)
+                entry.answer.exception()  # asyncio would log it where nobody waits any more
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()

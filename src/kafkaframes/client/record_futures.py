@@ -161,7 +161,7 @@ def _called(function: Callable[..., object], *arguments: object) -> None:
     """Call what a user passed; what it raises is logged, for the batches of others go on."""
     try:
         function(*arguments)
-    except Exception:
+    except BaseException:  # ``sys.exit``, too
         _LOG.exception("%r raised an exception", function)
 
 
@@ -198,9 +198,11 @@ class LoopResults:
                 future.set_exception(error)
 
     def dropped(self, error: Exception) -> None:
-        """Cancel what nobody can wait for any more."""
+        """Give each future the error, which nobody has to look at."""
+        self.failed(error)
         for future in self._futures:
-            future.cancel()
+            if not future.cancelled():
+                future.exception()  # asyncio would log it otherwise
 
 
 def settle(results: BatchResults, done: asyncio.Future[tuple[int, int]]) -> None:
