@@ -33,14 +33,13 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 
 import kafkaframes
 from kafkaframes.records._kernels_codecs import LZ4_DECOMPRESS
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.decode import open_sections
 from kafkaframes.records.fused import ColumnMaker
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.native import functions
-from kafkaframes.records.scan import FILE, as_array, check_crcs, scan_all
+from kafkaframes.records.scan import FILE, Memory, as_array, check_crcs, scan_all
 
 RESULTS = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.protocol.functions import list_apis, message_class
-from kafkaframes.records.functions import build_records
 from kafkaframes.scan.functions import (
     read_batches,
     read_capture,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         restore_log,
         verify_log,
     )
+    from kafkaframes.records.build import build_records
 
 __all__ = [
     "Admin",
@@ -71,6 +71,7 @@ _LAZY = {  # what is large, by the module that it is imported of
     "Consumer": "client",
     "KafkaframesError": "errors",
     "Producer": "client",
+    "build_records": "records.build",
     **dict.fromkeys(
         ("compact_log", "convert_log", "describe_log", "export_log", "mirror_topics", "recompress_log"),
         "jobs.functions",

@@ -18,7 +18,7 @@ from kafkaframes.coordination.groups.share_state import ShareKey
 from kafkaframes.errors import ErrorCode, LogDirError
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
-from kafkaframes.storage.copies.served import Served
+from kafkaframes.storage.files.directory import Served
 from kafkaframes.storage.files.filesystem import LocalFileSystem, ReadAt
 from kafkaframes.storage.files.names import TopicPartition
 

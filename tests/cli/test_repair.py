@@ -135,7 +135,7 @@ def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
 
 READ_ONLY = """
 import os, sys
-from kafkaframes.storage.files.broker_lock import take_lock
+from kafkaframes.storage.files.local_disk import take_lock
 given = os.open
 def refusing(path, flags, *rest):  # root may do everything
     if flags & os.O_RDWR:

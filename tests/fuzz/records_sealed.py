@@ -25,12 +25,11 @@ from tests.records import mutations
 from tests.records.guarded import Guarded, GuardedMemory
 from tests.records.test_column_subsets import OTHERS, SUBSETS
 
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.codecs import compress, decompress
 from kafkaframes.records.columns import DROPMALFORMED, PERMISSIVE, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import Memory, as_array
 from kafkaframes.wire.checksum import crc32c
 
 BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)

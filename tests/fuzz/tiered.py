@@ -29,9 +29,8 @@ from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered import names
-from kafkaframes.storage.tiered.chunk_index import unpack_sizes
-from kafkaframes.storage.tiered.manifest import parse_manifest
-from kafkaframes.storage.tiered.remote_log_metadata import custom_metadata, decode_entry
+from kafkaframes.storage.tiered.lineage import custom_metadata, decode_entry
+from kafkaframes.storage.tiered.manifest import parse_manifest, unpack_sizes
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 MANIFESTS = [path.read_bytes() for path in sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))]

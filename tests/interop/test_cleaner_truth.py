@@ -20,8 +20,8 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 

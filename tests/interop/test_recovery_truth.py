@@ -22,8 +22,8 @@ from tests.interop.made_up_damage import DAMAGE, bases
 from tests.interop.made_up_logs import DAY, NOW, a_writer, write_segments
 from tests.storage.releases import release_of_version
 
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 from kafkaframes.storage.recovery.plan import plan_recovery
 from kafkaframes.storage.recovery.recover import RecoverySettings, recover_to
 

@@ -92,7 +92,7 @@ def test_every_import_between_kernel_files_is_seen():
 
 def test_all_kernel_files_with_entry_points_are_units():
     assert len(stock.modules()) >= 18
-    assert "kafkaframes.records.append._kernels_check" not in stock.modules()  # devices only
+    assert "kafkaframes.records.append._kernels_context" not in stock.modules()  # devices only
 
 
 def test_the_cache_is_in_the_home_directory_and_private(tmp_path):

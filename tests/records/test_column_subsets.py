@@ -11,11 +11,10 @@ from tests.records import mutations
 
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST, PERMISSIVE
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import Memory, as_array
 
 # These decide what a kernel does, and which one runs; every other column is made of batch headers and offsets.
 DECIDING = ("timestamp_type", "key", "value", "headers", "key_size", "crc_ok")

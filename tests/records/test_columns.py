@@ -16,12 +16,10 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records import layout
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
-from kafkaframes.records.chunks import Chunks, Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.makers import COLUMNS
+from kafkaframes.records.makers import COLUMNS, batches_table
 from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
-from kafkaframes.records.scan import CUT, FILE, MEMORY, as_array
-from kafkaframes.records.table import batches_table
+from kafkaframes.records.scan import CUT, FILE, MEMORY, Chunks, Memory, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}

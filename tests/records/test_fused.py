@@ -11,10 +11,9 @@ from tests.records.test_columns import assert_same
 
 import kafkaframes
 from kafkaframes.records import fused
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.reasons import MODES
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import Memory, as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -7,12 +7,12 @@ import pytest
 
 from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.records import batch, control, layout, reasons
+from kafkaframes.records import batch, fields, layout, reasons
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.wire import primitives
 
 
-@pytest.mark.parametrize("module", [batch, control, layout, primitives], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [batch, fields, layout, primitives], ids=lambda module: module.__name__)
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
@@ -20,12 +20,12 @@ def test_doctests(module):
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\x80\x00\x00\x01"])
 def test_a_control_key_that_kafka_refuses(key):
     with pytest.raises(CorruptRecordError):
-        control.control_type(key)
+        fields.control_type(key)
 
 
 def test_a_control_type_of_the_future_is_unknown():
-    assert control.control_type(b"\x00\x01\x00\x63\x00") == "UNKNOWN"
-    assert control.control_type(b"\x00\x00\xff\xff") == "UNKNOWN"
+    assert fields.control_type(b"\x00\x01\x00\x63\x00") == "UNKNOWN"
+    assert fields.control_type(b"\x00\x00\xff\xff") == "UNKNOWN"
 
 
 def test_malformed_text_is_replaced_as_java_does():

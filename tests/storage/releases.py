@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD
 
 
 def release_of_version(version: str) -> str:

@@ -34,13 +34,12 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Nodes, Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.copies.decisions import MERGE
-from kafkaframes.storage.copies.served import Served
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_meta_properties
+from kafkaframes.storage.files.directory import Served
 from kafkaframes.storage.files.disk import Disk, online
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.memory_disk import MemoryDisk
+from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
 from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
-from kafkaframes.storage.files.overlay_disk import OverlayDisk
 from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
 
 NOBODY = -1
@@ -68,7 +67,7 @@ def open_broker(
     Args:
         data_dir: a Kafka log directory; None for one in memory.
         serve: paths of log directories and stores, of whatever origin, that are only read; what groups commit stays in
-            memory (``copies.served``).
+            memory (``Served``).
         replicas, storage: as in ``serve_paths``.
         settings: the broker's.
         clock: its clock.

@@ -9,8 +9,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.storage.files import directory
 from kafkaframes.storage.files.names import FileName, TopicPartition
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
 from kafkaframes.storage.partition import PartitionLog
 from kafkaframes.storage.partition.segment import LogSegment
 

@@ -15,14 +15,13 @@ from kafkaframes.storage.cleaner.filter import Filter
 from kafkaframes.storage.cleaner.latest import walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.round import kept_of, reaches_too_far, sources_of
-from kafkaframes.storage.cleaner.transactions import CleanedTransactions
-from kafkaframes.storage.files.broker_release import KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
+from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
-from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD, ProducerStates
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 from kafkaframes.storage.partition.retention import path_of
 

@@ -17,8 +17,9 @@ from fnmatch import fnmatchcase
 from typing import Self
 
 from kafkaframes.errors import OptionError
-from kafkaframes.storage.files.disk import Disk, DiskFile, LocalDisk
+from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import FileSystemOver
+from kafkaframes.storage.files.local_disk import LocalDisk
 
 # ---------------------------------------------------------------------------------------------------------------------
 # How often a fault happens, and from when on: what rules for requests and for the disk have in common.

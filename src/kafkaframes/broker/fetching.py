@@ -13,7 +13,7 @@ from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, 
 from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
 from kafkaframes.storage.partition.segment import Stretch
 

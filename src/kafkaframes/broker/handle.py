@@ -53,7 +53,7 @@ from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
-from kafkaframes.storage.copies.served import Remark
+from kafkaframes.storage.files.directory import Remark
 from kafkaframes.storage.files.findings import Severity
 
 if TYPE_CHECKING:

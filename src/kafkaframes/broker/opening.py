@@ -15,12 +15,12 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import StoreReads
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import MERGE, REPLICAS
-from kafkaframes.storage.copies.served import Remark, Served
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.directory import LogDirectory
-from kafkaframes.storage.files.disk import Disk, LocalDisk
+from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
+from kafkaframes.storage.files.disk import Disk
 from kafkaframes.storage.files.filesystem import VIEW_MARK, LocalFileSystem, join, plain_path, split
 from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES
 from kafkaframes.storage.log.discover import discover, filesystem_for

@@ -37,7 +37,7 @@ from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.share_state import ShareCoordinator
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator
 from kafkaframes.errors import KafkaframesError, OptionError, StorageError
-from kafkaframes.storage.copies.served import Remark
+from kafkaframes.storage.files.directory import Remark
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 

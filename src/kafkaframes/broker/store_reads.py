@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.api import Answer, Later
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt
-from kafkaframes.storage.files.overlay_disk import HasDescriptors
+from kafkaframes.storage.files.memory_disk import HasDescriptors
 
 _THREADS: Final = 8  # reads of a store at once, each of another file
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
-from kafkaframes.storage.partition.epochs import UNDEFINED, EpochEnd
+from kafkaframes.storage.partition.state import UNDEFINED, EpochEnd
 
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

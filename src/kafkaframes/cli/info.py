@@ -31,8 +31,7 @@ from kafkaframes.jobs.settings import DescribeSettings
 from kafkaframes.storage.copies.decisions import ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.selection import selected
+from kafkaframes.storage.log.discover import discover, selected
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,8 +22,7 @@ from kafkaframes.jobs.report.page import report_page
 from kafkaframes.jobs.report.survey import make_report
 from kafkaframes.jobs.settings import SelectionSettings
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.selection import selected
+from kafkaframes.storage.log.discover import discover, selected
 
 EXIT_UNREAD = 1
 _STANDARD_OUTPUT = "-"

@@ -19,8 +19,7 @@ from kafkaframes.jobs.verify.verify import Report, verify
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import OneLog
 from kafkaframes.storage.files.findings import Severity
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.selection import selected
+from kafkaframes.storage.log.discover import discover, selected
 
 MOST_FINDINGS = 20  # of one check; --all shows the others
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}

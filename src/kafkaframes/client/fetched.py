@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, CorruptRecordError
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAILFAST
-from kafkaframes.records.scan import Batches, as_array, scan_all
+from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of_fetched
 
 _PART_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole

@@ -338,8 +338,7 @@ def _rewritten(source: Paths, to: Path, settings: RewriteSettings) -> JobResult[
 
 
 def _selected(paths: Paths, settings: SelectionSettings) -> Any:
-    from kafkaframes.storage.log.discover import discover
-    from kafkaframes.storage.log.selection import selected
+    from kafkaframes.storage.log.discover import discover, selected
 
     return selected(discover(paths_of(paths), options=settings.storage), settings.topics, settings.partitions)
 

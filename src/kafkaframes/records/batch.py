@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.records import control, decode
+from kafkaframes.records import decode
 from kafkaframes.records.decoded import Index, Sections, problem_of
+from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -80,7 +81,7 @@ class Record(NamedTuple):
         Raises:
             CorruptRecordError: its key cannot be read.
         """
-        return control.control_type(self.key) if self.control else None
+        return control_type(self.key) if self.control else None
 
     @property
     def coordinator_epoch(self) -> int | None:
@@ -89,8 +90,8 @@ class Record(NamedTuple):
         Raises:
             CorruptRecordError: its key or value cannot be read.
         """
-        is_marker = self.control_type in control.END_OF_TRANSACTION
-        return control.coordinator_epoch(self.value) if is_marker else None
+        is_marker = self.control_type in END_OF_TRANSACTION
+        return coordinator_epoch(self.value) if is_marker else None
 
 
 class Damage(NamedTuple):

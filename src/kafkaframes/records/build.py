@@ -94,7 +94,37 @@ def build_records(
     control: bool = False,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Write ``columns`` as record batches (format 2) or message sets (0, 1); see ``kafkaframes.build_records``."""
+    """Write records as bytes that any Kafka reads: the content of a segment, or of a produce request.
+
+    >>> build_records([{"key": b"k", "value": b"v", "timestamp": 1_700_000_000_000}], codec="lz4")[16]
+    2
+
+    Args:
+        columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a sequence of
+            mappings. ``key`` and ``value`` (binary or string, null allowed), ``offset`` (increasing; holes are
+            kept), ``timestamp`` (ms or an Arrow timestamp), ``headers`` (lists of struct<key, value>, maps, or pairs).
+            The reader's other columns may be there and are ignored.
+        record_format: 0, 1 or 2; formats 0 and 1 hold neither headers nor anything below ``timestamp_type`` here,
+            0 holds no timestamp (that column is ignored then).
+        codec: none, gzip, snappy, lz4 or zstd (format 2 only).
+        level: the codec's level (KIP-390); None is Kafka's default.
+        base_offset: the first offset where ``columns`` has none.
+        batch_bytes: a batch ends before it would grow larger, counted before compression (Kafka's ``batch.size``);
+            one record is always taken.
+        batch_records: the largest number of records in a batch.
+        timestamp_type: CreateTime or LogAppendTime; with the latter a batch ends where the timestamp changes.
+        leader_epoch, producer_id, producer_epoch: as the batches' headers have them; -1 is none.
+        base_sequence: of the first batch; later ones go on from there, with 0 after 2^31 - 1. -1 is none.
+        transactional, control: the batches' flags. Control records are given with their own keys and values.
+        delete_horizon_ms: set as the base of timestamps of every batch (KIP-534).
+
+    Returns:
+        Record batches (format 2), wrappers (0 and 1 with a codec), or messages, one after the other.
+
+    Raises:
+        EncodeError: a value does not fit; ``path`` names the column and the row.
+        OptionError: an option does not exist, or not in this format.
+    """
     known = codec_of(codec)
     if timestamp_type not in _TIMESTAMP_TYPES:
         raise OptionError(f"no timestamp type {timestamp_type!r}; there are CreateTime and LogAppendTime")

@@ -21,7 +21,6 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_index import SKIPPED
-from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Scanned, Source, parts_of
 from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
 from kafkaframes.records.fused import (
     FUSED_COLUMNS,
@@ -37,7 +36,20 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH, DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
-from kafkaframes.records.scan import DAMAGED_ENDS, FILE, MEMORY, Batches, End, Ints
+from kafkaframes.records.scan import (
+    CHUNK_BYTES,
+    DAMAGED_ENDS,
+    FILE,
+    MEMORY,
+    Batches,
+    Chunk,
+    Chunks,
+    End,
+    Ints,
+    Scanned,
+    Source,
+    parts_of,
+)
 
 
 class ReadError(NamedTuple):

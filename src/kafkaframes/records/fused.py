@@ -19,10 +19,9 @@ from kafkaframes.records import decode, native
 from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
-from kafkaframes.records.chunks import Chunk
 from kafkaframes.records.decoded import Allocate, Problem
 from kafkaframes.records.layout import CODEC_MASK, COLUMN
-from kafkaframes.records.scan import Batches, Bytes, Ints
+from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints
 
 __all__ = [
     "FUSED_COLUMNS",

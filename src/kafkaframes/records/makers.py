@@ -1,12 +1,14 @@
-"""The columns that records can be read into: names, Arrow types, and how each is made of the index of records.
+"""What is made of decoded records and of headers: Arrow columns, rows that can be written again, a table of batches.
 
-What is not asked for costs nothing: a column is made by its own function in ``COLUMNS``, and keys, values and headers
-are copied only then. The six columns of ``fused.FUSED_COLUMNS`` are mostly made there, together, and only found here.
+A column of records is made by its own function in ``COLUMNS``; what is not asked for costs nothing, and keys, values
+and headers are copied only then. The six columns of ``fused.FUSED_COLUMNS`` are mostly made there, together, and only
+found here. Rows are the middle of every rewrite: the append path, the conversions and the cleaner decode batches,
+choose or renumber records, and write them again (``build.py``); keys and values stay where they were decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.errors import CorruptRecordError
+from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records._kernels_gather import SLACK_BYTES
-from kafkaframes.records.decoded import Allocate, Decoded, Ints32
-from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from kafkaframes.records.scan import Bytes, Ints, timestamp_types
+from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sections
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
+from kafkaframes.records.scan import CUT, Bytes, Chunk, Chunks, Ints, Source, timestamp_types
 from kafkaframes.wire.primitives import java_text
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
@@ -157,3 +160,151 @@ def _as_arrow(column: Column, result: Decoded) -> pa.Array:
     if made.dtype == np.bool_:
         return pa.array(made)
     return pa.Array.from_buffers(column.type, made.size, [None, pa.py_buffer(np.ascontiguousarray(made))], null_count=0)
+
+
+_NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+
+
+def rows_of_index(
+    sections: Sections,
+    index: Index,
+    *,
+    offsets: Int64s | None = None,
+    timestamps: Int64s | None = None,
+    headers: bool = True,
+) -> Rows:
+    """Return the records of ``index`` as rows.
+
+    Args:
+        sections, index: as ``open_sections`` and ``index_records`` returned them; the index may be a part
+            (``Index.take``).
+        offsets: the offsets to write instead of the decoded ones.
+        timestamps: the timestamps to write instead of the decoded ones, in milliseconds.
+        headers: keep the records' headers (formats 0 and 1 have none to keep).
+    """
+    names, values, starts = _NO_BLOBS, _NO_BLOBS, np.zeros(0, np.int64)
+    total = int(index.header_counts.sum()) if headers else 0
+    if total:
+        starts, names, values = _header_blobs(sections, index, total)
+    return Rows(
+        index.offsets if offsets is None else offsets,
+        index.timestamps if timestamps is None else timestamps,
+        _blobs(sections, index.key_at, index.key_size),
+        _blobs(sections, index.value_at, index.value_size),
+        starts,
+        names,
+        values,
+    )
+
+
+def with_names_as_text(rows: Rows) -> Rows:
+    """Return rows whose headers' names are what Java makes of them and back: U+FFFD for what is not UTF-8."""
+    names = rows.header_names
+    if not len(names.starts):
+        return rows
+    raw = binary_array(names.data, names.starts, names.lengths.astype(np.int32))
+    return rows._replace(header_names=blobs_of("headers", java_text_array(raw)))
+
+
+def _blobs(sections: Sections, positions: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Blobs:
+    return Blobs(positions, np.maximum(sizes, -1).astype(np.int64), sections.buf)
+
+
+def _header_blobs(sections: Sections, index: Index, total: int) -> tuple[Int64s, Blobs, Blobs]:
+    records = len(index.offsets)
+    lists = np.empty(records + 1, np.int32)
+    key_at, value_at = np.empty(total, np.int64), np.empty(total, np.int64)
+    key_size, value_size = np.empty(total, np.int32), np.empty(total, np.int32)
+    _kernels_gather.index_headers(
+        sections.buf, index.headers_at, index.header_counts, records, lists, key_at, key_size, value_at, value_size
+    )
+    return lists.astype(np.int64), _blobs(sections, key_at, key_size), _blobs(sections, value_at, value_size)
+
+
+_PLAIN = {
+    "base_offset": pa.int64(),
+    "last_offset": pa.int64(),
+    "count": pa.int32(),
+    "base_timestamp": TIMESTAMP,
+    "max_timestamp": TIMESTAMP,
+    "producer_id": pa.int64(),
+    "producer_epoch": pa.int16(),
+    "base_sequence": pa.int32(),
+    "leader_epoch": pa.int32(),
+    "crc": pa.uint32(),
+}
+SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("size", pa.int32()),
+        ("magic", pa.int8()),
+        ("codec", CODEC),
+        ("timestamp_type", pa.int32()),
+        ("transactional", pa.bool_()),
+        ("control", pa.bool_()),
+        ("delete_horizon", TIMESTAMP),
+        *_PLAIN.items(),
+    ]
+)
+
+
+def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
+    """Return one row a batch.
+
+    ``count`` is the header's; for formats 0 and 1, which have none, it is 1 for a plain message and null for a
+    compressed one. A field that a batch is too short for is null. The schema's metadata says how the scan ended:
+    ``end_position``, ``end_reason`` and ``end_corrupt``.
+
+    Args:
+        source: where the batches are.
+        rules: ``scan.MEMORY`` or ``scan.FILE``.
+        start, end: positions in bytes; a batch starts at ``start``.
+
+    Raises:
+        LogDirError: the source became shorter while it was read.
+    """
+    chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
+    result = list(_rows(chunks))
+    assert chunks.end is not None
+    if chunks.end.status == CUT:
+        raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
+    metadata = {
+        "end_position": str(chunks.end.position),
+        "end_reason": chunks.end.reason,
+        "end_corrupt": str(chunks.end.corrupt).lower(),
+    }
+    return pa.Table.from_batches(result, schema=SCHEMA).replace_schema_metadata(metadata)
+
+
+def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _made(chunk)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
+    batches = chunk.batches
+    values, is_v2 = batches.column(name), batches.is_v2
+    field = "last_offset_delta" if name == "last_offset" else "offset" if name == "base_offset" else name
+    missing: npt.NDArray[np.bool_] = is_v2 & (batches.column("size") < BATCH_V2.end_of(field))
+    if name == "count":
+        values = np.where(is_v2, values, 1)
+        missing |= batches.is_wrapper
+    made = pa.array(values, mask=missing if missing.any() else None)
+    return made.cast(kind)
+
+
+def _made(chunk: Chunk) -> dict[str, Any]:
+    batches = chunk.batches
+    magics, attributes = batches.column("magic"), batches.column("attributes")
+    no_horizon = ~(batches.flag(DELETE_HORIZON) & (batches.column("size") >= BATCH_V2.size))
+    return {
+        "position": pa.array(batches.column("position") + chunk.base),
+        "size": pa.array(batches.column("size").astype(np.int32)),
+        "magic": pa.array(magics.astype(np.int8)),
+        "codec": codec_array(attributes),
+        "timestamp_type": pa.array(timestamp_types(magics, attributes)),
+        "transactional": pa.array(batches.is_transactional),
+        "control": pa.array(batches.is_control),
+        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP),
+    }

@@ -29,11 +29,11 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
 from kafkaframes.storage.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS
 from kafkaframes.storage.files.checkpoints import read_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less

@@ -28,8 +28,8 @@ from kafkaframes.storage.files.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EP
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.tiered import names, view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
+from kafkaframes.storage.tiered.lineage import MetadataEntry
 from kafkaframes.storage.tiered.names import INDEX_OF_FILE, ObjectName, Store, ViewPath, find_store
-from kafkaframes.storage.tiered.remote_log_metadata import MetadataEntry
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"

@@ -22,11 +22,11 @@ from kafkaframes.jobs.job import run_here
 from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction, build_records
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of
-from kafkaframes.storage.cleaner import CleanerSettings, _kernels_exchange, clean_partition
+from kafkaframes.storage.cleaner import CleanerSettings, _kernels, clean_partition
 from kafkaframes.storage.cleaner.exchange import EntriesWriter, judge_buckets
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.round import preview_partition
-from kafkaframes.storage.cleaner.window import windows
+from kafkaframes.storage.cleaner.walk import windows
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.log.discover import discover
 
@@ -368,7 +368,7 @@ def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
 def test_digests_are_siphash(key, key0, key1):
     found = np.zeros(2, np.int64)
     buf, places = np.frombuffer(key + b"\0", np.uint8), np.zeros(1, np.int64)
-    _kernels_exchange.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, found)
+    _kernels.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, found)
     plain = siphash(key, key0=key0 % 2**64, key1=key1 % 2**64)
     assert [int(one) % 2**64 for one in found] == list(plain)
 
@@ -377,7 +377,7 @@ def test_digests_are_siphash(key, key0, key1):
 def test_judgement_is_that_of_a_set(entries):
     given_entries = np.array([number for low, counts in entries for number in (low | counts, low)], np.int64)
     latest = np.empty(len(entries), np.uint8)
-    _kernels_exchange.judge(given_entries, np.zeros(2 * 128, np.int64), latest)
+    _kernels.judge(given_entries, np.zeros(2 * 128, np.int64), latest)
     assert latest.astype(bool).tolist() == latest_of([(str(low).encode(), counts) for low, counts in entries])
 
 

@@ -20,7 +20,7 @@ from kafkaframes.records.append import (
     _kernels,
     _kernels_context,
     _kernels_rebuild,
-    context,
+    entry,
     validate_and_assign,
     validator,
 )
@@ -66,7 +66,7 @@ def assert_within_the_log(sent, offset, settings):
 
 def guarded_answer(sent, offset, settings):
     """Call the kernels with just the memory that they ask for, at the edge of forbidden pages."""
-    table = context.KernelContext()
+    table = entry.KernelContext()
     table.use(settings, settings.now_ms)
     words, sent, untouched = table.words, bytearray(sent), bytes(sent)
     needed = {_kernels_context.TOO_SMALL: 0, _kernels_context.NO_OUT: 0}
@@ -127,10 +127,10 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
-    for one in context._idle:
+    for one in entry._idle:
         assert one.words[_kernels_context.CONTENT_KNOWN] == -1
-        assert context.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= context.MOST_KEPT_BYTES
-        assert context.USUAL_BYTES <= one.out.nbytes <= context.MOST_KEPT_BYTES
+        assert entry.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= entry.MOST_KEPT_BYTES
+        assert entry.USUAL_BYTES <= one.out.nbytes <= entry.MOST_KEPT_BYTES
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -138,14 +138,14 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
 def test_without_the_codecs_functions_the_careful_path_opens_the_set(magic, codec, monkeypatch):
     if codec == "zstd" and magic == 1:
         return
-    bare = context.KernelContext()
+    bare = entry.KernelContext()
     bare.words[: _kernels_context.CONTENT_AT] = 0
     sent, settings = build_records(ROWS, record_format=magic, codec=codec), AppendSettings(record_format=magic)
     closely = validate_closely(sent, 50, settings)
-    monkeypatch.setattr(context, "_idle", [bare])
+    monkeypatch.setattr(entry, "_idle", [bare])
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
-    assert context._idle == [bare]
+    assert entry._idle == [bare]
 
 
 def test_threads_do_not_meet_at_a_context():

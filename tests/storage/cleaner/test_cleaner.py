@@ -13,7 +13,7 @@ from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
 from kafkaframes.storage.cleaner.latest import OffsetMap
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.discover import discover
 
 

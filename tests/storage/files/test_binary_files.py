@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.files import producer_snapshot
+from kafkaframes.storage.files import producer_files
 from kafkaframes.storage.files.indexes import (
     OffsetIndex,
     OffsetPosition,
@@ -21,8 +21,14 @@ from kafkaframes.storage.files.indexes import (
     write_time_index,
 )
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_index, write_txn_index
+from kafkaframes.storage.files.producer_files import (
+    AbortedTransaction,
+    ProducerEntry,
+    read_producer_snapshot,
+    read_txn_index,
+    write_producer_snapshot,
+    write_txn_index,
+)
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
@@ -141,7 +147,7 @@ def test_what_is_wrong_is_named(kind, text, reason, position):
 
 def test_a_count_that_does_not_make_the_size_is_refused():
     body = (2**31 - 1).to_bytes(4, "big")
-    raw = b"\0\1" + producer_snapshot.crc32c(body).to_bytes(4, "big") + body
+    raw = b"\0\1" + producer_files.crc32c(body).to_bytes(4, "big") + body
     with pytest.raises(LogDirError, match="2147483647 producers do not make 10 bytes"):
         read_producer_snapshot(raw)
 

@@ -11,9 +11,10 @@ from tests.storage.partition.builders import NOW_MS, batch, lead
 from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import StorageError
-from kafkaframes.storage.files.disk import LocalDisk, OnlineDisk
+from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.filesystem import LocalFileSystem
-from kafkaframes.storage.files.overlay_disk import OverlayDisk
+from kafkaframes.storage.files.local_disk import LocalDisk
+from kafkaframes.storage.files.memory_disk import OverlayDisk
 from kafkaframes.storage.partition import create_log, open_log
 from kafkaframes.storage.partition.fetch import LOG_END
 

@@ -8,13 +8,13 @@ import os
 
 import pytest
 
-from kafkaframes.storage.files import flush_many
-from kafkaframes.storage.files.disk import LocalDisk
+from kafkaframes.storage.files import local_disk
+from kafkaframes.storage.files.local_disk import LocalDisk
 
 
 @pytest.fixture
 def files(tmp_path):
-    paths = [tmp_path / f"{number}.log" for number in range(flush_many.MANY)]
+    paths = [tmp_path / f"{number}.log" for number in range(local_disk.MANY)]
     for path in paths:
         path.write_bytes(b"1")
     return [str(path) for path in paths]
@@ -35,7 +35,7 @@ def test_few_files_are_flushed_one_by_one(files, tmp_path, flushed):
 
 
 def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flushed, monkeypatch):
-    monkeypatch.setattr(flush_many, "_is_safe", lambda device: True)
+    monkeypatch.setattr(local_disk, "_is_safe", lambda device: True)
     if not hasattr(ctypes.CDLL(None), "syncfs"):
         pytest.skip("this system has no syncfs")
     LocalDisk().flush_all(files, [str(tmp_path)])
@@ -45,10 +45,10 @@ def test_many_files_take_one_call_where_it_is_safe(files, tmp_path, flushed, mon
 @pytest.mark.parametrize("release", ["5.7.19-generic", "6.1.0", "rolling"])
 @pytest.mark.parametrize("file_system", ["ext4", "overlay", ""])
 def test_where_it_is_not_safe_each_is_flushed(files, tmp_path, flushed, monkeypatch, release, file_system):
-    monkeypatch.setattr(flush_many.platform, "release", lambda: release)
-    monkeypatch.setattr(flush_many, "_file_system_of", lambda device: file_system)
+    monkeypatch.setattr(local_disk.platform, "release", lambda: release)
+    monkeypatch.setattr(local_disk, "_file_system_of", lambda device: file_system)
     LocalDisk().flush_all(files, [str(tmp_path)])
-    is_one_call = release == "6.1.0" and file_system == "ext4" and flush_many.platform.system() == "Linux"
+    is_one_call = release == "6.1.0" and file_system == "ext4" and local_disk.platform.system() == "Linux"
     assert len(flushed) == (0 if is_one_call else len(files) + 1)
 
 
@@ -60,11 +60,11 @@ def test_an_error_of_the_disk_is_raised(files, monkeypatch):
         def syncfs(self, descriptor):
             return -1
 
-    monkeypatch.setattr(flush_many, "_is_safe", lambda device: True)
-    monkeypatch.setattr(flush_many.ctypes, "CDLL", Library)
+    monkeypatch.setattr(local_disk, "_is_safe", lambda device: True)
+    monkeypatch.setattr(local_disk.ctypes, "CDLL", Library)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         LocalDisk().flush_all(files, [])
 
 
 def test_a_device_is_known_by_its_mount():
-    assert flush_many._file_system_of(0xFFFF_FFFF) == ""
+    assert local_disk._file_system_of(0xFFFF_FFFF) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from kafkaframes.storage.files.filesystem import LocalFileSystem
-from kafkaframes.storage.files.overlay_disk import MOST_KEPT, OverlayDisk
+from kafkaframes.storage.files.memory_disk import MOST_KEPT, OverlayDisk
 
 
 class Store(LocalFileSystem):

@@ -14,7 +14,7 @@ from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.styles import STYLES
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import encode_coordinator_record, encode_metadata_record
-from kafkaframes.records.control import CONTROL_TYPES
+from kafkaframes.records.fields import CONTROL_TYPES
 from kafkaframes.storage.log.internal_topics import (
     CONTROL_VALUES,
     TOPICS,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.storage.log.producer_snapshots import ProducerLoad, StoredSnapshots, in_file_order
+from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, write_producer_snapshot
+from kafkaframes.storage.log.rebuild import ProducerLoad, StoredSnapshots, in_file_order
 
 NOW_MS = 1_795_255_143_423
 

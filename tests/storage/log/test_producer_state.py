@@ -2,7 +2,7 @@
 
 from tests.storage.log.test_transactions import data, end
 
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producer_state import load_producer_states
 

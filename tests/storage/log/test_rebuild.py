@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.txn_index import write_txn_index
+from kafkaframes.storage.files.producer_files import write_txn_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.rebuild import rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions

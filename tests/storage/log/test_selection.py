@@ -6,7 +6,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.log.selection import check_topics, selected
+from kafkaframes.storage.log.discover import check_topics, selected
 
 NAMES = ("orders-0", "orders-1", "orders-eu-0", "users-0")
 LOG = LogDirectory(

@@ -6,7 +6,7 @@ import pytest
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import Batches, End
-from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
+from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import transactions_of
 

@@ -13,7 +13,7 @@ import pytest
 
 from kafkaframes.records.scan import FILE, scan_all
 from kafkaframes.storage.partition import LogSettings, PartitionLog, create_log
-from kafkaframes.storage.partition.making import prepare
+from kafkaframes.storage.partition.flushing import prepare
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 SERVER = {

@@ -6,8 +6,14 @@ import pytest
 
 from kafkaframes.records.build import build_empty_batch, build_records
 from kafkaframes.records.fields import BatchFields
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.storage.files.txn_index import AbortedTransaction, passes_sanity_check, write_txn_index
+from kafkaframes.storage.files.producer_files import (
+    AbortedTransaction,
+    ProducerEntry,
+    passes_sanity_check,
+    read_producer_snapshot,
+    write_producer_snapshot,
+    write_txn_index,
+)
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.transactions import transactions_of
 from kafkaframes.storage.recovery.plan import plan_recovery

@@ -15,8 +15,7 @@ from tests.storage.tiered.store import KeyPair, packed_sizes
 
 from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.tiered import chunks, names
-from kafkaframes.storage.tiered.chunk_index import MOST_INDEX_BYTES, parse_chunk_index, unpack_sizes
-from kafkaframes.storage.tiered.manifest import parse_manifest
+from kafkaframes.storage.tiered.manifest import MOST_INDEX_BYTES, parse_chunk_index, parse_manifest, unpack_sizes
 from kafkaframes.storage.tiered.strict_json import Fields, parse_object
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"

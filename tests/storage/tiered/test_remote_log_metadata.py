@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkaframes import read_records
 from kafkaframes.errors import DecodeError
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.tiered.remote_log_metadata import (
+from kafkaframes.storage.tiered.lineage import (
     DELETIONS,
     MetadataEntry,
     RemoteLogMetadata,

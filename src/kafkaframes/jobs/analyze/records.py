@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import BATCH_V2, CONTROL, LOG_APPEND_TIME
-from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 FIELDS: Final = (

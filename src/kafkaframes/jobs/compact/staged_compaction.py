@@ -40,7 +40,7 @@ from kafkaframes.storage.cleaner.exchange import RUN_ENTRIES, Secret, buckets_fo
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.round import SourceSegment, sources_of
-from kafkaframes.storage.cleaner.transactions import CleanedTransactions
+from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem

@@ -31,13 +31,19 @@ from kafkaframes.storage.cleaner.round import (
     reaches_too_far,
     write_indexes,
 )
-from kafkaframes.storage.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
-from kafkaframes.storage.cleaner.window import control_type, header_of, in_transactions
+from kafkaframes.storage.cleaner.walk import (
+    ABORT,
+    COMMIT,
+    CleanedTransactions,
+    control_type,
+    header_of,
+    in_transactions,
+)
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction
+from kafkaframes.storage.files.segment_reader import BatchHeader
 from kafkaframes.storage.log.producer_state import ProducerStates
 
 Ints = npt.NDArray[np.int64]

@@ -26,10 +26,10 @@ from kafkaframes.jobs.convert.segment import SegmentReport, SegmentTask, rewrite
 from kafkaframes.jobs.job import Done, Runner, Values, counts_text, described, done_once, paths_of, run_here
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
-from kafkaframes.storage.files.broker_lock import take_lock
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.local_disk import take_lock
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.transactions import transactions_of

@@ -30,8 +30,8 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 
 CONTROL_RECORDS = "control records, which the older format does not have"

@@ -26,9 +26,8 @@ from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.jobs.dump.lines import Slices
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 from kafkaframes.records import decode, scan
-from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.scan import Bytes, as_array
+from kafkaframes.records.scan import Bytes, Chunks, as_array
 from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.names import DirectoryName, printable
 

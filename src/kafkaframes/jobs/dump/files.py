@@ -14,8 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName, FileName
-from kafkaframes.storage.log.discover import discover, filesystem_for, object_view
-from kafkaframes.storage.log.selection import check_topics, is_selected
+from kafkaframes.storage.log.discover import check_topics, discover, filesystem_for, is_selected, object_view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 NESTED_DEPTH = 4

@@ -35,8 +35,8 @@ from kafkaframes.jobs.dump.files import DumpFile, files_to_dump
 from kafkaframes.jobs.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
 from kafkaframes.jobs.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.styles import CODECS, TIMESTAMP_TYPES
-from kafkaframes.records import control
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
 _BOOLEANS = (b"false", b"true")
@@ -234,10 +234,10 @@ def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, Corr
     keys, values = keys_of(chunk), values_of(chunk)
     for row in np.flatnonzero(of_control).tolist():
         try:
-            kind = control.control_type(keys.at(row))
+            kind = control_type(keys.at(row))
             more: dict[str, Any] = {"control_type": kind}
-            if kind in control.END_OF_TRANSACTION:
-                more["coordinator_epoch"] = control.coordinator_epoch(values.at(row))
+            if kind in END_OF_TRANSACTION:
+                more["coordinator_epoch"] = coordinator_epoch(values.at(row))
             fields[row] = b"," + _json(more)[1:-1]
         except CorruptRecordError as error:
             cuts.setdefault(int(chunk.owners[row]), (row, error))

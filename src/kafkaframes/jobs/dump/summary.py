@@ -17,7 +17,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk, parse_header
+from kafkaframes.storage.files.segment_reader import BatchHeader, HeaderWalk, parse_header
 
 _INDEX_ENTRY_BYTES = 8
 SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index

@@ -23,13 +23,12 @@ from kafkaframes.jobs.dump.index_text import IndexOptions
 from kafkaframes.jobs.dump.lines import Lines
 from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE
 from kafkaframes.jobs.dump.styles import Findings, Style, finding_lines, style_for
-from kafkaframes.records import control
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.names import FileName, printable
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
-from kafkaframes.storage.files.txn_index import read_txn_index
+from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.wire.primitives import java_text
 
@@ -170,9 +169,9 @@ def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Sty
 def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
     """Return a control record in words; what cannot be read is said, not raised."""
     try:
-        kind = control.control_type(key)
-        if kind in control.END_OF_TRANSACTION:
-            return f"endTxnMarker: {kind} coordinatorEpoch: {control.coordinator_epoch(value)}"
+        kind = control_type(key)
+        if kind in END_OF_TRANSACTION:
+            return f"endTxnMarker: {kind} coordinatorEpoch: {coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"
     if kind in style.control_json and (result := control_json(kind, value)) is not None:

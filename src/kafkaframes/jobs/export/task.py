@@ -31,15 +31,14 @@ from kafkaframes.jobs.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts
-from kafkaframes.records.chunks import CHUNK_BYTES, Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
-from kafkaframes.records.scan import FILE, Batches, End
-from kafkaframes.storage.copies.healing import Alternate, Healer
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Source
+from kafkaframes.storage.copies.reading import Alternate, Healer
 from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.names import printable
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
 
 

@@ -18,8 +18,7 @@ from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import metadata_of
-from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.selection import check_topics, is_selected
+from kafkaframes.storage.log.discover import check_topics, discover, is_selected
 
 _OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)

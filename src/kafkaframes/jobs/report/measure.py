@@ -15,7 +15,6 @@ import numpy.typing as npt
 from kafkaframes.jobs.report.histograms import Distinct, Sizes, Times, hash_keys
 from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
-from kafkaframes.records.chunks import Chunk, parts_of
 from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.layout import (
     BATCH_V2,
@@ -27,7 +26,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Batches, Ints, as_array
+from kafkaframes.records.scan import Batches, Chunk, Ints, as_array, parts_of
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import Window

@@ -28,8 +28,8 @@ from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.reasons import DROPMALFORMED
-from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import Batches, Bytes
 

@@ -23,9 +23,9 @@ from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart, good_ba
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
-from kafkaframes.records.control import control_type
 from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import control_type
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 from kafkaframes.storage.log.segment_writer import PartitionWriter

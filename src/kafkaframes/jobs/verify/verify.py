@@ -21,8 +21,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity, worst
 from kafkaframes.storage.files.names import DirectoryName, FileName
-from kafkaframes.storage.files.producer_snapshot import read_producer_snapshot
-from kafkaframes.storage.files.txn_index import AbortedTransaction, read_txn_index
+from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 

@@ -18,12 +18,11 @@ import numpy.typing as npt
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode, scan
 from kafkaframes.records.batch import Batch, read_values
-from kafkaframes.records.chunks import Chunk, parts_of
-from kafkaframes.records.control import END_OF_TRANSACTION
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import END_OF_TRANSACTION
 from kafkaframes.records.layout import COLUMN
 from kafkaframes.records.reasons import END_REASONS, TORN
-from kafkaframes.records.scan import Batches, Bytes, Ints
+from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints, parts_of
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 from kafkaframes.storage.files.findings import Finding, Severity

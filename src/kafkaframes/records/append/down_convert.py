@@ -19,7 +19,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1

@@ -2,8 +2,13 @@
 
 A broker that is started answers its first requests without the decoder, the builder and Arrow: most appends never need
 them. An ordinary set is one call of one kernel, gets its offsets and stays as it came. Where the log wants another
-codec or format, or the inner offsets have holes, ``fast_rebuild.py`` goes on; ``validator.py`` decides the rest.
+codec or format, or the inner offsets have holes, a second kernel writes it anew; ``validator.py`` decides the rest.
 A test runs both ways on the same bytes and compares all that comes out.
+
+The kernels take their C functions, memory and the append's settings as numbers in one array, a context. Making one
+costs more than an append, so contexts are kept and used again: ``borrow`` takes an idle one (or makes one) for a single
+caller, ``give_back`` returns it. A context keeps the settings that were put into it last, because appends in a row
+share them, all but the time.
 """
 
 from __future__ import annotations
@@ -12,18 +17,38 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from kafkaframes.errors import OptionError
+from kafkaframes.records import native
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
-from kafkaframes.records.append.context import KernelContext, borrow, codec_in, give_back, start_of_stream
-from kafkaframes.records.append.settings import Appended, AppendSettings, DownConverted, Raw, refusal_of_content
-from kafkaframes.records.codecs import decompress, is_over_limit
-from kafkaframes.records.layout import BYTES_TO_MAGIC
+from kafkaframes.records.append.settings import (
+    KEEP,
+    REASSIGN,
+    REJECT,
+    Appended,
+    AppendSettings,
+    DownConverted,
+    Raw,
+    refusal_of_content,
+)
+from kafkaframes.records.codecs import Codec, codec_of, compress, decompress, is_over_limit
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.limits import CONTENT, open_content
+from kafkaframes.records.scan import Bytes
 
 _LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 Answer = tuple[int, int, int, int]
 _UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
+# How much memory a context has for decompressed content, and as much again for output: when it is made, and the most
+# that it keeps between two calls. Memory is touched only as far as it is used; for content the kernel asks for 32 times
+# the size of the compressed stream, which is 32 MiB at a broker's usual limit for a batch.
+USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
+NO_TIMESTAMP = -1
+_LARGEST_INT32 = 2**31 - 1
+# The contexts that nobody uses. Taking from a list and adding to one is atomic, so threads share it.
+_idle: list[KernelContext] = []
 
 
 def validate_and_assign(
@@ -109,9 +134,35 @@ def _take(data: bytearray, offset: int, settings: AppendSettings, now_ms: int) -
 
 
 def _anew(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
-    from kafkaframes.records.append.fast_rebuild import rebuild  # its kernels are as many again, and often not needed
+    """Write the set anew whose content ``context`` holds; ``None`` where it needs a closer look."""
+    from kafkaframes.records.append import _kernels_rebuild as kernels  # as many again, and often not needed
 
-    return rebuild(data, offset, context, settings)
+    taken = kernels.rewrite(data, offset, context.words)
+    if taken[0] == slots.NO_OUT:
+        context.reserve(taken[0], taken[1])
+        taken = kernels.rewrite(data, offset, context.words)
+    answer, count, largest, size, held = taken
+    if answer == slots.UNUSUAL:
+        return None
+    records, recompressed = bytes(context.out[:size]), 0
+    if answer == slots.PLAIN:
+        records, recompressed = _wrapped(data, records, offset, context, settings), held
+        if not records:
+            return None
+    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed, 0)
+
+
+def _wrapped(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
+    """Compress what the kernel wrote and have it put behind a header; nothing where that is too large."""
+    from kafkaframes.records.append import _kernels_rebuild as kernels
+
+    codec = settings.target_codec(codec_in(data))
+    packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
+    size = kernels.wrap(data, packed, number, offset, context.words)
+    if size == slots.NO_OUT:
+        context.reserve(size, len(packed) + BATCH_V2.size)
+        size = kernels.wrap(data, packed, number, offset, context.words)
+    return bytes(context.out[:size])
 
 
 def _again(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
@@ -150,3 +201,133 @@ def _content(data: bytearray, most_bytes: int) -> Raw | None:
     if error is not None and is_over_limit(error):
         raise refusal_of_content(most_bytes)
     return records if error is None else None
+
+
+class KernelContext:
+    """The context of one caller of the kernels.
+
+    Attributes:
+        words: the array that the kernels take; ``_kernels_context.py`` says what stands where.
+        out: the memory that the kernels write to.
+    """
+
+    def __init__(self) -> None:
+        self.words = native.made_calls(slots.OWN_WORDS)
+        self._settings: AppendSettings | None = None
+        self.now_ms = 0
+        self.words[slots.CONTENT_KNOWN] = -1
+        self._is_clear = True
+        self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        self._set_out(USUAL_BYTES)
+
+    def use(self, settings: AppendSettings, now_ms: int) -> None:
+        """Put an append's settings and its time into the context, unless they are in it already."""
+        if settings is not self._settings:
+            self.words[slots.SETTINGS : slots.SETTINGS_END] = numbers_of(settings, now_ms)
+        elif now_ms != self.now_ms:
+            words = self.words
+            words[slots.LOWEST_MS], words[slots.HIGHEST_MS] = range_of(settings, now_ms)
+            words[slots.NOW_MS] = now_ms
+        self._settings, self.now_ms = settings, now_ms
+
+    def reserve(self, answer: int, size: int) -> None:
+        """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
+        if answer == slots.TOO_SMALL:
+            self._set_content(np.empty(size, np.uint8))
+        else:
+            self._set_out(size)
+        self._is_clear = False
+
+    def show(self, content: bytes | bytearray) -> None:
+        """Give the kernels content that is decompressed already."""
+        self._set_content(np.frombuffer(content, np.uint8))
+        self.words[slots.CONTENT_KNOWN] = len(content)
+        self._is_clear = False
+
+    def clear(self) -> None:
+        """Forget content that was given, and memory that is too large to be kept until the next call."""
+        if self._is_clear:
+            return
+        if self.words[slots.CONTENT_KNOWN] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[slots.CONTENT_KNOWN] = -1
+            self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        if self.out.nbytes > MOST_KEPT_BYTES:
+            self._set_out(USUAL_BYTES)
+        self._is_clear = True
+
+    def _set_content(self, content: Bytes) -> None:
+        self._content = content  # the address is only as good as the array
+        self.words[slots.CONTENT_AT], self.words[slots.CONTENT_SIZE] = content.ctypes.data, content.size
+
+    def _set_out(self, size: int) -> None:
+        memory: Bytes = np.empty(size, np.uint8)
+        self.out = memory.data
+        self.words[slots.OUT_AT], self.words[slots.OUT_SIZE] = memory.ctypes.data, size
+
+
+def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
+    """Return the settings and the time in the kernel's order.
+
+    Where only the general path can follow them, the largest size is -1, so that every set is unusual.
+    """
+    lowest, highest = range_of(settings, now_ms)
+    most = slots.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MOST_MS)
+    epoch = settings.leader_epoch
+    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > _LARGEST_INT32:
+        most, epoch = -1, -1
+    return (
+        settings.record_format,
+        slots.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
+        lowest,
+        highest,
+        settings.compacted,
+        settings.origin != "CLIENT",
+        settings.append_time,
+        now_ms,
+        epoch,
+        max(most, -1),
+        settings.on_noncontiguous == REASSIGN,
+    )
+
+
+def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
+    """Return the least and the largest timestamp that need no closer look."""
+    if settings.append_time:
+        return 0, slots.MOST_MS
+    lowest, highest = now_ms - settings.before_max_ms, now_ms + settings.after_max_ms
+    return min(max(lowest, 0), slots.MOST_MS + 1), max(min(highest, slots.MOST_MS), NO_TIMESTAMP)
+
+
+def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
+    """Return a context that no other caller uses, with the settings and the time in it."""
+    try:
+        context = _idle.pop()
+    except IndexError:
+        context = KernelContext()
+    context.use(settings, now_ms)
+    return context
+
+
+def give_back(context: KernelContext) -> None:
+    """Clear a context and return it, so that other callers can use it."""
+    context.clear()
+    _idle.append(context)
+
+
+_LENGTHS = 8  # of key and value
+# Where a compressed stream starts and where the byte with the codec is, by format.
+_STARTS = (
+    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.position_of("attributes")),
+    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.position_of("attributes")),
+    (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
+)
+
+
+def start_of_stream(data: bytearray) -> int:
+    """Return where the compressed records of a whole batch or wrapper start."""
+    return _STARTS[data[BYTES_TO_MAGIC - 1]][0]
+
+
+def codec_in(data: bytearray) -> Codec:
+    """Return the codec of a whole batch or wrapper."""
+    return Codec(data[_STARTS[data[BYTES_TO_MAGIC - 1]][1]] & CODEC_MASK)

@@ -48,7 +48,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, open_content
-from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
+from kafkaframes.records.makers import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP = -1

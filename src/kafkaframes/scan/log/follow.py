@@ -13,9 +13,8 @@ from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
-from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.discover import discover, is_selected
 from kafkaframes.storage.log.open_segment import open_planned
-from kafkaframes.storage.log.selection import is_selected
 
 
 class Follower:

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-from kafkaframes.records.scan import FILE, MEMORY, as_array
-from kafkaframes.records.table import batches_table
+from kafkaframes.records.makers import batches_table
+from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
 from kafkaframes.scan.rows import RecordBatches, known_columns
 from kafkaframes.storage.files.filesystem import KEY_FILES
 from kafkaframes.storage.files.names import printable

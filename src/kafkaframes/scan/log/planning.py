@@ -24,10 +24,10 @@ from typing import Protocol
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtTime, per_partition, text_of
-from kafkaframes.storage.copies.healing import Alternate
+from kafkaframes.storage.copies.reading import Alternate
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 
 SMALLEST_TARGET = 16 << 20
 OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file

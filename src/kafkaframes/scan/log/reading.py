@@ -27,21 +27,20 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.chunks import CHUNK_BYTES
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import FILE, Batches, End, Flags
+from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Flags
 from kafkaframes.scan.arrow import TARGET_BYTES, Conversion
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
-from kafkaframes.storage.copies.healing import Healer
+from kafkaframes.storage.copies.reading import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
-from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.scan import Meter
+from kafkaframes.storage.files.segment_reader import BatchHeader, HeaderWalk
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState

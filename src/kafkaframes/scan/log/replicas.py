@@ -18,9 +18,8 @@ from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Segment
 from kafkaframes.scan.ranges import narrowed
 from kafkaframes.storage.copies.decisions import Decision, by_severity
-from kafkaframes.storage.copies.healing import Alternate
 from kafkaframes.storage.copies.one_log import merge_copies
-from kafkaframes.storage.copies.reading import CopySource
+from kafkaframes.storage.copies.reading import Alternate, CopySource
 from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
 from kafkaframes.storage.copies.view import View
 from kafkaframes.storage.files.directory import LogDirectory

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.columns import ReadError
-from kafkaframes.records.scan import DAMAGED_ENDS, FILE
+from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Segment, Slice
@@ -21,9 +20,8 @@ from kafkaframes.scan.slices import Source
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName
-from kafkaframes.storage.log.discover import filesystem_for, object_view, view_object
+from kafkaframes.storage.log.discover import check_topics, filesystem_for, object_view, view_object
 from kafkaframes.storage.log.open_segment import Gap
-from kafkaframes.storage.log.selection import check_topics
 
 
 @dataclass(frozen=True, slots=True)

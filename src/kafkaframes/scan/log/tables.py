@@ -20,11 +20,10 @@ import pyarrow as pa
 from kafkaframes.errors import LogDirError
 from kafkaframes.records import decode
 from kafkaframes.records.arrays import instants
-from kafkaframes.records.chunks import Chunk, Chunks, parts_of
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
+from kafkaframes.records.scan import FILE, Batches, Chunk, Chunks, End, Ints, check_crcs, parts_of, timestamp_types
 from kafkaframes.scan.arrow import TARGET_BYTES, arrow_schema, repeated
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
@@ -32,9 +31,8 @@ from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
-from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.scan import Meter
-from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.storage.cleaner import _kernels_exchange as kernels
+from kafkaframes.storage.cleaner import _kernels as kernels
 from kafkaframes.storage.cleaner.latest import Flags
 
 RUN_ENTRIES = 1 << 20

@@ -20,15 +20,19 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.storage.cleaner.latest import Latest
 from kafkaframes.storage.cleaner.plan import CleanerSettings
-from kafkaframes.storage.cleaner.transactions import CleanedTransactions
-from kafkaframes.storage.cleaner.window import control_type, foreign_inner, header_of, in_transactions
-from kafkaframes.storage.files.broker_release import REWRITES_OLD
-from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.cleaner.walk import (
+    CleanedTransactions,
+    control_type,
+    foreign_inner,
+    header_of,
+    in_transactions,
+)
+from kafkaframes.storage.files.segment_reader import BatchHeader
+from kafkaframes.storage.log.producer_state import REWRITES_OLD, ProducerStates
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

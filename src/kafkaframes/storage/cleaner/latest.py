@@ -16,8 +16,7 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.memory import Recycler
 from kafkaframes.storage.cleaner import _kernels
 from kafkaframes.storage.cleaner.plan import RoundPlan
-from kafkaframes.storage.cleaner.transactions import CleanedTransactions
-from kafkaframes.storage.cleaner.window import control_type, header_of, in_transactions, windows
+from kafkaframes.storage.cleaner.walk import CleanedTransactions, control_type, header_of, in_transactions, windows
 from kafkaframes.storage.files.filesystem import FileSystem
 
 # ---------------------------------------------------------------------------------------------------------------------

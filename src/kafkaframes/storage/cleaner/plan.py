@@ -10,13 +10,19 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, BROKER_RELEASES, REWRITES_OLD, expiration_of
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import open_segment
-from kafkaframes.storage.files.txn_index import AbortedTransaction
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
-from kafkaframes.storage.log.producer_state import ProducerStates, load_producer_states
+from kafkaframes.storage.log.producer_state import (
+    BEFORE_HORIZONS,
+    BROKER_RELEASES,
+    REWRITES_OLD,
+    ProducerStates,
+    expiration_of,
+    load_producer_states,
+)
 from kafkaframes.storage.log.transactions import transactions_of
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -22,14 +22,13 @@ from kafkaframes.storage.cleaner.filter import Filter, Tally
 from kafkaframes.storage.cleaner.latest import Latest, walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
-from kafkaframes.storage.cleaner.transactions import CleanedTransactions
-from kafkaframes.storage.cleaner.window import windows
+from kafkaframes.storage.cleaner.walk import CleanedTransactions, windows
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.atomic import copy_file, new_file, unfinished
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.txn_index import AbortedTransaction, write_txn_index
+from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, split_partition
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 

@@ -12,11 +12,10 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import ROOT
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
 from kafkaframes.storage.copies.reading import CopySource, group
-from kafkaframes.storage.copies.served import Remark, Served
 from kafkaframes.storage.copies.view import MergedFileSystem, Part, View
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
-from kafkaframes.storage.files.directory import LogDirectory
+from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, TopicPartition

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, split
+from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition
 
 
@@ -264,3 +265,27 @@ def _segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
         txn_index=files.get((base, "txnindex")),
         snapshot=files.get((base, "snapshot")),
     )
+
+
+class Remark(NamedTuple):
+    """A line for people about what is served; one of severity ``ERROR`` tells of records that are not."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A log directory to be opened over a disk that keeps what is written in memory.
+
+    Attributes:
+        path: the directory, in ``filesystem``.
+        filesystem: who has its files.
+        was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
+        remarks: what was decided where copies differ, and what a store lacks: the gravest first.
+    """
+
+    path: str
+    filesystem: FileSystem
+    was_clean: Mapping[TopicPartition, bool] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()

@@ -10,20 +10,17 @@ was written before stays readable. An operation that can be undone as a whole, s
 from __future__ import annotations
 
 import errno
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
-from kafkaframes.storage.files.broker_lock import take_lock
-from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt, split
-from kafkaframes.storage.files.flush_many import flush_directory, flush_many
+from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt, split
+from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
-_PRIVATE = 0o600
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 MOST_OPEN = 512  # half of what a process may have open by default, on most systems
 
@@ -84,97 +81,6 @@ class Disk(FileSystem, Protocol):
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; return the function that releases it; None if another process holds it."""
-
-
-class LocalFile:
-    """A file of this machine; made by ``LocalDisk.open_file``."""
-
-    def __init__(self, path: str, *, is_private: bool = False) -> None:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags, _PRIVATE if is_private else 0o644)
-        if is_private:  # also where the file was there already
-            os.fchmod(self._descriptor, _PRIVATE)
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
-        return os.pread(self._descriptor, length, position)
-
-    def write(self, position: int, data: bytes | bytearray) -> None:
-        """Write all of ``data`` at ``position``."""
-        done = os.pwrite(self._descriptor, data, position)
-        while done < len(data):  # a disk that fills up takes a part, then raises
-            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
-
-    def truncate(self, size_bytes: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
-        os.ftruncate(self._descriptor, size_bytes)
-
-    def fsync(self) -> None:
-        """Return when everything written is on the disk."""
-        os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-class LocalDisk(LocalFileSystem):
-    """A disk of this machine."""
-
-    __slots__ = ()
-
-    def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor, for the caller to close."""
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-
-    def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
-        return LocalFile(path, is_private=is_private)
-
-    def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
-        os.truncate(path, size_bytes)
-
-    def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it; one that is there is left as it is."""
-        os.makedirs(path, exist_ok=True)
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename a file or a directory, over ``target`` if that is a file."""
-        os.replace(source, target)
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.rmdir(path)
-        else:
-            os.unlink(path)
-
-    def sync_directory(self, path: str) -> None:
-        """Return when the entries of a directory are on the disk."""
-        flush_directory(path)
-
-    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Return when files and directories are on the disk; many of them are flushed together."""
-        flush_many(files, directories, _flush_file)
-
-    def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Say when a file was modified last."""
-        os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
-
-    def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; see ``take_lock``."""
-        return take_lock(path)
-
-
-def _flush_file(path: str) -> None:
-    file = LocalFile(path)
-    try:
-        file.fsync()
-    finally:
-        file.close()
 
 
 class _OnlineFile:

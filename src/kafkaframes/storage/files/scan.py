@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.records.chunks import Chunk, Chunks
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, End, Ints, as_array
+from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, Chunk, Chunks, End, Ints, as_array
 from kafkaframes.storage.files.filesystem import ReadAt
 
 WINDOW_BYTES = 4 << 20
@@ -109,7 +108,7 @@ class _Source(NamedTuple):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A segment on a local disk as a source of batches (``records/chunks.py``).
+# A segment on a local disk as a source of batches (``records/scan.py``).
 #
 # Read with ``preadv`` into one buffer, not mapped: a mapped file that is cut while it is read kills the process with
 # SIGBUS. The file stays open while it is read, so a broker may rename or delete it meanwhile; if it is cut, what is

@@ -1,18 +1,21 @@
-"""Find log directories, partitions, segments and their companion files under a path, by listing.
+"""Find log directories, partitions, segments and their companion files under a path, by listing; choose among them.
 
 ``discover`` takes a log directory, several, a directory of them, a partition's directory, one segment, one KRaft
 snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
 small text files (checkpoints, ids). A corrupt one does not hide the segments: it is listed in ``problems``.
+``selected`` chooses topics and partitions by names, shell patterns and numbers.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeVar
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files import checkpoints, names
 from kafkaframes.storage.files.checkpoints import CleanShutdown
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries, read_small
@@ -374,3 +377,57 @@ def _links_below(directory: str, depth: int) -> Iterator[str]:
             yield entry.path
         elif depth and entry.is_dir(follow_symlinks=False):
             yield from _links_below(entry.path, depth - 1)
+
+
+def is_selected(topic: str, patterns: Collection[str]) -> bool:
+    """Say whether a topic matches one of the names and patterns; without any, every topic does.
+
+    >>> is_selected("orders", ()), is_selected("orders", ("ord*",)), is_selected("orders", ("users",))
+    (True, True, False)
+    """
+    return not patterns or topic in patterns or any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
+    """Raise if a name or pattern matches no topic.
+
+    Raises:
+        OptionError: names it, and the nearest topic.
+    """
+    topics = sorted(set(have))
+    for name in patterns:
+        if not any(is_selected(topic, (name,)) for topic in topics):
+            near = difflib.get_close_matches(name, topics, n=1)
+            listed = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+            hint = f"did you mean {near[0]}?" if near else f"there are {listed}" if topics else "there is none"
+            raise OptionError(f"no topic {name}: {hint}")
+
+
+def selected(
+    directories: Sequence[LogDirectory], topics: Collection[str] = (), partitions: Collection[int] = ()
+) -> tuple[LogDirectory, ...]:
+    """Return directories with the selected partitions.
+
+    Args:
+        directories: from the discovery.
+        topics: names or patterns; none are all.
+        partitions: numbers; none are all.
+
+    Raises:
+        OptionError: there is no such topic, or none of its partitions has such a number.
+    """
+    check_topics(topics, (one.topic for directory in directories for one in directory.partitions))
+    chosen = tuple(
+        replace(
+            directory,
+            partitions=tuple(
+                one
+                for one in directory.partitions
+                if is_selected(one.topic, topics) and (not partitions or one.partition in partitions)
+            ),
+        )
+        for directory in directories
+    )
+    if partitions and not any(directory.partitions for directory in chosen):
+        raise OptionError(f"no partition {', '.join(map(str, sorted(partitions)))} in the chosen topics")
+    return chosen

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.errors import CorruptRecordError, DecodeError, OptionError
 from kafkaframes.protocol.messages import envelopes, message
-from kafkaframes.records.control import END_OF_TRANSACTION, control_type
+from kafkaframes.records.fields import END_OF_TRANSACTION, control_type
 from kafkaframes.wire.primitives import read_int16
 
 TOPICS: Final = (*envelopes.COORDINATOR_TOPICS, *envelopes.METADATA_TOPICS)

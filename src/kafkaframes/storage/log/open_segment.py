@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.records.chunks import Source
-from kafkaframes.records.scan import Bytes, End, as_array
+from kafkaframes.records.scan import Bytes, End, Source, as_array
 from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, LocalFileSystem, ReadAt
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.scan import SHORTER, VANISHED, Meter, open_segment_file

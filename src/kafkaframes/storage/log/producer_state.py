@@ -1,7 +1,8 @@
 """The state of each producer at the end of a log, built from a snapshot and then batch by batch (KIP-98, KIP-890).
 
 Kafka's ProducerStateManager, without its locks: recovery writes it as snapshots, the cleaner asks which batch must stay
-so that a producer's last sequence or epoch is not forgotten.
+so that a producer's last sequence or epoch is not forgotten. First the generations of brokers that differ in how they
+clean, load and recover a log: also in when they forget a producer.
 """
 
 from __future__ import annotations
@@ -11,13 +12,27 @@ from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
-from kafkaframes.storage.files.broker_release import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, read_producer_snapshot
-from kafkaframes.storage.files.segment_reader import open_segment
+from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
+from kafkaframes.storage.files.segment_reader import BatchHeader, open_segment
 from kafkaframes.storage.log.transactions import Marker, markers_of
+
+# The broker's generation: 2.8 (and all before 3.1) has no delete horizons (KIP-534) and judges tombstones and markers
+# by file times; 3.9 has them and keeps formats; 4.x writes formats 0 and 1 anew as format 2 (KAFKA-13093).
+BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD = "2.8", "3.9", "4.x"
+# Before producer.id.expiration.ms (KIP-854) producers were kept for transactional.id.expiration.ms.
+OLD_EXPIRATION_MS = 604_800_000
+DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
+BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
+
+
+def expiration_of(broker_release: str, expiration_ms: int | None) -> int:
+    """Return after how many milliseconds a broker forgets a producer that writes nothing."""
+    if expiration_ms is not None:
+        return expiration_ms
+    return OLD_EXPIRATION_MS if broker_release == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS
+
 
 NONE = -1
 

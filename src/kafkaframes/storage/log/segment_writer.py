@@ -32,11 +32,9 @@ from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.producer_snapshot import ProducerEntry, write_producer_snapshot
-from kafkaframes.storage.files.txn_index import write_txn_index
-from kafkaframes.storage.log.producer_snapshots import in_file_order
+from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot, write_txn_index
 from kafkaframes.storage.log.producer_state import ProducerStates
-from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits

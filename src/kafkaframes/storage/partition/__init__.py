@@ -1,6 +1,7 @@
 """A partition's log, written to as a broker writes it, and the log directory that holds such logs."""
 
-from kafkaframes.storage.files.disk import Disk, LocalDisk, OnlineDisk
+from kafkaframes.storage.files.disk import Disk, OnlineDisk
+from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.partition.appending import LogAppendInfo
 from kafkaframes.storage.partition.fetch import FetchData
 from kafkaframes.storage.partition.flushing import Flush

@@ -1,6 +1,6 @@
 """Find the batch that holds an offset, in one call for a window of a segment (numba). Start reading at ``segment.py``.
 
-1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``UNUSUAL`` means
+1. ``find_batch`` reads headers as ``segment_reader.HeaderWalk`` does (Kafka's FileLogInputStream). ``UNUSUAL`` means
    that the plain twin, ``SegmentReader.find_batch``, has to decide; a test runs both on any bytes.
 2. Nothing is read beyond the window.
 """

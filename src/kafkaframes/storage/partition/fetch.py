@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP
-from kafkaframes.storage.files.txn_index import AbortedTransaction
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
 from kafkaframes.storage.partition.segment import BatchWindow, LogSegment, Stretch
 from kafkaframes.storage.partition.state import LogState

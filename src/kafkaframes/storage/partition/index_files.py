@@ -23,7 +23,12 @@ from kafkaframes.storage.files.indexes import (
     read_offset_index,
     read_time_index,
 )
-from kafkaframes.storage.files.txn_index import ENTRY_SIZE_BYTES, AbortedTransaction, read_txn_index, write_txn_index
+from kafkaframes.storage.files.producer_files import (
+    ABORTED_SIZE_BYTES,
+    AbortedTransaction,
+    read_txn_index,
+    write_txn_index,
+)
 
 _FEWEST = 64
 
@@ -217,7 +222,7 @@ class TxnIndexFile:
         known = self.aborted
         file = self._disk.open_file(self.path)
         try:
-            file.write(len(known) * ENTRY_SIZE_BYTES, write_txn_index([transaction]))
+            file.write(len(known) * ABORTED_SIZE_BYTES, write_txn_index([transaction]))
         finally:
             file.close()
         known.append(transaction)
@@ -225,9 +230,9 @@ class TxnIndexFile:
     def truncate_to(self, offset: int) -> None:
         """Keep the transactions whose marker lies below ``offset``, and no part of another."""
         kept, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
-        if there is not None and there.size_bytes != len(kept) * ENTRY_SIZE_BYTES:
+        if there is not None and there.size_bytes != len(kept) * ABORTED_SIZE_BYTES:
             file = self._disk.open_file(self.path)
-            file.truncate(len(kept) * ENTRY_SIZE_BYTES)
+            file.truncate(len(kept) * ABORTED_SIZE_BYTES)
             file.close()
         self._aborted = kept
 

@@ -20,15 +20,14 @@ from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import Checkpointed, discover_partition
 from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.partition import retention
-from kafkaframes.storage.partition.epochs import LeaderEpochs
+from kafkaframes.storage.partition.flushing import new_state
 from kafkaframes.storage.partition.log import PartitionLog
-from kafkaframes.storage.partition.making import new_state
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import Deleted, LogState, Segments, Snapshots
+from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, LogState, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, Kind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
 from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out

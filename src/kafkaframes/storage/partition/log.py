@@ -14,17 +14,16 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OffsetOutOfRangeError
 from kafkaframes.records.append.settings import Raw
-from kafkaframes.storage.files.headers import BatchHeader, first_header
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.segment_reader import BatchHeader, first_header
 from kafkaframes.storage.log.lookup import TimedOffset
 from kafkaframes.storage.partition import appending, fetch, flushing, retention
 from kafkaframes.storage.partition.appending import LogAppendInfo
-from kafkaframes.storage.partition.epochs import LeaderEpochs
 from kafkaframes.storage.partition.fetch import FetchData
 from kafkaframes.storage.partition.producers import CLIENT, Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import LogState
+from kafkaframes.storage.partition.state import LeaderEpochs, LogState
 
 
 @dataclass(slots=True)

@@ -26,9 +26,9 @@ from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_file, online, 
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
 from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.partition.flushing import remove_directory
 from kafkaframes.storage.partition.loading import create_log, open_log
 from kafkaframes.storage.partition.log import PartitionLog
-from kafkaframes.storage.partition.making import remove_directory
 from kafkaframes.storage.partition.settings import LogSettings
 
 _LONGEST_NAME = 255

@@ -23,17 +23,15 @@ from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leade
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
-from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
-from kafkaframes.storage.files.producer_snapshot import read_producer_snapshot
+from kafkaframes.storage.files.producer_files import read_producer_snapshot
+from kafkaframes.storage.files.segment_reader import HeaderWalk
 from kafkaframes.storage.log.discover import Checkpointed
-from kafkaframes.storage.log.producer_snapshots import ProducerLoad, StoredSnapshots, replay_of
-from kafkaframes.storage.log.rebuild import RebuiltIndexes, rebuild_indexes
-from kafkaframes.storage.partition.epochs import LeaderEpochs
+from kafkaframes.storage.log.rebuild import ProducerLoad, RebuiltIndexes, StoredSnapshots, rebuild_indexes, replay_of
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import LogState, Segments, Snapshots
+from kafkaframes.storage.partition.state import LeaderEpochs, LogState, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import MOST_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
-from kafkaframes.storage.files.broker_release import DEFAULT_EXPIRATION_MS
+from kafkaframes.storage.log.producer_state import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.storage.partition.producers import CLIENT
 

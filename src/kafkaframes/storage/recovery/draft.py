@@ -14,12 +14,12 @@ from typing import NamedTuple
 from kafkaframes.errors import OptionError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
-from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.files.segment_reader import HeaderWalk
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 
 MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 

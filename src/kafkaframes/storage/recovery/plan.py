@@ -30,13 +30,13 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
-from kafkaframes.storage.files import names, txn_index
-from kafkaframes.storage.files.broker_release import REWRITES_OLD
+from kafkaframes.storage.files import names, producer_files
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
+from kafkaframes.storage.log.producer_state import REWRITES_OLD
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
     Action,
@@ -285,7 +285,7 @@ def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
 
 def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bool:
     file = draft.files.get(FileName(base, "txnindex"))
-    return file is not None and not txn_index.passes_sanity_check(filesystem.read(file.path), base_offset=base)
+    return file is not None and not producer_files.passes_sanity_check(filesystem.read(file.path), base_offset=base)
 
 
 def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:

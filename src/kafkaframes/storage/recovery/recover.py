@@ -15,15 +15,22 @@ from typing import BinaryIO
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import atomic, checkpoints, indexes, names
-from kafkaframes.storage.files.broker_release import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.names import FileName, segment_file_name
-from kafkaframes.storage.files.txn_index import write_txn_index
-from kafkaframes.storage.log.producer_snapshots import ProducerLoad, Replay, StoredSnapshots, replay_of
-from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.storage.files.producer_files import write_txn_index
+from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
+from kafkaframes.storage.log.rebuild import (
+    INDEX_INTERVAL_BYTES,
+    ProducerLoad,
+    RebuiltIndexes,
+    Replay,
+    StoredSnapshots,
+    rebuild_indexes,
+    replay_of,
+)
 from kafkaframes.storage.log.transactions import OpenTransactions
 from kafkaframes.storage.recovery.draft import Action, KeptSegment, Kind
 from kafkaframes.storage.recovery.plan import RecoveryPlan

@@ -19,8 +19,7 @@ import zstandard
 
 from kafkaframes.errors import DamagedChunkError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.storage.files.filesystem import ReadAt
-from kafkaframes.storage.tiered.chunk_index import ChunkIndex
-from kafkaframes.storage.tiered.manifest import Encryption, Manifest
+from kafkaframes.storage.tiered.manifest import ChunkIndex, Encryption, Manifest
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16

@@ -18,7 +18,7 @@ from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem, plain_size
-from kafkaframes.storage.tiered.lineage import Chain, chain_of, newest
+from kafkaframes.storage.tiered.lineage import Chain, RemoteLogMetadata, chain_of, newest, replay
 from kafkaframes.storage.tiered.manifest import Manifest
 from kafkaframes.storage.tiered.names import (
     ObjectName,
@@ -29,7 +29,6 @@ from kafkaframes.storage.tiered.names import (
     directory_view,
     find_store,
 )
-from kafkaframes.storage.tiered.remote_log_metadata import RemoteLogMetadata, replay
 
 _CHECKPOINT = log_names.LOG_START_CHECKPOINT
 

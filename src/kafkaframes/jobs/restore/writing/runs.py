@@ -28,7 +28,7 @@ from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import whole_milliseconds
 from kafkaframes.records.build import build_records, build_rows
 from kafkaframes.records.decode import index_records, open_sections
-from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.rows import Blobs, Rows, rows_of
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files import atomic

@@ -1,22 +1,30 @@
-"""Windows of a few megabytes of a segment, decoded, as both walks of a round (map, then filter) read them."""
+"""What both walks of a round (map, then filter) share: windows of a segment, decoded, and the state of transactions.
+
+``CleanedTransactions`` decides which transactional batches and markers a round may discard (Kafka's
+CleanedTransactionMetadata). Batches come in the order of offsets. Data of an aborted transaction is discarded at once;
+a marker may be discarded if no batch of its transaction came before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.records import control, decode
+from kafkaframes.records import decode
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.fields import control_type as type_of_key
 from kafkaframes.records.layout import CONTROL, MESSAGE_V0, OVERHEAD_BYTES, TRANSACTIONAL
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import Flags, as_array
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
+from kafkaframes.storage.files.segment_reader import BatchHeader
 
 _AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
@@ -39,7 +47,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
         return None
     at, size = int(window.index.key_at[first]), int(window.index.key_size[first])
     try:
-        return control.control_type(None if size < 0 else window.sections.buf[at : at + size].tobytes())
+        return type_of_key(None if size < 0 else window.sections.buf[at : at + size].tobytes())
     except CorruptRecordError as error:
         raise _error(window, batch, error.reason) from error
 
@@ -105,3 +113,72 @@ def _opened(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
         return iter(())
     data, batches = as_array(window.data), window.in_data()
     return decode.in_turn(data, batches, allocate=memory.array, base=window.start, file=file)
+
+
+ABORT, COMMIT = "ABORT", "COMMIT"
+
+
+class CleanedTransactions:
+    """The state of transactions during one walk through the log.
+
+    Attributes:
+        kept: aborted transactions whose marker stays, because some of their data does; the new transaction index.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[AbortedTransaction] = []
+        self._ahead: list[tuple[int, int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted_with_data: set[int] = set()
+        self._committed: set[int] = set()
+
+    def add(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Add aborted transactions that lie ahead; the same one may be added more than once."""
+        for transaction in aborted:
+            heapq.heappush(self._ahead, (transaction.first_offset, transaction.last_offset, transaction))
+
+    def snapshot(self, before: int) -> CleanedTransactions:
+        """Return a copy of the state, with those of the added transactions that begin before an offset."""
+        copy = CleanedTransactions()
+        copy._ahead = [one for one in self._ahead if one[0] < before]
+        heapq.heapify(copy._ahead)
+        copy._aborted = dict(self._aborted)
+        copy._aborted_with_data = set(self._aborted_with_data)
+        copy._committed = set(self._committed)
+        return copy
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._ahead and self._ahead[0][0] <= offset:
+            transaction = heapq.heappop(self._ahead)[2]
+            self._aborted.setdefault(transaction.producer_id, transaction)
+
+    def data(self, header: BatchHeader) -> bool:
+        """Note a data batch; return whether it belongs to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._aborted_with_data.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def control(self, header: BatchHeader, kind: str | None) -> bool:
+        """Note a control batch, ``kind`` being its record's type (``None``: it is empty); return whether it may go."""
+        self._begin_up_to(header.last_offset)
+        producer_id = header.producer_id
+        if kind is None:
+            return True
+        if kind == ABORT:
+            transaction = self._aborted.pop(producer_id, None)
+            had_data = producer_id in self._aborted_with_data
+            self._aborted_with_data.discard(producer_id)
+            if transaction is not None and had_data:
+                self.kept.append(transaction)
+                return False
+            return True
+        if kind == COMMIT:
+            had_data = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not had_data
+        return False

@@ -1,0 +1,159 @@
+"""``N.snapshot`` and ``N.txnindex``: what a broker keeps of producers and of aborted transactions beside a segment."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.wire.checksum import crc32c
+
+_HEADER = struct.Struct(">hIi")
+_CRC_FROM = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer, in the file's order of fields.
+
+    Attributes:
+        last_sequence: of its last data batch; -1 where there is none (a marker of transactions protocol 2 clears it).
+        last_offset: of its last data batch; -1 likewise.
+        offset_delta: last minus first offset of that batch.
+        timestamp: of its last batch or marker, milliseconds since 1970.
+        coordinator_epoch: of its last marker; -1 before the first.
+        current_txn_first_offset: where its open transaction began; -1 without one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[ProducerEntry, ...]:
+    """Read a producer snapshot, in the file's order.
+
+    Raises:
+        LogDirError: version, CRC, count or size are wrong (Kafka then deletes the file and replays the log).
+    """
+    if len(raw) < _HEADER.size:
+        raise LogDirError(f"{len(raw)} bytes are no producer snapshot", position=len(raw), file=file)
+    version, crc, count = _HEADER.unpack_from(raw)
+    if version != SNAPSHOT_VERSION:
+        raise LogDirError(f"unknown version {version} of a producer snapshot", position=0, file=file)
+    computed = crc32c(memoryview(raw)[_CRC_FROM:])
+    if computed != crc:
+        raise LogDirError(f"CRC is {computed:#010x}, the file says {crc:#010x}", position=2, file=file)
+    if count < 0 or _HEADER.size + count * _ENTRY.size != len(raw):
+        raise LogDirError(f"{count} producers do not make {len(raw)} bytes", position=_CRC_FROM, file=file)
+    return tuple(ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(raw[_HEADER.size :]))
+
+
+def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
+    """Write a producer snapshot, in the order given."""
+    listed = [
+        _ENTRY.pack(
+            one.producer_id,
+            one.producer_epoch,
+            one.last_sequence,
+            one.last_offset,
+            one.offset_delta,
+            one.timestamp,
+            one.coordinator_epoch,
+            one.current_txn_first_offset,
+        )
+        for one in producers
+    ]
+    body = struct.pack(">i", len(listed)) + b"".join(listed)
+    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+_ABORTED = struct.Struct(">hqqqq")
+ABORTED_SIZE_BYTES = _ABORTED.size
+INDEX_VERSION = 0
+_CHECKED = struct.Struct(">b17xq8x")  # of an entry: half of its version, and its last offset
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One aborted transaction.
+
+    Attributes:
+        producer_id: whose.
+        first_offset: of its first data batch in this partition.
+        last_offset: of its ABORT marker.
+        last_stable_offset: what it was once this transaction had ended.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(
+    raw: bytes, *, base_offset: int = 0, file: str | None = None, strict: bool = True
+) -> tuple[AbortedTransaction, ...]:
+    """Read a transaction index.
+
+    Args:
+        raw: the file's bytes.
+        base_offset: from the file's name: no marker lies below it.
+        file: named in errors.
+        strict: refuse a partial entry at the end and offsets out of order; otherwise the whole entries come as they
+            are.
+
+    Raises:
+        LogDirError: an entry's version is unknown; or strict, and the bytes are no such index. ``position`` is where
+            the bad entry begins.
+    """
+    whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    if whole != len(raw) and strict:
+        reason = f"{len(raw)} bytes are not whole entries of {ABORTED_SIZE_BYTES}"
+        raise LogDirError(reason, position=whole, file=file)
+    transactions: list[AbortedTransaction] = []
+    for position in range(0, whole, ABORTED_SIZE_BYTES):
+        version, *fields = _ABORTED.unpack_from(raw, position)
+        if version != INDEX_VERSION:
+            raise LogDirError(f"unknown version {version} of an entry", position=position, file=file)
+        transaction = AbortedTransaction(*fields)
+        if strict:
+            least = transactions[-1].last_offset + 1 if transactions else base_offset
+            _check(transaction, least, position, file)
+        transactions.append(transaction)
+    return tuple(transactions)
+
+
+def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
+    """Check what a broker checks when it starts (TransactionIndex.sanityCheck); ``read_txn_index`` checks more.
+
+    No marker lies below the segment, and no version, of which Java reads one byte with a sign, is above the known one.
+    """
+    whole = len(raw) - len(raw) % ABORTED_SIZE_BYTES
+    checked = _CHECKED.iter_unpack(memoryview(raw)[:whole])
+    return all(version <= INDEX_VERSION and last_offset >= base_offset for version, last_offset in checked)
+
+
+def _check(transaction: AbortedTransaction, least: int, position: int, file: str | None) -> None:
+    if transaction.last_offset < least:
+        reason = f"last offset {transaction.last_offset} is below {least}"
+        raise LogDirError(reason, position=position, file=file)
+    if not 0 <= transaction.first_offset <= transaction.last_offset:
+        reason = f"first offset {transaction.first_offset} does not lie before {transaction.last_offset}"
+        raise LogDirError(reason, position=position, file=file)
+
+
+def write_txn_index(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """Write a transaction index."""
+    return b"".join(
+        _ABORTED.pack(INDEX_VERSION, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+        for one in transactions
+    )
