@@ -52,3 +52,21 @@ def test_prose():
 def test_docstrings():
     tree = ast.parse('"""A."""\n\n\ndef f():\n    """B."""\n')
     assert [text for _, text in CHECK["docstrings"](tree)] == ["A.", "B."]
+
+
+def test_a_sentence_ends_with_its_paragraph_or_point_and_code_is_a_word():
+    words = " word" * CHECK["WORDS"]["longest_sentence"]
+    texts = {
+        f"A{words}.": [1],
+        f"{words}. Short: `not a word but`{words}": [1],
+        f"Short.\n\nA{words}\nand on.": [3],
+        f"Short\n{words}\n- point{words}": [1, 3],
+        f"{words}; {words}\n\n{words}": [],
+        f"    code{words}\n# heading{words}\n| table{words}\n```\ncode{words}\n```\n[link{words}](a b).": [7],
+    }
+    assert [[line for line, _ in CHECK["long_sentences"](text)] for text in texts] == list(texts.values())
+
+
+def test_messages():
+    tree = ast.parse('"""A docstring."""\nraise E(f"no {x} in " "it", "option", b"some bytes")\nf(help="A help.")\n')
+    assert list(CHECK["messages"](tree)) == [(1, "no {} in it"), (2, "A help.")]

@@ -155,7 +155,7 @@ _IGNORED: Final = {
         fetch.error.backoff.ms fetch.queue.backoff.ms consume.callback.max.messages message.copy.max.bytes
         queue.buffering.backpressure.threshold
     """,
-    "what happens is told to Python's logging, by the logger kafkaframes.client": """
+    "what happens goes to Python's logging, by the logger kafkaframes.client": """
         debug logger log.level log.queue log.thread.name
     """,
     "`on_delivery` is called for every record": "delivery.report.only.error",

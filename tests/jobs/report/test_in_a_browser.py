@@ -41,13 +41,13 @@ addEventListener("load", () => {
       const style = window_.getComputedStyle(page.body);
       page.querySelector("#topics th:nth-child(3) button").click();
       const cells = [...page.querySelectorAll("#topics tbody tr td:nth-child(3)")];
-      const piece = page.querySelector(".piece");
+      const piece = page.querySelector(".part");
       piece.dispatchEvent(new window_.PointerEvent("pointermove", { bubbles: true, clientX: 50, clientY: 50 }));
       seen[name] = {
         problems: window_.problems,
         overflow: page.documentElement.scrollWidth - width,
         crossing: [...page.querySelectorAll(".x, .scale")].map(axis => crossing([...axis.children])),
-        outside: [...page.querySelectorAll(".piece")]
+        outside: [...page.querySelectorAll(".part")]
           .filter(one => box(one).right > box(one.parentNode).right + 1).length,
         drawn: [...page.querySelectorAll(".plot rect:not(.pane)")].filter(one => box(one).height > 0).length,
         records: cells.map(one => one.textContent),

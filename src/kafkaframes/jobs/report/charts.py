@@ -95,7 +95,7 @@ def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) ->
 
 
 def _part(part: Part, end: float) -> Markup:
-    return tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
+    return tag("span", class_=f"part {part.color}", style=f"width:{_percent(part.value, end)}", title=part.tip)
 
 
 def _mark(mark: float, end: float, axis: Text) -> Markup:
@@ -184,7 +184,7 @@ def share(parts: Sequence[Part], *, text: Text) -> Markup:
     """Return one bar that is the whole, with a legend that shows each part's share."""
     whole = sum(part.value for part in parts)
     chunks = [
-        tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)
+        tag("span", class_=f"part {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)
         for part in parts
         if part.value
     ]

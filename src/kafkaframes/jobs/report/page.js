@@ -12,7 +12,7 @@
   });
 
   // The browser's own tips come late and never on touch: take their words, show them at once.
-  for (const node of document.querySelectorAll(".piece[title]")) { node.dataset.tip = node.title; node.removeAttribute("title"); }
+  for (const node of document.querySelectorAll(".part[title]")) { node.dataset.tip = node.title; node.removeAttribute("title"); }
   for (const node of document.querySelectorAll("svg title")) { node.parentNode.dataset.tip = node.textContent; node.remove(); }
   const show = event => {
     const node = event.target.closest?.("[data-tip]");

@@ -96,7 +96,7 @@ class _Reader:
         if repeated:
             with self.text.block(f"def read_{name}_array(buf, p, end, count):"):
                 with self.text.block(f"if count * {max(1, self.plan.min_size)} > end - p:"):
-                    add("raise odd")
+                    add("raise malformed")
                 add(f"items = [*map(new, repeat({name}, count))]")
                 if has_shapes(self.plan):
                     self.shaped_loop()
@@ -218,7 +218,7 @@ class _Reader:
                     self.text.add("n, p = varint(buf, p - 1)")
                     if field.type == "string" and not field.array:
                         with self.text.block("if n > 32768:"):
-                            self.text.add("raise odd")
+                            self.text.add("raise malformed")
 
     def sized(self, field: FieldPlan, target: str) -> None:
         """Read what ``n`` announces."""
@@ -234,7 +234,7 @@ class _Reader:
             with self.text.block("elif n == 0:" if field.compact else "elif n == -1:"):
                 add(f"{target} = None")
         with self.text.block("else:"):
-            add("raise odd")
+            add("raise malformed")
 
     def array(self, field: FieldPlan, target: str) -> None:
         add, count, kind = self.text.add, "n - 1" if field.compact else "n", field.type
@@ -247,7 +247,7 @@ class _Reader:
             add(f"{target} = many_{kind}s(buf, p, {count})")
             add(f"p += ({count}) * {FIXED_SIZE[kind]}")
             with self.text.block("if p > end:"):
-                add("raise odd")
+                add("raise malformed")
         else:
             if field.compact:
                 add("n -= 1")
@@ -268,7 +268,7 @@ class _Reader:
         with self.text.block(f"elif n == {0 if tagged else -1}:"):
             self.text.add(f"{target} = None")
         with self.text.block("else:"):
-            self.text.add("raise odd")
+            self.text.add("raise malformed")
 
     def tags_function(self) -> None:
         add, block = self.text.add, self.text.block
@@ -279,7 +279,7 @@ class _Reader:
                 self.varint("tag")
                 self.varint("size")
                 with block("if tag <= last:"):
-                    add("raise odd")
+                    add("raise malformed")
                 add("last = tag")
                 add("start = p")
                 for index, field in enumerate(self.plan.tagged):
@@ -288,12 +288,12 @@ class _Reader:
                         self.known(field)
                 if self.plan.refused_tags:
                     with block(f"{'el' if self.plan.tagged else ''}if tag in {set(self.plan.refused_tags)}:"):
-                        add("raise odd")
+                        add("raise malformed")
                 with block("else:"):
                     add("p += size")
                     add("o.unknown_tags.append((tag, bytes(buf[start:p])))")
                 with block("if p - start != size or p > end:"):
-                    add("raise odd")
+                    add("raise malformed")
             add("return p")
         add("")
 
@@ -308,5 +308,5 @@ class _Reader:
         self.flush()
         value = "x1" if is_fixed(field) else "value"
         with self.text.block(f"if not ({not_default(field, value, self.text)}):"):
-            self.text.add("raise odd")
+            self.text.add("raise malformed")
         self.text.add(f"o.{field.attribute} = {value}")

@@ -76,17 +76,17 @@ class _Writer:
     def body(self) -> None:
         add, block = self.text.add, self.text.block
         with block(f"if o.__class__ is not {self.plan.name}:"):
-            add("raise odd")
+            add("raise malformed")
         for absent in self.plan.absent:
             if not absent.ignorable:
                 with block(f"if {not_default(absent, f'o.{absent.attribute}', self.text)}:"):
-                    add("raise odd")
+                    add("raise malformed")
         for field in self.plan.fields:
             self.field(field, f"o.{field.attribute}")
         if not self.plan.flexible:
             self.flush()
             with block("if o._tags:"):
-                add("raise odd")
+                add("raise malformed")
             return
         conditions = [not_default(field, f"o.{field.attribute}", self.text) for field in self.plan.tagged]
         waiting = (self.formats, self.values, self.arrays)

@@ -36,7 +36,7 @@ _SHARED: Final = {
     "many_numbers": runtime.many_numbers,
     "many_uuids": runtime.many_uuids,
     "new": runtime.new,
-    "odd": runtime.MalformedError,
+    "malformed": runtime.MalformedError,
     "pack": struct.pack,
     "plain_blobs": runtime.plain_blobs,
     "plain_strings": runtime.plain_strings,

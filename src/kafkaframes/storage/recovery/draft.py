@@ -143,7 +143,9 @@ class Draft:
         self.set_aside((one for one in old if one.name.kind in names.SEGMENT_KINDS), "it has been split")
         for part in parts:
             final = join(directory, str(part.file.name))
-            self.actions.append(Action(Kind.RENAME, f"{final}.swap", "a piece takes its place", to=final))
+            self.actions.append(
+                Action(Kind.RENAME, f"{final}.swap", "a part of the split segment replaces it", to=final)
+            )
             self.files[part.file.name] = replace(part.file, mtime_ms=file.mtime_ms)
         self.splits[file.path] = parts
         self.part_bases |= {part.base_offset for part in parts}
@@ -249,7 +251,7 @@ def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
     """
     below = [base for base in draft.bases() if base < first]
     if below and next_offset_of(filesystem, draft.files[FileName(below[-1], "log")]) > first:
-        draft.delete(draft.of_segment(below[-1]), f"its split was all but finished: pieces from {first} on are there")
+        draft.delete(draft.of_segment(below[-1]), f"its split was nearly finished: the parts from {first} on are there")
 
 
 def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
