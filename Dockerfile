@@ -1,7 +1,7 @@
 # The embedded broker as an image: docker build -t kafkaframes . && docker run -p 9092:9092 kafkaframes
 # Kernels are compiled while the image is built; the image itself has no compiler. docs/deploying.md has a recipe for Testcontainers.
 FROM python:3.13-slim AS build
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
+RUN apt-get update && apt-get install -y --no-install-recommends gcc
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src src
