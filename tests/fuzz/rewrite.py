@@ -19,7 +19,7 @@ from tests.records import mutations
 
 from kafkaframes import read_records
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.jobs.convert import convert
+from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.layout import CODECS
 

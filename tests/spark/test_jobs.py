@@ -10,8 +10,9 @@ import pytest
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact, prove_gone
 from kafkaframes.jobs.compact.stages import RewriteTask
-from kafkaframes.jobs.convert import RewriteSettings, convert
+from kafkaframes.jobs.convert.job import convert
 from kafkaframes.jobs.repair.repair import plan_repair, repair
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.spark.jobs import runner, split
 from kafkaframes.storage.cleaner import CleanerSettings

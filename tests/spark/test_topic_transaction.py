@@ -19,8 +19,7 @@ from kafkaframes.client import Admin, NewTopic
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
-from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows

@@ -21,8 +21,7 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
-from kafkaframes.jobs.write_topic.sequence_ledger import repetition_refused
-from kafkaframes.jobs.write_topic.sequence_server import Address, Leases
+from kafkaframes.jobs.write_topic.sequences import Address, Leases, repetition_refused
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
 from kafkaframes.spark.worker import settle

@@ -56,9 +56,8 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     """
     from kafkaframes.jobs.job import described, done_once
     from kafkaframes.jobs.restore.job import new_id
-    from kafkaframes.jobs.restore.parquet import complete
+    from kafkaframes.jobs.restore.parquet import check_columns, complete
     from kafkaframes.jobs.restore.partition import RestoreReport
-    from kafkaframes.jobs.restore.rows import check_columns
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.jobs.settings import settings_of
 
@@ -156,8 +155,8 @@ class _Write:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from kafkaframes.jobs.restore.partition import RowsWriter
         from kafkaframes.jobs.restore.plan import check_topic_name
-        from kafkaframes.jobs.restore.rows import RowsWriter
         from kafkaframes.storage.files.names import TopicPartition
 
         attempt = Path(self.directory, f"{_ATTEMPT}{uuid.uuid4().hex}")

@@ -9,8 +9,8 @@ The steps for one micro-batch, all on the driver but the third:
    nothing is written again. One that it does not fit is an error: the checkpoint is not what it was. A driver that has
    committed the batch before itself, and got the epoch that follows its own, knows the marker: nobody else was there.
 3. Tasks build batches of their rows and send them with the id and epoch of step 1 (``exactly_once_task.py``). Several
-   may write to one topic partition: sequences are leased by the driver, to one task at a time (``sequence_ledger.py``,
-   over the sockets of ``sequence_server.py``), which adds each partition to the transaction before its first lease.
+   may write to one topic partition: sequences are leased by the driver, to one task at a time (``sequences.py``),
+   which adds each partition to the transaction before its first lease.
    A second attempt of a task is refused, and so is one of a stage that Spark runs again: the rows of the first may be
    in the transaction already. A task that is refused, or meets an error of ours, tells it in its result and succeeds:
    Spark would repeat one that fails.
@@ -43,8 +43,7 @@ from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, KafkaframesError, LostTaskError, NetworkError, OptionError
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
-from kafkaframes.jobs.write_topic.sequence_server import LeaseServer
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
 from kafkaframes.jobs.write_topic.transaction_time import (
     LIMIT,
     OPTION,

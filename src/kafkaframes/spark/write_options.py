@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
 from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
 from kafkaframes.storage.files.units import parse_size

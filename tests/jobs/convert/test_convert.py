@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from kafkaframes import read_records
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.convert import RewriteSettings, convert, segment
-from kafkaframes.jobs.convert.batches import _starts
+from kafkaframes.jobs.convert import segment
+from kafkaframes.jobs.convert.job import convert
+from kafkaframes.jobs.convert.segment import _starts
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, codec_of, compress

@@ -12,8 +12,8 @@ from tests.jobs.convert.test_convert import LOGS, headers, records, untyped
 from kafkaframes import restore_log
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.compact.compaction import compact
-from kafkaframes.jobs.convert import RewriteSettings, convert
-from kafkaframes.jobs.convert.job import convert_in_place
+from kafkaframes.jobs.convert.job import convert, convert_in_place
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.cleaner import CleanerSettings
 from kafkaframes.storage.files import atomic
 

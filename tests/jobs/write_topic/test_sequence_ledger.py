@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
+from kafkaframes.jobs.write_topic.sequences import Ledger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -9,9 +9,8 @@ import pytest
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic import sequence_server
-from kafkaframes.jobs.write_topic.sequence_ledger import Ledger
-from kafkaframes.jobs.write_topic.sequence_server import Leases, LeaseServer
+from kafkaframes.jobs.write_topic import sequences
+from kafkaframes.jobs.write_topic.sequences import Leases, LeaseServer, Ledger
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
@@ -48,7 +47,7 @@ def test_the_second_waits_until_the_first_gives_back():
 
 
 def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
-    monkeypatch.setattr(sequence_server, "POLL_S", 0.01)
+    monkeypatch.setattr(sequences, "POLL_S", 0.01)
     with serving() as (_, door):
         one, two = Leases(door, 0), Leases(door, 1)
         one.take({A: 3})
@@ -61,7 +60,7 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
 
 
 def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
-    monkeypatch.setattr(sequence_server, "POLL_S", 0.01)
+    monkeypatch.setattr(sequences, "POLL_S", 0.01)
     with serving() as (ledger, door):
         one, two = Leases(door, 0), Leases(door, 1)
         one.take({A: 3})

@@ -18,13 +18,13 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
-from kafkaframes.jobs.convert.batches import damaged_batches
 from kafkaframes.jobs.convert.job import (
     Log,
     Source,
     one_log,
     source_text,
 )
+from kafkaframes.jobs.convert.segment import damaged_batches
 from kafkaframes.jobs.job import (
     Done,
     Runner,

@@ -2,40 +2,59 @@
 
 The segment and its indexes are written under other names, flushed, and renamed; what is there under the final name is
 whole. A segment in which nothing changed keeps its own indexes, byte for byte.
+
+Its batches are written window by window in another format or codec: offsets, order, timestamps, keys, values stay.
+
+* A batch that is as requested already is copied byte for byte; so are control batches and empty ones of format 2.
+* Format 2 to format 2: the records' bytes are compressed anew and the header is kept; nothing is built.
+* Formats 0 and 1 up, or into a codec: uncompressed messages are joined into batches; a wrapper becomes one batch.
+* Down: one message for each record, or one wrapper for each compressed batch, as Kafka's ``RecordsUtil.downConvert``;
+  what an older format cannot say is counted by kind.
+
+Python is entered for each compressed batch and for each batch that is written, never for a record.
 """
 
 from __future__ import annotations
 
-import os
+import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.jobs.convert.batches import Losses, damaged_batches, rewritten
 from kafkaframes.jobs.job import check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
+from kafkaframes.records.build import BatchFields, build_batches
+from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded
-from kafkaframes.records.layout import COLUMN
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.reasons import FAILFAST, TORN
-from kafkaframes.records.scan import FILE, Bytes, Ints, as_array, scan_all
+from kafkaframes.records.rows import NO_TIMESTAMP
+from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
 from kafkaframes.storage.files import atomic, names
-from kafkaframes.storage.files.directory import LogFile, Segment
-from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.log.segment_writer import LARGEST_SEGMENT
+from kafkaframes.storage.log.transactions import TransactionState
+from kafkaframes.wire.checksum import crc32c
 
+Flags = npt.NDArray[np.bool_]
 CONTROL_RECORDS = "control records, which the older format does not have"
-LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,23 +199,256 @@ class _Rewrite:
 
 def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns: Sequence[Ints]) -> None:
     """Write the indexes anew, or keep those of a segment that did not change."""
-    segment = task.segment
+    segment, settings = task.segment, task.settings
+    kept = [segment.txn_index] if settings.record_format in (None, 2) else []  # offsets stay, so it stays
     if not report.changed and segment.index and segment.time_index:
-        for file in (segment.index, segment.time_index):
-            copy(task.filesystem, file, path.parent)
+        kept += [segment.index, segment.time_index]
     else:
-        offset_index, time_index = build_indexes(
-            segment.base_offset,
-            *np.concatenate(columns, axis=1),
-            interval_bytes=task.settings.index_interval_bytes,
-        )
+        table, interval_bytes = np.concatenate(columns, axis=1), settings.index_interval_bytes
+        offset_index, time_index = build_indexes(segment.base_offset, *table, interval_bytes=interval_bytes)
         for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
-    if segment.txn_index and task.settings.record_format in (None, 2):  # offsets stay, so it stays
-        copy(task.filesystem, segment.txn_index, path.parent)
+    for file in filter(None, kept):
+        atomic.copy_file(task.filesystem, file.path, path.with_name(split(file.path)[1]), mtime_ms=file.mtime_ms)
 
 
-def copy(filesystem: FileSystem, file: LogFile, directory: Path) -> None:
-    """Copy a file of a partition under its own name."""
-    atomic.copy_file(filesystem, file.path, directory / os.path.basename(file.path), mtime_ms=file.mtime_ms)
+# ------------------------------------------------------------------------------------------------------------ batches
+
+
+class Losses:
+    """What the older format cannot say of one segment: the account of a conversion down.
+
+    Attributes:
+        counts: kind -> how many records or batches, as the kind's name says.
+        control_records: how many records the control batches held that are not written.
+    """
+
+    def __init__(self, *, on_loss: str = "error", aborted: Sequence[AbortedTransaction] = ()) -> None:
+        self.counts: Counter[str] = Counter()
+        self.control_records = 0
+        self._stops = on_loss == "error"
+        self._transactions = TransactionState(aborted=tuple(aborted))
+
+    def add(self, window: Decoded, down: Flags, magics: Ints) -> None:
+        """Count what the batches where ``down`` is true lose in the formats ``magics``.
+
+        Raises:
+            EncodeError: something is lost, and ``on_loss`` is ``error``.
+        """
+        if not down.any():
+            return
+        result = self._of_batches(window, down) | self._of_records(window, down, magics)
+        counts = {kind: int(flags.sum()) for kind, flags in result.items()}
+        if self._stops and any(counts.values()):
+            kinds = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+            position = int(window.batches.column("position")[int(np.flatnonzero(down)[0])])
+            reason = f"the older format cannot say everything: {kinds} here; `on_loss` warn or drop goes on"
+            raise EncodeError(reason, position=position)
+        self.counts.update({kind: number for kind, number in counts.items() if number})
+
+    def _of_batches(self, window: Decoded, down: Flags) -> dict[str, Flags]:
+        batches, rows = window.batches, window.index.rows
+        new = down & batches.is_v2
+        control = batches.is_control & new
+        data = new & ~control
+        filled = rows > 0
+        last = np.full(len(batches), -1, np.int64)
+        last[filled] = window.index.offsets[window.starts[1:][filled] - 1]
+        return {
+            "control batches": control,
+            "empty batches": data & (rows == 0),
+            "batches with a producer": data & (batches.column("producer_id") >= 0),
+            "transactional batches": data & batches.is_transactional,
+            "batches with a leader epoch": data & (batches.column("leader_epoch") >= 0),
+            "batches with a delete horizon": data & batches.flag(DELETE_HORIZON),
+            "batches with offsets behind their last record": data
+            & (rows > 0)
+            & (batches.column("last_offset") != last),
+        }
+
+    def _of_records(self, window: Decoded, down: Flags, magics: Ints) -> dict[str, Flags]:
+        data = (down & ~window.batches.is_control)[window.owners]
+        without_time = data & (magics[window.owners] == 0)
+        aborted = self._transactions.aborted_batches(window.batches)
+        return {
+            "records with headers": data & (window.index.header_counts > 0),
+            "timestamps": without_time & (window.index.timestamps != NO_TIMESTAMP),
+            "aborted records that become visible": data & aborted[window.owners],
+        }
+
+
+COPY, GONE, RECOMPRESS, BUILD = range(4)
+_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record beside its key and value; about, in format 2
+
+
+class Plan:
+    """What becomes of each batch of a window.
+
+    Attributes:
+        actions: one of ``COPY``, ``GONE``, ``RECOMPRESS``, ``BUILD`` for each batch.
+        magics, codecs: what each is written as.
+        down: which are written in an older format, or are gone for that.
+    """
+
+    def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags) -> None:
+        source, attributes = batches.column("magic"), batches.column("attributes")
+        numbers, old = attributes & CODEC_MASK, source < 2
+        control = ~old & ((attributes & CONTROL) != 0)
+        self.magics = source if settings.record_format is None else np.full_like(source, settings.record_format)
+        self.codecs = numbers if settings.codec is None else np.full_like(numbers, codec_of(settings.codec))
+        other_codec = (self.codecs != numbers) | (settings.level is not None)
+        build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)
+        down = self.magics < source
+        gone = build & (empty | (control & down))
+        recompress = other_codec & ~old & ~control & ~empty
+        self.actions = np.select([damaged, gone, build, recompress], [COPY, GONE, BUILD, RECOMPRESS], COPY)
+        self.down = down & ((self.actions == BUILD) | (self.actions == GONE))
+
+
+def damaged_batches(window: Decoded) -> dict[int, str]:
+    """Return the batches that cannot be read as a whole, each with the reason."""
+    result = {batch: problem.reason for batch, problem in window.problems.items()}
+    result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
+    for batch in _with_wrong_messages(window) - result.keys():
+        result[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
+    return result
+
+
+def _with_wrong_messages(window: Decoded) -> set[int]:
+    """Return the wrappers with a message whose CRC is wrong: what is written anew would not show it any more."""
+    inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
+    right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
+    return set(window.owners[inner[right == 0]].tolist())
+
+
+def rewritten(
+    window: Decoded, settings: RewriteSettings, damaged: Flags, losses: Losses
+) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a window's batches, written as ``settings`` want them.
+
+    Args:
+        window: decoded batches; positions count from ``window.data``'s first byte.
+        damaged: the batches that are copied because they cannot be read.
+        losses: gets what the older format cannot say, of batches that are written in one.
+
+    Raises:
+        EncodeError: the format does not allow the codec, or a record does not fit.
+    """
+    plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
+    if (plan.actions == COPY).all():
+        yield from (part for _, part in _copies(window, plan))
+        return
+    _check(window, plan)
+    losses.add(window, plan.down, plan.magics)
+    losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
+    chunks: list[tuple[int, bytes | memoryview]] = [
+        *_copies(window, plan),
+        *_recompressed(window, plan, settings.level),
+        *_built(window, plan, settings),
+    ]
+    chunks.sort(key=lambda chunk: chunk[0])
+    yield from (part for _, part in chunks)
+
+
+def _check(window: Decoded, plan: Plan) -> None:
+    zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
+    if len(zstd):
+        raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
+    lowest = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
+    if lowest.any():
+        batch = window.owners[int(np.flatnonzero(lowest)[0])]
+        raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
+
+
+def _position(window: Decoded, batch: int) -> int:
+    return int(window.batches.column("position")[batch])
+
+
+def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
+    """Yield the bytes of runs of batches that stay, with the first batch of each run."""
+    stays = np.concatenate(([False], plan.actions == COPY, [False]))
+    edges = np.flatnonzero(stays[1:] != stays[:-1])
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    for first, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        end = int(positions[after - 1] + sizes[after - 1])
+        yield first, window.data[int(positions[first]) : end].data
+
+
+def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
+    """Compress the records of format 2 batches anew under their own headers."""
+    for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
+        at = _position(window, batch)
+        header = bytearray(window.data[at : at + BATCH_V2.size])
+        plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
+        codec = int(plan.codecs[batch])
+        records = compress(codec, plain.tobytes(), level=level)
+        index = BATCH_V2.position_of("attributes")
+        (attributes,) = struct.unpack_from(">H", header, index)
+        struct.pack_into(">H", header, index, attributes & ~CODEC_MASK | codec)
+        struct.pack_into(">i", header, BATCH_V2.position_of("size"), len(header) - OVERHEAD_BYTES + len(records))
+        crc = crc32c(records, crc32c(bytes(header[index:])))
+        struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
+        yield batch, bytes(header) + records
+
+
+# --------------------------------------------------------------------------------------------- batches that are built
+
+
+def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
+    """Build the others: those that become the same format, codec and timestamp type in one go."""
+    magics = window.batches.column("magic")
+    numbers, attributes = window.batches.codecs, window.batches.column("attributes")
+    append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
+    kinds = plan.magics * 16 + plan.codecs * 2 + append
+    joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))
+    build = plan.actions == BUILD
+    for kind in np.unique(kinds[build]).tolist():
+        chosen = build & (kinds == kind)
+        mine = chosen[window.owners]
+        index, owners = window.index.take(mine, window.owners), window.owners[mine]
+        magic, codec, append_time = kind // 16, kind % 16 // 2, bool(kind % 2)
+        rows = rows_of_index(window.sections, index, headers=False)
+        weights = rows.keys.lengths.clip(0) + rows.values.lengths.clip(0) + _RECORD_OVERHEAD[magic]
+        stamps = index.timestamps if append_time else None
+        starts = _starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
+        fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)
+        level = settings.level if codec else None
+        chunks = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
+        yield from zip(owners[starts].tolist(), chunks, strict=True)
+
+
+def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, batch_bytes: int) -> Ints:
+    """Return the first record of each batch to be built.
+
+    Args:
+        owners: the source batch of each record.
+        joins: whether a source batch is a message that may be joined with its neighbours.
+        ends: the sizes of the records, added up.
+        append_times: their timestamps where a batch has one for all; ``None`` where each record has its own.
+        batch_bytes: a batch ends before it becomes larger.
+    """
+    other = owners[1:] != owners[:-1]
+    gap = owners[1:] != owners[:-1] + 1  # something else stands between
+    forced = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
+    if append_times is not None:
+        forced |= append_times[1:] != append_times[:-1]
+    runs = np.concatenate(([0], np.flatnonzero(forced) + 1))
+    stops = np.append(runs[1:], len(owners))
+    before = np.concatenate(([0], ends))
+    large = joins[owners[runs]] & (before[stops] - before[runs] > batch_bytes)
+    if not large.any():
+        return runs
+    result = [runs[~large]]
+    for first, stop in zip(runs[large].tolist(), stops[large].tolist(), strict=True):
+        result.append(np.array(_cut(before, first, stop, batch_bytes), np.int64))
+    return np.sort(np.concatenate(result))
+
+
+def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
+    """Cut a run of records into batches not larger than the limit; a record that is larger is a batch of its own."""
+    starts = []
+    while first < stop:
+        starts.append(first)
+        first = max(int(np.searchsorted(before, before[first] + batch_bytes, side="right")) - 1, first + 1)
+    return starts

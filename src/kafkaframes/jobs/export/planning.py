@@ -14,8 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export import journal
-from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line
+from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line, read_journal
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune
@@ -155,7 +154,7 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
 def _recorded(settings: Settings) -> dict[str, SegmentResult]:
     """Return the last that the journal says of each segment."""
     recorded: dict[str, SegmentResult] = {}
-    for values in journal.read_journal(settings.to):
+    for values in read_journal(settings.to):
         try:
             results = parse_line(values)
         except (KeyError, TypeError, AttributeError):

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -27,7 +28,6 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
-from kafkaframes.jobs.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import check_row_counts
@@ -119,6 +119,10 @@ def _as_json(value: Any) -> Any:
     return sorted(map(_as_json, value))
 
 
+OWN = "_kafkaframes"
+TEMPORARY = f"{OWN}/tmp"
+JOURNAL = f"{OWN}/journal"
+SUCCESS = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 log = logging.getLogger("kafkaframes.storage.log")
@@ -215,6 +219,41 @@ def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
         KeyError, TypeError, AttributeError: it does not describe a result.
     """
     return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
+
+
+class JournalWriter:
+    """Appends lines to a file of its own, which is made with the first line."""
+
+    def __init__(self, to: str) -> None:
+        self._path = Path(to, JOURNAL, f"{uuid.uuid4().hex}.jsonl")
+        self._descriptor: int | None = None
+
+    def record(self, values: dict[str, Any]) -> None:
+        """Append one line; a process that is killed afterwards does not lose it."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(self._descriptor, (json.dumps(values) + "\n").encode())
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+def read_journal(to: str) -> Iterator[dict[str, Any]]:
+    """Yield what was recorded, oldest files first; a line that was cut short, or is no object, is left out."""
+    for path in sorted(Path(to, JOURNAL).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
+        for line in path.read_bytes().splitlines():
+            try:
+                values = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(values, dict):
+                yield values
 
 
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:

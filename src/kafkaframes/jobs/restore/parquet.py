@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,8 @@ from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.jobs.job import Runner, check_row_counts, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
-from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport
+from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RowsWriter
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
-from kafkaframes.jobs.restore.rows import RowsWriter, check_columns
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
 from kafkaframes.storage.files import atomic
@@ -206,6 +205,46 @@ class _Files:
             for row in counted.to_pylist():
                 counts[_partition(row["topic"], row["partition"], fragment.path)] += row["count_all"]
         return dict(sorted(counts.items()))
+
+
+def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
+    """Refuse a table that does not hold records.
+
+    A number that is no integer (1.5 in a column of doubles) would fall into another partition, or nowhere, without a
+    word: so the columns' types are checked, not their values.
+
+    Raises:
+        OptionError: names what is missing, or what has another type.
+    """
+    have = set(schema.names)
+    lacking = [name for name in ("topic", "partition", "value") if name not in have]
+    if (settings.from_offset, settings.until_offset) != (None, None) and "offset" not in have:
+        lacking.append("offset")
+    if (settings.from_timestamp_ms, settings.until_timestamp_ms) != (None, None) and "timestamp" not in have:
+        lacking.append("timestamp")
+    if lacking:
+        raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")
+    for name, (fits, expected) in _COLUMN_TYPES.items():
+        if name not in have:
+            continue
+        kind = schema.field(name).type
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
+            raise OptionError(f"column {name} is {kind} and must be {expected}: cast it")
+
+
+_INTEGER = ((pa.types.is_integer,), "an integer")
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_PAYLOAD = ((*_TEXT, *_BYTES), "binary or string")
+_COLUMN_TYPES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], ...], str]] = {
+    "topic": (_TEXT, "string"),
+    "partition": _INTEGER,
+    "offset": _INTEGER,
+    "timestamp": ((pa.types.is_integer, pa.types.is_timestamp), "a timestamp, or milliseconds"),
+    "key": _PAYLOAD,
+    "value": _PAYLOAD,
+}
 
 
 def _plain(column: pa.Array) -> pa.Array:

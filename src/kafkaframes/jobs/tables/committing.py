@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkaframes.errors import OptionError, UnknownOutcomeError
-from kafkaframes.jobs.export.journal import OWN
+from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.tables.content import dead_letter_schema, latest_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, discard
 from kafkaframes.jobs.tables.state import Commit, RacedError, Table, TableState, TopicPartition

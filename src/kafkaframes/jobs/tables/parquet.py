@@ -21,7 +21,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.journal import OWN
+from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.tables.committing import STAGED
 from kafkaframes.jobs.tables.content import missing_columns
 from kafkaframes.jobs.tables.files import DataFile

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.export.journal import OWN
-from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, copy_segment
+from kafkaframes.jobs.export.task import OWN, ExportTask, SegmentResult, Settings, copy_segment
 from kafkaframes.jobs.tables import delta, iceberg
 from kafkaframes.jobs.tables.committing import RUNS
 from kafkaframes.jobs.tables.content import Content

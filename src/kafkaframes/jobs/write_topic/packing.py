@@ -1,7 +1,7 @@
 """Rows become finished batches, partition by partition, before anything is asked for or sent. No pyspark.
 
 What costs time, building and compressing, is done while other tasks may be writing to the same partitions; a lease is
-held only while finished batches are sent (``sequence_ledger.py``). Sequences are put into their headers then.
+held only while finished batches are sent (``sequences.py``). Sequences are put into their headers then.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from kafkaframes.jobs.restore.writing.commit import Commit, Target
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch
+from kafkaframes.jobs.restore.writing.routing import WriteSettings
 from kafkaframes.jobs.restore.writing.runs import Run, RunWriter
-from kafkaframes.jobs.restore.writing.settings import WriteSettings
 
 __all__ = ["Commit", "Run", "RunWriter", "StreamBatch", "Target", "WriteSettings"]

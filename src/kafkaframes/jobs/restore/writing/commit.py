@@ -29,8 +29,8 @@ from kafkaframes.jobs.restore.cluster import (
     write_all,
 )
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, is_committed, mark_files
+from kafkaframes.jobs.restore.writing.routing import WriteSettings
 from kafkaframes.jobs.restore.writing.runs import PartitionTask, Run, write_partition
-from kafkaframes.jobs.restore.writing.settings import WriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import (
     CleanShutdown,

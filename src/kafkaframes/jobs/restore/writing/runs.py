@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router
-from kafkaframes.jobs.restore.writing.settings import WriteSettings
+from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import whole_milliseconds
 from kafkaframes.records.build import build_records, build_rows
