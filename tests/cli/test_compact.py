@@ -8,7 +8,7 @@ from tests.cli.calling import ask_or_raise as run
 from tests.jobs.compact.test_compaction import keys, source  # noqa: F401  a fixture
 from tests.jobs.convert.test_convert import segments
 
-from kafkaframes.cli import rewriting
+from kafkaframes.cli import convert
 from kafkaframes.errors import OptionError
 
 
@@ -26,10 +26,10 @@ def test_compact(source, tmp_path):  # noqa: F811
 
 
 def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
-    plans, split = [], rewriting.split
+    plans, split = [], convert.split
     for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
         monkeypatch.setattr(
-            rewriting, "split", lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0)
+            convert, "split", lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0)
         )
         plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)
         run("compact", source, "--to", tmp_path / name, "--workers", jobs)

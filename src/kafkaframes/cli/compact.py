@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli import rewriting
+from kafkaframes.cli import convert
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
@@ -29,7 +29,7 @@ EXIT_PRESENT = 1
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
 @click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
 @click.option("--prove-gone", metavar="KEY", help="Afterwards, or alone: read every file and search for this key.")
-@rewriting.run_options(CompactSettings)
+@convert.run_options(CompactSettings)
 def command(
     sources: tuple[str, ...],
     to: str | None,
@@ -53,7 +53,6 @@ def command(
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
-    from kafkaframes.cli.rewriting import source_of
     from kafkaframes.jobs.compact.compaction import compact
     from kafkaframes.jobs.compact.compaction import prove_gone as prove
     from kafkaframes.storage.files.atomic import refuse_inside
@@ -66,10 +65,10 @@ def command(
     with runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             how: dict[str, Any] = {"topics": settings.topics, "run": run, "storage": settings.storage}
-            with rewriting.scratch(scratch, master) if dry_run else nullcontext() as directory:
-                split = rewriting.split(master, jobs)
+            with convert.scratch(scratch, master) if dry_run else nullcontext() as directory:
+                split = convert.split(master, jobs)
                 report = compact(
-                    source_of(sources),
+                    convert.source_of(sources),
                     to,
                     settings.cleaner(time.time_ns() // 1_000_000),
                     split=split,
@@ -77,7 +76,7 @@ def command(
                     **how,
                 )
         if prove_gone is not None:
-            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
+            proof = prove(to or convert.source_of(sources), _key(prove_gone), run=run, storage=settings.storage)
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_PRESENT)

@@ -1,23 +1,147 @@
-"""``kafkaframes convert`` and ``recompress``: a log in another record format, in another codec."""
+"""``kafkaframes convert`` and ``recompress``: a log in another record format, in another codec.
+
+``compact`` and ``restore`` use what says where tasks run.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kafkaframes.cli import rewriting
+from kafkaframes.cli import workers
+from kafkaframes.cli.options import (
+    Command,
+    json_option,
+    master_option,
+    opens_batches,
+    reads,
+    with_options,
+    workers_option,
+)
+from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import RewriteSettings
+from kafkaframes.jobs.settings import RewriteSettings, SourceSettings
 from kafkaframes.records.layout import CODECS
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.jobs.convert.job import JobReport
+
+
+RECORD_FORMATS: Mapping[str, Literal[0, 1, 2]] = {"v0": 0, "v1": 1, "v2": 2}
+to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
+in_place_options = with_options(
+    click.option("--in-place", is_flag=True, help="Replace the log directory of a stopped broker by the new one."),
+    click.option("--backup", metavar="DIR", help="With --in-place: where to move the old one."),
+)
+
+
+def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Command], Command]:
+    """Add the flags of a job's settings, and those that say where the work is done."""
+    shared = (json_option, workers_option, master_option, opens_batches)
+    return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out))
+
+
+def split(master: str | None, jobs: int | None) -> Split:
+    """Return how what ``runner`` has started shares out large partitions."""
+    from kafkaframes.jobs.compact.staged_compaction import Split
+    from kafkaframes.spark import jobs as spark_jobs
+    from kafkaframes.spark.builder import session
+
+    if master is None:
+        return Split(secret=spark_jobs.new_secret(), workers=jobs or os.cpu_count() or 1)
+    return spark_jobs.split(session())
+
+
+@contextmanager
+def scratch(parent: str | None, master: str | None) -> Iterator[Path | None]:
+    """Give a directory for files that are gone at the end: below ``parent``, or where this machine has such files.
+
+    ``None``: workers on other machines would not see it.
+    """
+    from kafkaframes.spark.builder import is_local
+
+    if parent is None and master is not None and not is_local(master):
+        yield None
+        return
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="kafkaframes-", dir=parent)
+    except OSError as error:
+        raise OptionError(f"--scratch {parent}: {error.strerror}") from None
+    with directory as path:
+        yield Path(path)
+
+
+def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return the source of a job: one path, or the several that make up one log."""
+    return sources[0] if len(sources) == 1 else sources
+
+
+def rewrite(
+    sources: tuple[str, ...],
+    settings: RewriteSettings,
+    *,
+    to: str | None,
+    in_place: bool,
+    backup: str | None,
+    jobs: int | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Run a conversion and show what it did."""
+    from kafkaframes.jobs.convert.job import convert, convert_in_place
+
+    if in_place != (backup is not None) or in_place == (to is not None):
+        raise OptionError("give --to DIR, or --in-place --backup DIR")
+    with workers.runner(master, jobs, label="rewriting") as run:
+        if backup is not None:
+            if len(sources) > 1:
+                raise OptionError("--in-place rewrites one directory: give only that one")
+            report = convert_in_place(sources[0], backup, settings, run=run)
+        else:
+            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=settings.storage)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        _show(report, warn=settings.on_loss == "warn")
+
+
+def _show(report: JobReport, *, warn: bool) -> None:
+    rows = [
+        (
+            one.name,
+            f"{one.segments:,}",
+            f"{one.records:,}",
+            f"{one.batches_read:,}",
+            f"{one.batches_written:,}",
+            size_text(one.bytes_read),
+            size_text(one.bytes_written),
+        )
+        for one in report.partitions
+    ]
+    print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
+    say(report.counted)
+    for kind, number in sorted(report.lost.items()):
+        say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
+    for partition in report.partitions:
+        for file, position, reason in partition.damaged:
+            say(f"kept as it was: {file}, byte {position}: {reason}", err=True)
+    say(report.ending)
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option(
     "--record-format",
-    type=click.Choice(tuple(rewriting.RECORD_FORMATS)),
+    type=click.Choice(tuple(RECORD_FORMATS)),
     help="The record format; `--to v2` says it, too.",
 )
 @click.option(
@@ -27,8 +151,8 @@ from kafkaframes.records.layout import CODECS
     metavar="DIR",
     help="The new directory; it must not exist, and appears complete.",
 )
-@rewriting.in_place_options
-@rewriting.run_options(RewriteSettings, "record_format", "index_interval_bytes")
+@in_place_options
+@run_options(RewriteSettings, "record_format", "index_interval_bytes")
 def command(
     sources: tuple[str, ...],
     record_format: str | None,
@@ -45,17 +169,17 @@ def command(
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
     record_format, to = _said(record_format, directories)
-    settings = replace(settings, record_format=rewriting.RECORD_FORMATS[record_format])
-    rewriting.rewrite(sources, settings, to=to, **options)
+    settings = replace(settings, record_format=RECORD_FORMATS[record_format])
+    rewrite(sources, settings, to=to, **options)
 
 
 def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
     """Return format and directory: ``--to v2`` names a format where ``--record-format`` does not."""
     directories = list(flags)
     if record_format is None:
-        record_format = next((one for one in flags if one in rewriting.RECORD_FORMATS), None)
+        record_format = next((one for one in flags if one in RECORD_FORMATS), None)
         if record_format is None:
-            raise OptionError(f"give --record-format: {', '.join(rewriting.RECORD_FORMATS)}")
+            raise OptionError(f"give --record-format: {', '.join(RECORD_FORMATS)}")
         directories.remove(record_format)
     if len(directories) > 1:
         raise OptionError(f"give --to DIR once, not {', '.join(directories)}")
@@ -64,9 +188,9 @@ def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str |
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@rewriting.to_option
-@rewriting.in_place_options
-@rewriting.run_options(RewriteSettings, "record_format", "on_loss", "index_interval_bytes")
+@to_option
+@in_place_options
+@run_options(RewriteSettings, "record_format", "on_loss", "index_interval_bytes")
 def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: Any) -> None:
     """Compress a log with another codec or level; each batch keeps its format, its header and its records.
 
@@ -78,4 +202,4 @@ def recompress(sources: tuple[str, ...], settings: RewriteSettings, **options: A
     """
     if settings.codec is None:
         raise OptionError(f"give --codec: {', '.join(CODECS)}")
-    rewriting.rewrite(sources, settings, **options)
+    rewrite(sources, settings, **options)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkaframes.cli import workers
 from kafkaframes.cli.options import (
     FORMATS,
     TABLE_FORMATS,
@@ -19,10 +25,21 @@ from kafkaframes.cli.options import (
     range_options,
     reads,
     settings_options,
+    times_of,
     with_options,
     workers_option,
 )
+from kafkaframes.cli.text import console, note, printable, say, size_text
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportSettings
+from kafkaframes.storage.files.atomic import refuse_inside
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.export.task import ExportTask, Settings
+    from kafkaframes.jobs.job import Runner
+    from kafkaframes.scan.log.options import ReadOptions
+
 
 EXIT_INCOMPLETE = 1
 _ELSEWHERE = (  # have flags of their own, of other commands too, or are options of kafka-log
@@ -74,7 +91,187 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
     kafkaframes export /backup/broker-1 --to lake --format delta --incremental
     """
-    from kafkaframes.cli.exporting import run
 
-    if not run(paths, flags, as_json=as_json, master=master, jobs=jobs):
+    if not _run(paths, flags, as_json=as_json, master=master, jobs=jobs):
         sys.exit(EXIT_INCOMPLETE)
+
+
+def _run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
+    """Export as the flags say; return whether all is there and nothing was damaged."""
+    to_table = flags["form"] in TABLE_FORMATS
+    if flags["output"] is not None:
+        flags["to"] = _single_file(flags, master)
+    _check_flags(flags, to_table=to_table)
+    settings = _settings(flags)
+    options = _read_options(paths, settings, flags["options"], to_table=to_table)
+    files = settings.files((flags["to"] or "").removeprefix("file://"), options)
+    if not files.to and flags["catalog"] is None:
+        raise OptionError("--to is empty: must be a directory")
+    if "://" in files.to and not to_table:
+        raise OptionError(
+            f"--to {files.to}: must be a directory (a mounted one may be a store): files are renamed in it"
+        )
+    if files.to and "://" not in files.to:
+        refuse_inside(Path(files.to), paths)
+    if to_table:
+        requested = _table_export_of(options, files, flags)
+    else:
+        from kafkaframes.jobs.export.planning import plan_export
+        from kafkaframes.jobs.export.run import export
+
+        tasks, internal = plan_export(options)
+        requested = partial(export, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
+        if flags["output"] is not None:
+            requested = partial(_single, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
+    if master is not None and not as_json:
+        note(f"starting Spark at {master} ...")
+    with workers.runner(master, jobs, label="exporting") as work:
+        outcome = requested(run=work)
+    _report(outcome, as_json=as_json)
+    return not outcome.failed and not outcome.fault_count
+
+
+def _single_file(flags: dict[str, Any], master: str | None) -> str:
+    """Return the file that ``-o`` names.
+
+    Raises:
+        OptionError: it is not for Parquet, or does not go with the other flags.
+    """
+    output: str = flags["output"]
+    if not output.endswith(".parquet"):
+        hint = f"; --option {output} sets an option of kafka-log" if "=" in output else ""
+        raise OptionError(f"-o {output}: must end in .parquet; --to DIR writes the other formats{hint}")
+    if flags["to"] is not None or flags["form"] != "parquet":
+        raise OptionError(f"-o {output}: is one Parquet file; --to DIR and --format {flags['form']} do not go with it")
+    if master is not None:
+        raise OptionError(f"-o {output}: is written by this machine; --master goes with --to DIR")
+    return output
+
+
+def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **options: Any) -> Outcome:
+    """Export into one file: ``run``, which would share the work out, is not asked."""
+    from kafkaframes.jobs.export.run import export_single
+
+    return export_single(tasks, settings, **options)
+
+
+def _check_flags(flags: dict[str, Any], *, to_table: bool) -> None:
+    """Check that options fit the format.
+
+    Raises:
+        OptionError: one is for another format, or none says where to.
+    """
+    form = flags["form"]
+    if flags["incremental"] and not to_table:
+        raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
+    if flags["incremental"] and flags["overwrite"]:
+        raise OptionError("only one of --incremental and --overwrite can be given")
+    for name in ("catalog", "table"):
+        if flags[name] is not None and form != "iceberg":
+            raise OptionError(f"--{name} is for --format iceberg")
+    if flags["to"] is None and flags["catalog"] is None:
+        raise OptionError("say where to: --to DIR, or -o FILE.parquet")
+
+
+def _read_options(
+    paths: Sequence[str], settings: ExportSettings, options: Mapping[str, str], *, to_table: bool
+) -> ReadOptions:
+    from kafkaframes.jobs.export.planning import check_accepted
+    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.spark.log_options import log_options
+
+    check_accepted(list(options), to_table=to_table)
+    read = log_options(options, paths=tuple(paths), **replace(settings, topics=()).read_fields())
+    return replace(read, **topic_choice(settings.topics))
+
+
+def _settings(flags: Mapping[str, Any]) -> ExportSettings:
+    """Read what holds for all segments; what ``--option`` says is stronger."""
+    named = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
+    times, form = times_of(flags), flags["form"]
+    return ExportSettings(
+        **{**named, "keys": tuple(key.encode() for key in flags["keys"])},
+        format=form if form in FORMATS else "parquet",
+        offset=(flags["from_offset"], flags["until_offset"]),
+        timestamp=(times["from_time"], times["until_time"]),
+    )
+
+
+def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any]) -> Callable[..., Outcome]:
+    """Return what exports into the table, given who runs the tasks.
+
+    Raises:
+        MissingExtraError: the table format's library is absent.
+        OptionError: the destination is something else, or the options do not fit.
+    """
+    from kafkaframes.jobs.tables.planning import table_plan
+    from kafkaframes.jobs.tables.run import TableExport
+    from kafkaframes.jobs.tables.state import table_settings
+    from kafkaframes.jobs.tables.targets import open_table
+
+    if flags["base64"]:
+        raise OptionError("--base64 is for csv and json: a table has bytes")
+    table = open_table(flags["form"], flags["to"] or "", catalog=flags["catalog"], name=flags["table"])
+    files = replace(files, to=flags["to"] or table.shown)
+    chosen = table_settings(files, isolation=options.isolation)
+
+    def export(*, run: Runner) -> Outcome:
+        job = TableExport(table, files, chosen, run=run, commit_bytes=flags["commit_bytes"])
+        return job.export(table_plan(options), incremental=flags["incremental"], overwrite=flags["overwrite"])
+
+    return export
+
+
+def _report(outcome: Outcome, *, as_json: bool) -> None:
+    for result in outcome.results:
+        for fault in result.faults:
+            say(f"kafkaframes: {fault}", err=True)
+        if result.fault_count > len(result.faults):
+            more = result.fault_count - len(result.faults)
+            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged positions", err=True)
+    for result in outcome.failed:
+        say(f"kafkaframes: not exported: {result.failed}", err=True)
+    if as_json:
+        click.echo(json.dumps(outcome.as_json()))
+    else:
+        _print(outcome)
+
+
+def _print(outcome: Outcome) -> None:
+    from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, tables_of
+
+    summary = outcome.summary
+    out = console(width=WIDTH_IN_A_PIPE)
+    for part in tables_of(summary):
+        out.print(part)
+    resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
+    out.print(
+        f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
+        f"in {printable(str(summary.output))}; "
+        f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
+        soft_wrap=True,
+        style="bold red" if outcome.failed else "bold green",
+        markup=False,
+    )
+    if outcome.table is not None:
+        for line in lines_of(outcome.table):
+            out.print(printable(line), markup=False)
+    if outcome.failed:
+        out.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")
+
+
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to tell people of the table."""
+    at = facts.get("version", facts.get("snapshot"))
+    if at is not None:
+        word = "version" if "version" in facts else "snapshot"
+        made = f"{facts['commits']} commits" if facts["commits"] != 1 else "1 commit"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {made if facts['commits'] else 'nothing new'}"
+    if "metadata" in facts:
+        yield f"metadata: {facts['metadata']}"
+    for gap in facts["gaps"]:
+        yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
+    if facts["removed_orphans"]:
+        yield f"{len(facts['removed_orphans']):,} files of runs that were killed are removed"
+    for path in facts["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file is not known: {path}"

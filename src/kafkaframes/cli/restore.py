@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli import rewriting
+from kafkaframes.cli.convert import RECORD_FORMATS, run_options
 from kafkaframes.cli.options import range_options, times_of, with_options
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
@@ -39,7 +39,7 @@ _ELSEWHERE = (
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
     "--record-format",
-    type=click.Choice(tuple(rewriting.RECORD_FORMATS)),
+    type=click.Choice(tuple(RECORD_FORMATS)),
     default="v2",
     show_default=True,
     help="From Parquet.",
@@ -47,7 +47,7 @@ _ELSEWHERE = (
 @click.option(
     "--into-cluster-ids", metavar="FILE", help="For an existing cluster: the output of its kafka-topics --describe."
 )
-@rewriting.run_options(RestoreSettings, *_ELSEWHERE)
+@run_options(RestoreSettings, *_ELSEWHERE)
 def command(
     sources: tuple[str, ...],
     to: str | None,
@@ -93,7 +93,7 @@ def command(
 
 def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettings:
     """Return settings with those whose flags other commands have, too."""
-    flags["record_format"] = rewriting.RECORD_FORMATS[flags["record_format"]]
+    flags["record_format"] = RECORD_FORMATS[flags["record_format"]]
     ids_file = flags.pop("into_cluster_ids")
     for name, value in times_of(flags).items():
         del flags[name]

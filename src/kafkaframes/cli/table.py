@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, connecting
+from kafkaframes.cli.connecting import HELP, SERVERS, connecting, reached
+from kafkaframes.cli.export import lines_of
 from kafkaframes.cli.options import (
     json_option,
     log_option,
@@ -17,7 +26,17 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
+from kafkaframes.cli.text import note, printable, say, size_text
+from kafkaframes.cli.workers import runner
+from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.tables.settings import TableSettings
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.export.run import Outcome
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.job import Runner
+    from kafkaframes.jobs.tables.run import Plan
+    from kafkaframes.jobs.tables.targets import Tables, Values
 
 FORMATS = ("delta", "iceberg", "parquet")
 EXIT_INCOMPLETE = 1
@@ -54,7 +73,171 @@ def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> 
     kafkaframes table /backup/broker-1 --topic orders --to parquet out/orders \\
         --mode avro --schema order.avsc
     """
-    from kafkaframes.cli.tabling import run
 
-    if not run(sources, settings, flags):
+    if not _run(sources, settings, flags):
         sys.exit(EXIT_INCOMPLETE)
+
+
+TIDY_EVERY = 20  # commits of one run
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the flags come to."""
+
+    settings: TableSettings
+    plan: Plan
+    files: Settings
+    values: Values
+    tables: Tables
+    quiet: bool
+
+
+def _run(sources: tuple[str, ...], settings: TableSettings, flags: dict[str, Any]) -> bool:
+    """Write as the settings say; return whether all that was there is in the table."""
+    from kafkaframes.jobs.tables.targets import tables_of, values_of
+
+    topics, quiet = _are_topics(sources, flags), flags["as_json"]
+    _check_source_flags(topics, {**flags, "topics": settings.topics, "storage": settings.storage})
+    values = values_of(sources if topics else settings.topics, settings)
+    values.check()
+    form, to = flags["to"]
+    tables = tables_of(form, to, settings, sources=() if topics else sources)
+    plan, files = _live(sources, settings, flags) if topics else _of_logs(sources, settings, flags["options"])
+    job = _Job(settings, plan, replace(files, to=tables.shown), values, tables, quiet)
+    if flags["master"] is not None and not quiet:
+        note(f"starting Spark at {flags['master']} ...")
+    with runner(flags["master"], flags["jobs"], label="exporting") as writing:
+        once = partial(_round, job, writing)
+        return _again_and_again(once, tables, settings.interval, quiet=quiet) if settings.continuous else once()
+
+
+def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
+    """Return whether the sources are topics of a cluster.
+
+    Raises:
+        OptionError: they are neither topics nor paths.
+    """
+    if flags["servers"] is not None:
+        return True
+    paths = [one for one in sources if "/" in one or os.path.exists(one)]
+    if not paths and os.environ.get(SERVERS):
+        return True
+    if len(paths) < len(sources):
+        other = next(one for one in sources if one not in paths)
+        raise OptionError(f"{other}: is no path; for a topic, -b HOST:PORT or ${SERVERS} says where the cluster is")
+    return False
+
+
+def _check_source_flags(topics: bool, values: Mapping[str, Any]) -> None:
+    kind, other = ("a topic", "a log directory") if topics else ("a log directory", "a topic")
+    wrong = ("options", "topics", "storage") if topics else ("properties",)
+    flags = {"options": "--option", "topics": "--topic", "properties": "-X", "storage": "--key-file, --follow-links"}
+    for name in wrong:
+        if values[name]:
+            raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")
+
+
+def _live(topics: tuple[str, ...], settings: TableSettings, flags: Mapping[str, Any]) -> tuple[Plan, Settings]:
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.tables.planning import live_plan
+
+    isolation = {"isolation.level": settings.isolation}
+    client = reached(flags["servers"], flags["properties"], flags["timeout"], more=isolation, kind=ConsumerSettings)
+    return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", mode="FAILFAST")
+
+
+def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[str, str]) -> tuple[Plan, Settings]:
+    from kafkaframes.jobs.export.planning import check_accepted
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.jobs.tables.planning import table_plan
+    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.spark.log_options import log_options
+
+    check_accepted(list(options), to_table=True)
+    read = log_options(options, paths=paths, storage=settings.storage)
+    fails = read.fail_on_data_loss and not settings.allow_loss
+    read = replace(read, isolation=settings.isolation, fail_on_data_loss=fails, **topic_choice(settings.topics))
+    return table_plan(read), Settings("", mode=read.mode, verify_crc=read.verify_crc, storage=read.storage)
+
+
+def _round(job: _Job, writing: Runner) -> bool:
+    """Bring what is new into the table; tell of it."""
+    from kafkaframes.jobs.tables.content import RAW
+    from kafkaframes.jobs.tables.run import TableExport
+    from kafkaframes.jobs.tables.state import table_settings
+
+    table = job.tables.table()
+    content = job.values.content(table.read(), job.plan, job.files)
+    chosen = table_settings(job.files, isolation=job.settings.isolation) | job.values.chosen(content)
+    dead = None if content == RAW else job.tables.dead_letters()  # every record is a row of bytes
+    export = TableExport(
+        table,
+        job.files,
+        chosen,
+        run=writing,
+        content=content,
+        dead_letters=dead,
+        commit_bytes=job.settings.commit_bytes,
+    )
+    outcome = export.export(job.plan, incremental=True)
+    _report(outcome, quiet=job.quiet)
+    return not outcome.failed and not outcome.fault_count
+
+
+def _again_and_again(once: Callable[[], bool], tables: Tables, interval: float, *, quiet: bool) -> bool:
+    """Go on until a signal: a round that has begun ends in order, a second signal breaks it off."""
+    stop = threading.Event()
+    with _stopping(stop):
+        if not quiet:
+            note(f"a commit every {interval:g} s at most; Ctrl-C ends it")
+        whole, commits = True, 0
+        while not stop.is_set():
+            try:
+                whole = once() and whole
+                commits += 1
+            except NetworkError as error:  # a broker or a registry that is away comes back
+                say(f"kafkaframes: {error}; trying again in {interval:g} s", err=True)
+            if commits and commits % TIDY_EVERY == 0:
+                tables.table().tidy()
+            stop.wait(interval)
+    return whole
+
+
+@contextmanager
+def _stopping(stop: threading.Event) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def begin(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, begin)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(outcome: Outcome, *, quiet: bool) -> None:
+    for result in outcome.results:
+        for fault in result.faults:
+            say(f"kafkaframes: {fault}", err=True)
+    for result in outcome.failed:
+        say(f"kafkaframes: not in the table: {result.failed}", err=True)
+    facts = dict(outcome.table or {})
+    if quiet:
+        click.echo(json.dumps({"records": outcome.summary.records, "complete": not outcome.failed, "table": facts}))
+        return
+    dead = facts.get("dead_letters", {}).get("records", 0)
+    if facts["commits"]:
+        rows = f"{outcome.summary.records - dead:,} records, {size_text(outcome.output_bytes)}"
+        say(f"{rows}, in {outcome.summary.seconds:.1f} s")
+    for line in lines_of(facts):
+        say(printable(line))
+    if dead:
+        path = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
+        say(f"{dead:,} records fit no schema: they are in {printable(str(path))}, with the reason")

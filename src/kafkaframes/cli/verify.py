@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli.options import (
+    MERGE,
     json_option,
     master_option,
+    one_log,
     opens_batches,
     reads,
     replicas_option,
     with_options,
     workers_option,
 )
+from kafkaframes.cli.text import console, say, show, size_text
+from kafkaframes.cli.workers import runner
 from kafkaframes.jobs.settings import VerifySettings
+from kafkaframes.storage.copies.decisions import Decision
+from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.log.discover import discover, selected
+
+if TYPE_CHECKING:
+    from kafkaframes.jobs.verify.verify import Report
+    from kafkaframes.storage.copies.one_log import OneLog
 
 EXIT_DAMAGED = 1
 
@@ -37,7 +50,86 @@ def command(**flags: Any) -> None:
     Every copy of a partition is verified. If there are several (brokers, disks), the output also shows how they would
     be merged, and whether the merged log has every offset undamaged.
     """
-    from kafkaframes.cli.verifying import run
 
-    if run(**flags):
+    if _run(**flags):
         sys.exit(EXIT_DAMAGED)
+
+
+MOST_FINDINGS = 20  # of one check; --all shows the others
+_STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
+
+
+def _print(report: Report, *, show_all: bool) -> None:
+    out = console()
+    shown: Counter[tuple[Severity, str]] = Counter()
+    for finding in report.findings:
+        kind = finding.severity, finding.check
+        shown[kind] += 1
+        if show_all or shown[kind] <= MOST_FINDINGS:
+            show(out, str(finding), style=_STYLES[finding.severity], soft_wrap=True)
+    for (severity, check), count in shown.items():
+        if count > MOST_FINDINGS and not show_all:
+            hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
+            show(out, hidden, style=_STYLES[severity], soft_wrap=True)
+    show(out, _summary(report), style="green" if report.is_sound else "bold red", soft_wrap=True)
+
+
+def _summary(report: Report) -> str:
+    by_severity = Counter(finding.severity for finding in report.findings)
+    counts = ", ".join(
+        f"{by_severity[severity]:,} {severity.name.lower()}{'' if by_severity[severity] == 1 else 's'}"
+        for severity in sorted(Severity, reverse=True)
+        if by_severity[severity]
+    )
+    errors = {finding.check for finding in report.findings if finding.severity == Severity.ERROR}
+    verdict = "sound" if not errors else "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
+    read = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
+    return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
+
+
+def _lost(merged: OneLog) -> list[Decision]:
+    return [decision for decision in merged.decisions if decision.severity == Severity.ERROR]
+
+
+def _merged_json(merged: OneLog | None) -> dict[str, Any]:
+    if merged is None or not merged.merged:
+        return {}
+    whole = {"merged_partitions": len(merged.merged), "merged_is_whole": not _lost(merged)}
+    return whole | {"decisions": [decision.as_json() for decision in merged.decisions]}
+
+
+def _print_merged(merged: OneLog | None) -> None:
+    if merged is not None and merged.merged:
+        count = len(merged.merged)
+        lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
+        verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
+        say(f"merged: {count:,} partitions of which there are several copies; {verdict}")
+
+
+def _run(
+    *,
+    paths: tuple[str, ...],
+    settings: VerifySettings,
+    as_json: bool,
+    show_all: bool,
+    strict: bool,
+    jobs: int | None,
+    master: str | None,
+    replicas: str,
+) -> bool:
+    """Verify and print; return whether damage was found."""
+    from kafkaframes.jobs.verify.verify import verify
+
+    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    with runner(master, jobs, label="verifying", small=True) as work:
+        report = verify(result, deep=settings.deep, run=work)
+    merged = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
+    if merged is not None:
+        report.findings += [decision.as_finding() for decision in merged.decisions]
+    if as_json:
+        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
+    else:
+        _print(report, show_all=show_all)
+        _print_merged(merged)
+    limit = Severity.WARNING if strict else Severity.ERROR
+    return any(finding.severity >= limit for finding in report.findings)

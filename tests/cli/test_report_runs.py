@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.cli.reporting import _check, _milliseconds, _write
+from kafkaframes.cli.report import _check, _milliseconds, _write
 from kafkaframes.errors import LogDirError, OptionError
 
 

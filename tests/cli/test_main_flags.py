@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from kafkaframes.cli.lazy import LazyGroup, flags_of
+from kafkaframes.cli.main import LazyGroup, flags_of
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 
 

@@ -3,14 +3,14 @@
 import pytest
 from tests.cli.calling import ask_or_raise as run
 
-from kafkaframes.cli import rewriting
+from kafkaframes.cli import convert
 from kafkaframes.errors import OptionError
 
 
 def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
-    with rewriting.scratch(None, "spark://host:7077") as directory:
+    with convert.scratch(None, "spark://host:7077") as directory:
         assert directory is None
-    with rewriting.scratch(None, "local[2]") as directory:
+    with convert.scratch(None, "local[2]") as directory:
         assert directory.is_dir()
     assert not directory.exists()
 

@@ -11,10 +11,10 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     import os
     import signal
 
-    from kafkaframes.cli import tabling
+    from kafkaframes.cli import table
 
     place, sent, told_of = tmp_path / "t", [], []
-    tell = tabling._report
+    tell = table._report
 
     def then_send(outcome, **named):
         told_of.append(outcome.summary.records)
@@ -28,8 +28,8 @@ def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
     send(broker, topic, as_json(ORDERS[:2]))
     flags = ("--to", "delta", place, "--mode", "json", "--continuous", "--interval", "0.1")
     with monkeypatch.context() as patch:
-        patch.setattr(tabling, "_report", then_send)
-        patch.setattr(tabling, "TIDY_EVERY", 2)
+        patch.setattr(table, "_report", then_send)
+        patch.setattr(table, "TIDY_EVERY", 2)
         result = ask(topic, "-b", broker.bootstrap_servers, *flags)
     assert result.exit_code == 0, result.output
     assert told_of == [2, 2, 2]
