@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.segment_reader import BatchHeader, HeaderWalk, parse_header
+
+if TYPE_CHECKING:
+    from kafkaframes.storage.files.segment_reader import BatchHeader
 
 _INDEX_ENTRY_BYTES = 8
 SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index
@@ -169,6 +171,8 @@ def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
 
 
 def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
+    from kafkaframes.storage.files.segment_reader import HeaderWalk
+
     first = _header_at(read_at, 0, segment.size_bytes)
     if first is None:
         summary.tail_bytes = segment.size_bytes
@@ -187,6 +191,8 @@ def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: 
 
 
 def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    from kafkaframes.storage.files.segment_reader import parse_header
+
     raw = read_at(position, BATCH_V2.size)
     if len(raw) <= BYTES_TO_MAGIC:
         return None
