@@ -91,6 +91,15 @@ Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the Brok
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
+def changed(answer: Answer, change: Callable[[Any], Any]) -> Any:
+    """Return what ``change`` makes of an answer: at once, or when it is there."""
+    if not isinstance(answer, Later):
+        return change(answer)
+    later = Later()
+    answer.when_complete(lambda done: later.complete(change(done.answer)))
+    return later
+
+
 @cache
 def _in_catalog(name: str) -> catalog.Api:
     return catalog.api(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Later
+from kafkaframes.broker.api import Answer, changed
 from kafkaframes.broker.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
@@ -100,11 +100,7 @@ def shorten_texts(answer: Struct) -> None:
 
 def flip_bytes(answer: Answer) -> Answer:
     """Return an answer whose records have a wrong CRC; other answers stay as they are."""
-    if isinstance(answer, Later):
-        later = Later()
-        answer.when_complete(lambda done: later.complete(_flipped(done.answer)))
-        return later
-    flipped: Answer = _flipped(answer)
+    flipped: Answer = changed(answer, _flipped)
     return flipped
 
 

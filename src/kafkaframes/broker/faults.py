@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from kafkaframes.broker.api import Answer, CloseConnection, Later
+from kafkaframes.broker.api import Answer, CloseConnection, Later, changed
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.disk_faults import Occasions
 from kafkaframes.broker.failures import failed, flip_bytes
@@ -85,7 +85,12 @@ class Rule(Occasions):
 
     def throttle(self, milliseconds: int) -> Self:
         """Handle the request, and tell the client how long to send nothing (KIP-219)."""
-        return self._do(f"throttled {milliseconds} ms", lambda request, go_on: _throttled(go_on(), milliseconds))
+
+        def act(_: Request, go_on: Pass) -> Answer:
+            throttled: Answer = changed(go_on(), lambda answer: _throttle(answer, milliseconds))
+            return throttled
+
+        return self._do(f"throttled {milliseconds} ms", act)
 
     def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
         """Handle the request, and answer with these tagged fields in the header, where its version has a place."""
@@ -172,12 +177,12 @@ class Rule(Occasions):
 
     def _later(self, seconds: float, go_on: Pass) -> Answer:
         done, later = go_on(), Later()
-        self.clock.call_later(seconds * 1000, lambda: _pass_on(done, later))
+        self.clock.call_later(seconds * 1000, lambda: later.follow(done))
         return later
 
     def _hold(self, request: Request, go_on: Pass) -> Answer:
         later = Later()
-        self._held.append(lambda: _pass_on(go_on(), later))
+        self._held.append(lambda: later.follow(go_on()))
         return later
 
 
@@ -284,23 +289,7 @@ def _drop(request: Request, go_on: Pass) -> Answer:
     raise CloseConnection("a fault dropped the reply")
 
 
-def _throttled(answer: Answer, milliseconds: int) -> Answer:
-    if isinstance(answer, Later):
-        later = Later()
-        answer.when_complete(lambda done: later.complete(_throttle(done.answer, milliseconds)))
-        return later
-    throttled: Answer = _throttle(answer, milliseconds)
-    return throttled
-
-
 def _throttle(answer: Any, milliseconds: int) -> Any:
     if hasattr(answer, "throttle_time_ms"):
         answer.throttle_time_ms = milliseconds
     return answer
-
-
-def _pass_on(answer: Answer, later: Later) -> None:
-    if isinstance(answer, Later):
-        answer.when_complete(lambda done: later.complete(done.answer))
-    else:
-        later.complete(answer)

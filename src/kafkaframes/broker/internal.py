@@ -14,6 +14,7 @@ from kafkaframes.records.scan import FILE
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.storage.partition.producers import COORDINATOR
 from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.varint import write_varlong
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A few records as one batch of format 2, in plain Python: what coordinators write, many times a second.
@@ -27,13 +28,8 @@ assert _HEADER.size == BATCH_V2.size
 
 
 def _varint(number: int) -> bytes:
-    """Return a signed number zig-zag coded."""
-    value = (number << 1) ^ (number >> 63)
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    write_varlong(out, number)
     return bytes(out)
 
 

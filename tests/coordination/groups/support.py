@@ -51,6 +51,22 @@ class ListLog:
         self.rows += [Loaded(partition, key, value, producer_id, producer_id >= 0) for key, value in records]
 
 
+# Settings that a group may have of its own; the intervals of assignments are Kafka's 1000.
+OF_GROUPS = {
+    "consumer.assignment.interval.ms": 0,
+    "consumer.heartbeat.interval.ms": 5_000,
+    "consumer.session.timeout.ms": 45_000,
+    "share.assignment.interval.ms": 0,
+    "share.heartbeat.interval.ms": 5_000,
+    "share.session.timeout.ms": 45_000,
+    "streams.assignment.interval.ms": 1_000,
+    "streams.heartbeat.interval.ms": 5_000,
+    "streams.initial.rebalance.delay.ms": 0,
+    "streams.num.standby.replicas": 0,
+    "streams.session.timeout.ms": 45_000,
+}
+
+
 @dataclass
 class SomeTopics:
     """Topics by name: an id, and how many partitions."""
@@ -91,7 +107,12 @@ class Bench:
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(self.clock, self.log, self.settings, lambda: f"uuid{next(self.ids)}", self.topics)
+        def new_id() -> str:
+            return f"uuid{next(self.ids)}"
+
+        return GroupCoordinator(
+            self.clock, self.log, self.settings, new_id, self.topics, new_id, lambda _, name: OF_GROUPS[name]
+        )
 
     def restart(self) -> None:
         """Begin anew with what is in the log."""

@@ -64,7 +64,9 @@ class Pair:
     def use_reference(self) -> None:
         coordinator = self.benches[1].coordinator
         known = coordinator.consumer
-        made = LookingAtEverything(known.clock, known.settings, known.write, known.topics, known.on_leave)
+        made = LookingAtEverything(
+            known.clock, known.settings, known.write, known.topics, known.setting, known.on_leave
+        )
         coordinator.consumer = coordinator.classic_members.groups = made
 
     def each(self, call: Any) -> list[Any]:

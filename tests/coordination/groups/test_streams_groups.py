@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.coordination.groups.support import Bench
+from tests.coordination.groups.support import OF_GROUPS, Bench
 from tests.coordination.groups.task_assignments import SAVED, Case, cases
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.members import MemberState
-from kafkaframes.coordination.groups.ports import OF_GROUPS, Committer
+from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     InternalTopic,

@@ -217,7 +217,7 @@ class Security:
         mechanisms: that are offered: those with passwords by default.
         needs_sasl: clients authenticate; True by itself where there are users.
         check_token: for OAUTHBEARER, which needs it: a token and the time in milliseconds to a user, or an
-            ``AuthenticationError``. ``jwks.SignedTokens`` verifies signatures; ``tokens.unsecured_token`` takes what
+            ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures; ``tokens.unsecured_token`` takes what
             anybody can write, for tests.
         kerberos: for GSSAPI, which needs it: the keytab, and rules from principals to users.
         tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.

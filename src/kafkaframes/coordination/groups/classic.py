@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
+from kafkaframes.coordination.groups.members import cancel
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.coordination.groups.subscriptions import read_subscribed_topics
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
@@ -271,10 +272,7 @@ class ClassicGroup(Group):
 
     def drop_pending(self, member_id: str) -> bool:
         """Forget an id that was given out; False where it was not."""
-        timer = self.pending_joins.pop(member_id, None)
-        if timer is not None:
-            timer.cancel()
-        return timer is not None
+        return cancel(self.pending_joins, member_id)
 
     def remove(self, member_id: str) -> None:
         """Let a member go, or an id that was given out."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from kafkaframes.coordination.groups.classic import (
@@ -22,8 +21,8 @@ from kafkaframes.coordination.groups.classic import (
     SyncResult,
 )
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicFacts, ConsumerGroup, ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
-from kafkaframes.coordination.groups.members import MemberState
+from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups, Topics
+from kafkaframes.coordination.groups.members import MemberState, cancel
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import (
     Subscription,
@@ -40,16 +39,6 @@ from kafkaframes.storage.files.names import TopicPartition
 # Upgrade: the first heartbeat of a member that speaks the consumer protocol converts the group; its other members keep
 # speaking the classic one until they are restarted. Downgrade: the last of those that speak the consumer protocol
 # leaves. Nobody loses what it has by either. Facts: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup.
-
-
-class Topics(Protocol):
-    """The topics of the broker."""
-
-    def names(self) -> Iterable[str]:
-        """Return all names."""
-
-    def find(self, name: str) -> tuple[UUID, int] | None:
-        """Return a topic's id and how many partitions it has."""
 
 
 def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
@@ -269,9 +258,7 @@ class ClassicMembers:
 
     def _expect_next(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Give a member up that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""
-        timer = group.rebalances.pop(member.member_id, None)
-        if timer is not None:
-            timer.cancel()
+        cancel(group.rebalances, member.member_id)
 
         def give_up() -> None:
             with suppress(RefusedError):

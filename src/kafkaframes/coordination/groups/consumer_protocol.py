@@ -28,7 +28,7 @@ from kafkaframes.coordination.groups.consumer import (
     Viewer,
 )
 from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
 from kafkaframes.coordination.groups.subscriptions import matching
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
@@ -142,8 +142,8 @@ class ConsumerGroups:
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
+    setting: GroupSetting
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
-    setting: GroupSetting = by_default
 
     # ---------------------------------------------------------------------------------------------- the request
 

@@ -30,7 +30,6 @@ from kafkaframes.coordination.groups.ports import (
     GroupSettings,
     LoadedRecord,
     Record,
-    by_default,
 )
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.coordination.groups.records import consumer_records, share_records
@@ -53,7 +52,7 @@ class GroupCoordinator:
     Attributes:
         log: ``__consumer_offsets``.
         new_id: a random UUID, for members of classic groups.
-        new_uuid: one in Kafka's text, for those of consumer groups; the same by default.
+        new_uuid: one in Kafka's text, for those of consumer groups.
         topics: of the broker, for consumer groups.
         setting: of a group, its own or the broker's.
         unread: records that could not be read back.
@@ -64,10 +63,10 @@ class GroupCoordinator:
     settings: GroupSettings
     new_id: Callable[[], str]
     topics: Topics
+    new_uuid: Callable[[], str]
+    setting: GroupSetting
     groups: dict[str, Group] = field(default_factory=dict)
     unread: int = 0
-    new_uuid: Callable[[], str] | None = None
-    setting: GroupSetting = by_default
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
@@ -79,10 +78,10 @@ class GroupCoordinator:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
         self.consumer = ConsumerGroups(
-            self.clock, self.settings, self.write, self.topics, self._downgrade, self._setting
+            self.clock, self.settings, self.write, self.topics, self._setting, self._downgrade
         )
-        self.classic_members = ClassicMembers(self.consumer, self.new_uuid or self.new_id)
-        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics, setting=self._setting)
+        self.classic_members = ClassicMembers(self.consumer, self.new_uuid)
+        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics, self._setting)
         self.streams = StreamsGroups(self.clock, self.settings, self.write, self.topics, self._setting)
         self._expire_later()
 
@@ -121,7 +120,7 @@ class GroupCoordinator:
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
-            self.write(request.group_id, [records.empty_group_record(group)])
+            self.write(request.group_id, [records.group_record(group, {})])
             self._replace(group)
         if isinstance(group, ConsumerGroup):
             reply(self.classic_members.join(group, request))
@@ -185,7 +184,7 @@ class GroupCoordinator:
         """
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
-            beat = beat._replace(member_id=(self.new_uuid or self.new_id)())
+            beat = beat._replace(member_id=self.new_uuid())
         group = self.groups.get(beat.group_id)
         before: list[Record] = []
         if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):

@@ -31,6 +31,14 @@ def joining(members: Mapping[str, _MemberT], member_id: str, most: int) -> _Memb
     return known
 
 
+def cancel(timers: dict[str, Timer], member_id: str) -> bool:
+    """Cancel what is due for a member, and forget it; False where nothing is."""
+    timer = timers.pop(member_id, None)
+    if timer is not None:
+        timer.cancel()
+    return timer is not None
+
+
 def is_old_enough(assigned_ms: int | None, interval_ms: int, now_ms: int) -> bool:
     """Whether a group may be assigned anew: it never was, or its assignment has stood for its interval."""
     return not assigned_ms or not interval_ms or now_ms >= assigned_ms + interval_ms
@@ -183,10 +191,8 @@ class EpochGroup(Group, Protocol):
 
     def forget_timers(self, member_id: str) -> None:
         """Cancel everything that is due for a member."""
-        for timers in (self.sessions, self.rebalances):
-            timer = timers.pop(member_id, None)
-            if timer is not None:
-                timer.cancel()
+        cancel(self.sessions, member_id)
+        cancel(self.rebalances, member_id)
 
     # ---------------------------------------------------------------------------------------------- offsets
 
@@ -240,8 +246,7 @@ def watch(
         keeps_rebalance: leave the time to give up as it is.
     """
     key, epoch = member.member_id, member.epoch
-    if key in group.sessions:
-        group.sessions[key].cancel()
+    cancel(group.sessions, key)
     group.sessions[key] = clock.call_later(session_timeout_ms, lambda: expire(key))
     if keeps_rebalance:
         return
@@ -252,8 +257,6 @@ def watch(
             expire(key)
 
     if member.state is not MemberState.UNREVOKED_PARTITIONS:
-        timer = group.rebalances.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        cancel(group.rebalances, key)
     elif key not in group.rebalances:
         group.rebalances[key] = clock.call_later(member.rebalance_timeout_ms, expire_rebalance)

@@ -166,30 +166,7 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-# Settings that a group may have of its own, where nobody says otherwise; the intervals of assignments are Kafka's 1000.
-OF_GROUPS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "consumer.assignment.interval.ms": 0,
-        "consumer.heartbeat.interval.ms": 5_000,
-        "consumer.session.timeout.ms": 45_000,
-        "share.assignment.interval.ms": 0,
-        "share.heartbeat.interval.ms": 5_000,
-        "share.session.timeout.ms": 45_000,
-        "streams.assignment.interval.ms": 1_000,
-        "streams.heartbeat.interval.ms": 5_000,
-        "streams.initial.rebalance.delay.ms": 0,
-        "streams.num.standby.replicas": 0,
-        "streams.session.timeout.ms": 45_000,
-    }
-)
-GroupSetting = Callable[[str, str], int]  # a group's id and one of these names -> its value
-
-
-def by_default(group_id: str, name: str) -> int:
-    """Return a setting of a group that has none of its own."""
-    return OF_GROUPS[name]
-
-
+GroupSetting = Callable[[str, str], int]  # a group's id, and the name of a setting of its own -> the value
 _POLICY: Final = "group.consumer.migration.policy"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})

@@ -125,19 +125,6 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Recor
     return encode_coordinator_record(_group_key(group.group_id), value, _GROUP_VERSION)
 
 
-def empty_group_record(group: ClassicGroup) -> Record:
-    """Return the record that makes a group known before its first generation."""
-    value = message("GroupMetadataValue")(
-        protocol_type="",
-        generation=0,
-        protocol=None,
-        leader=None,
-        current_state_timestamp=_NONE if group.since_ms is None else group.since_ms,
-        members=[],
-    )
-    return encode_coordinator_record(_group_key(group.group_id), value, _GROUP_VERSION)
-
-
 def group_tombstone(group_id: str) -> Record:
     """Return the record that ends a classic group."""
     return encode_coordinator_record(_group_key(group_id), None, None)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
+from kafkaframes.coordination.groups.members import cancel
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
@@ -104,9 +105,7 @@ class ShareGroup(Group):
         """Let a member go."""
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
-        timer = self.sessions.pop(member_id, None)
-        if timer is not None:
-            timer.cancel()
+        cancel(self.sessions, member_id)
 
     def stop_timers(self) -> None:
         """Cancel everything that is due for its members."""

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
 from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import is_old_enough, joining
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.members import cancel, is_old_enough, joining
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
@@ -60,8 +60,8 @@ class ShareGroups:
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
+    setting: GroupSetting
     begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
-    setting: GroupSetting = by_default
 
     def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
         """Answer a heartbeat that does not leave."""
@@ -154,8 +154,7 @@ class ShareGroups:
         return Beaten(member_id, LEAVE)
 
     def _watch(self, group: ShareGroup, member_id: str) -> None:
-        if member_id in group.sessions:
-            group.sessions[member_id].cancel()
+        cancel(group.sessions, member_id)
         timeout_ms = self.setting(group.group_id, "share.session.timeout.ms")
         group.sessions[member_id] = self.clock.call_later(timeout_ms, lambda: self._expire(group, member_id))
 

@@ -135,10 +135,6 @@ class ShareStates:
         text = f"{key.group_id}:{self.text_of_id(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
-    def keys_of(self, group_id: str) -> list[ShareKey]:
-        """Return all partitions that a group has begun to read."""
-        return [key for key in self.stored if key.group_id == group_id]
-
     def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
         """Let a group stand at another offset; -1 lets its first fetch decide."""
         self._put(key, Stored(start, done=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch))

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
 from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record, by_default
+from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     Configured,
@@ -151,7 +151,7 @@ class StreamsGroups:
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
-    setting: GroupSetting = by_default
+    setting: GroupSetting
 
     def heartbeat(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsBeaten:
         """Answer a heartbeat that does not leave.
