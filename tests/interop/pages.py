@@ -7,16 +7,30 @@ light and dark, and printed as PDF, to be looked at.
 from __future__ import annotations
 
 import argparse
+import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.interop.browser import Browser, find_chromium, open_browser
 
+import kafkaframes
+
 ROOT = Path(__file__).parents[2]
 WIDTHS = (1280, 390)
 TARGET = "4.0.1"
 PAGES = {"story": "report.html", "log": "log.html", "traffic": "traffic.html", "audit": "audit.html"}
+TOPICS = {  # of the log report's backup: partitions, codec, records of each partition
+    "orders": (3, "lz4", 6_000),
+    "page-views": (6, "zstd", 8_000),
+    "audit": (1, "uncompressed", 8_000),
+    "checkout-events": (2, "snappy", 4_000),
+    "inventory": (2, "uncompressed", 2_000),
+    "clickstream-legacy": (2, "gzip", 3_000),
+    "mail.outbox": (1, "zstd", 3_000),
+}
+FORTNIGHT_MS = (1_794_182_400_000, 1_795_392_000_000)  # 9 to 23 November 2026
 OVERFLOW = """(() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
@@ -26,16 +40,49 @@ OVERFLOW = """(() => {
 
 
 def make_pages(story: Path, *, flights: int | None = None) -> dict[str, Path]:
-    """Return the pages of a story, which is played where it was not: the story's own, both reports and an audit."""
+    """Return the pages of a story, which is played where it was not: its own, the report of its traffic, an audit.
+
+    The log report is of a backup with more topics and codecs, and damage.
+    """
     if not (story / "report.html").exists():
         limit = [] if flights is None else ["--flights", str(flights)]
         _run([sys.executable, "examples/story", "--to", story, "--no-page", *limit], ROOT)
-    kafkaframes = [sys.executable, "-m", "kafkaframes"]
-    _run([*kafkaframes, "report", "kafka", "-o", PAGES["log"]], story)
-    _run([*kafkaframes, "report", "traffic.pcapng", "-o", PAGES["traffic"]], story)
-    audit = [*kafkaframes, "audit", "traffic.pcapng", "kafka", "--target", TARGET, "-o", PAGES["audit"]]
+    command = [sys.executable, "-m", "kafkaframes"]
+    if not (story / "backup").exists():
+        make_backup(story / "backup")
+    _run([*command, "report", "backup", "-o", PAGES["log"]], story)
+    _run([*command, "report", "traffic.pcapng", "-o", PAGES["traffic"]], story)
+    audit = [*command, "audit", "traffic.pcapng", "kafka", "--target", TARGET, "-o", PAGES["audit"]]
     _run(audit, story, status=4)  # it breaks the old clients
     return {name: story / file for name, file in PAGES.items()}
+
+
+def make_backup(folder: Path) -> None:
+    """Write a log directory of two weeks, the same at every call, and damage two of its batches."""
+    chance = random.Random(7)
+    with kafkaframes.Broker(data_dir=folder) as broker:
+        for topic, (partitions, codec, count) in TOPICS.items():
+            broker.create_topic(topic, partitions, compression_type=codec, retention_ms=-1)
+            for partition in range(partitions):
+                times = sorted(int(chance.triangular(*FORTNIGHT_MS)) for _ in range(count))
+                records = [_event(chance, topic, time) for time in times]
+                broker.append(topic, records, partition=partition, batch_records=50)
+    for partition in ("orders-1", "checkout-events-0"):
+        segment = min((folder / partition).glob("*.log"))
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+
+
+def _event(chance: random.Random, topic: str, timestamp_ms: int) -> dict[str, object]:
+    customer = chance.randrange(2_000)
+    value = {
+        "customer": customer,
+        "event": topic,
+        "amount": chance.randrange(10_000) / 100,
+        "id": chance.randrange(1 << 40),
+    }
+    return {"key": f"customer-{customer}", "value": json.dumps(value), "timestamp": timestamp_ms}
 
 
 def _run(words: list[str | Path], folder: Path, *, status: int = 0) -> None:
@@ -71,7 +118,7 @@ def main() -> None:
             return
         for name, page in pages.items():
             browser.open(page.as_uri(), width=WIDTHS[0])
-            browser.picture(ROOT / "docs" / "pictures" / f"{name}.png", height=1000)
+            browser.picture(ROOT / "docs" / "pictures" / f"{name}.png", height=1220 if name == "log" else 1000)
 
 
 if __name__ == "__main__":
