@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 from tests.under_mypy import said_by_mypy
 
+import kafkaframes.client as client
 from kafkaframes.client import options
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 
@@ -25,6 +26,10 @@ WRONG = {
     'Producer("a:1", linger_ms="5")': 'incompatible type "str"; expected "int"',
     'Consumer("a:1", group_id=3)': 'incompatible type "int"; expected "str | None"',
     'AsyncConsumer("a:1", linger_ms=5)': 'Unexpected keyword argument "linger_ms"',
+    'Consumer("a:1").poll("now")': 'incompatible type "str"; expected "int | None"',
+    'Consumer("a:1").fetch_arrow(max_byte=1)': 'Unexpected keyword argument "max_byte"',
+    'Consumer("a:1").seek(("t", 0))': "Too few arguments",
+    'Producer("a:1").topic_id("t") + 1': 'Unsupported operand types for + ("UUID" and "int")',
     'Admin("a:1", acks=1)': 'Unexpected keyword argument "acks"',
     'AsyncAdmin("a:1", retries="all")': 'incompatible type "str"; expected "int"',
 }
@@ -54,3 +59,15 @@ def test_each_option_says_what_it_means_and_what_it_is_by_default():
             shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
             stated = re.search(r" Default: (.*)\.$", said)
             assert (stated[1] if stated else None) == (None if shown in (None, "") else str(shown)), field.target.id
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_a_method_that_waits_has_the_arguments_and_the_docstring_of_the_one_that_is_awaited(name):
+    waiting, awaited = getattr(client, name), getattr(client, f"Async{name}")
+    methods = {name for name, method in vars(awaited).items() if callable(method) and not name.startswith("_")}
+    assert methods - {"start", "send_and_wait"} <= vars(waiting).keys()
+    for method in methods & vars(waiting).keys() - {"send"}:
+        of_waiting, of_awaited = getattr(waiting, method), getattr(awaited, method)
+        assert inspect.signature(of_waiting) == inspect.signature(of_awaited), method
+        assert inspect.getdoc(of_waiting), method
+        assert not inspect.iscoroutinefunction(of_waiting), method

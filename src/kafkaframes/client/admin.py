@@ -86,16 +86,7 @@ class AsyncAdmin:
     """Looks after a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``"""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Take settings as keywords (``client_id=...``), or a dict of properties as other clients do.
-
-        Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
-                ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ClientOptions``.
-
-        Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
-        """
+        """Take settings as keywords (``ClientOptions``), or a dict of properties; see ``Admin``."""
         self.settings = ClientSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
 

@@ -43,16 +43,7 @@ class AsyncConsumer:
     """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``"""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Take settings as keywords (``group_id="g"``), or a dict of properties as other clients do.
-
-        Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
-                ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ConsumerOptions``.
-
-        Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
-        """
+        """Take settings as keywords (``ConsumerOptions``), or a dict of properties; see ``Consumer``."""
         self.settings = ConsumerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._fetcher = Fetcher(self._cluster, self.settings, out_of_range=self._lost)
@@ -145,7 +136,7 @@ class AsyncConsumer:
             topics: names.
             pattern: or a regular expression that whole names match; new topics are seen when metadata is.
             on_assign, on_revoke: called with the partitions that come and go, before the first and after the last
-                read of them.
+                read of them; by ``Consumer`` in its own thread: they must not call it, for it waits for them.
 
         Raises:
             OptionError: there is no group, or neither topics nor a pattern.

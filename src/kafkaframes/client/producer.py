@@ -59,16 +59,7 @@ class AsyncProducer:
     """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``"""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Take settings as keywords (``linger_ms=20``), or a dict of properties as other clients do.
-
-        Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
-                ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ProducerOptions``.
-
-        Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
-        """
+        """Take settings as keywords (``ProducerOptions``), or a dict of properties; see ``Producer``."""
         self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._gathered = asyncio.Event()
@@ -155,25 +146,7 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record; return a future of where it went.
-
-        Waits, for ``max_block_ms`` at most, where ``buffer_memory`` is full or a topic's partitions are not known yet.
-        The future ends in ``MaybeWrittenError`` if no answer says whether the record was written; in any other error it
-        was not.
-
-        Args:
-            topic: its name.
-            value: bytes or text; None is a tombstone.
-            key: as ``value``; chooses the partition.
-            headers: a dict, or pairs of a name and bytes, text or None.
-            partition: its number; without it the key decides, and without a key chance.
-            timestamp_ms: milliseconds since 1970; now if None.
-
-        Raises:
-            BrokerError: there is no such topic or partition.
-            EncodeError: an argument is of a wrong type; the record is larger than ``max_request_size``, or does not
-                fit into the format.
-        """
+        """Queue one record; return a future of where it went. Takes and raises what ``Producer.send`` does."""
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         while (future := self._accumulator.add(record)) is None:
             try:

@@ -1,35 +1,87 @@
 """Producer, Consumer and Admin for plain code: each runs its asyncio twin on a thread of its own.
 
-Every method does what the twin's does and raises what it raises; its docstring is there.
+Every method does what the twin's does and raises what it raises; those that only wait for it are made of it, with its
+arguments and its docstring (``tools/twin_methods.py`` for the site).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self, Unpack
-from uuid import UUID
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
-from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
+from kafkaframes.client.admin import AsyncAdmin
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.client.consumer import ARROW_COLUMNS, AsyncConsumer, Listener
-from kafkaframes.client.fetched import ConsumerRecord, Fetched
-from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.consumer import AsyncConsumer
+from kafkaframes.client.fetched import ConsumerRecord
+from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import LoopThread
-from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
-from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
-class Producer:
+
+class _Client:
+    """A client whose twin runs on a loop in a thread of its own."""
+
+    _twin: Any
+    _loop: LoopThread
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
+        loop: LoopThread | None = getattr(self, "_loop", None)
+        if loop is not None:
+            loop.abandon()
+
+    @property
+    def _name(self) -> str:
+        settings = self._twin.settings
+        return f"kafkaframes {type(self).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
+
+
+def _waits(
+    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[_Client, Arguments], Result]:
+    """Return a method that runs the twin's, and waits for its result; editors and mypy see its arguments."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: _Client, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
+        return result
+
+    return call
+
+
+def _on_loop(
+    method: Callable[Concatenate[Any, Arguments], Result],
+) -> Callable[Concatenate[_Client, Arguments], Result]:
+    """Return a method that runs a plain one of the twin on the loop, where the client's state lives."""
+
+    async def run(twin: Any, *arguments: Any, **options: Any) -> Result:
+        return method(twin, *arguments, **options)
+
+    @wraps(method)
+    def call(self: _Client, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return self._loop.call(run(self._twin, *arguments, **options))
+
+    return call
+
+
+class Producer(_Client):
     """Writes records to topics; see ``AsyncProducer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
@@ -43,11 +95,11 @@ class Producer:
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
         """
-        self._twin = AsyncProducer(bootstrap_servers, **options)
+        self._twin: AsyncProducer = AsyncProducer(bootstrap_servers, **options)
         self._accumulator = self._twin._accumulator
         self._accumulator.results = ThreadResults
         self._largest = self._twin.settings.max_request_size
-        self._loop = LoopThread(_name(self), closing=self._twin.close)
+        self._loop = LoopThread(self._name, closing=self._twin.close)
         self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
 
     def __enter__(self) -> Self:
@@ -64,9 +116,6 @@ class Producer:
     def close(self, *, flush: bool = True) -> None:
         """Send what waits (unless ``flush`` is False) and end."""
         self._loop.end(partial(self._twin.close, flush=flush))
-
-    def __del__(self) -> None:
-        _abandon(self)
 
     def send(
         self,
@@ -112,9 +161,7 @@ class Producer:
         sent: RecordFuture = future
         return sent
 
-    def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
-        """Write a table's rows and wait; see ``AsyncProducer.send_arrow``."""
-        return self._loop.call(self._twin.send_arrow(table, topic=topic))
+    send_arrow = _waits(AsyncProducer.send_arrow)
 
     def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
         """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does.
@@ -124,45 +171,23 @@ class Producer:
         """
         return self._loop.begin(self._twin.send_arrow(table, topic=topic))
 
-    def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
-        """Write whole batches and wait; see ``AsyncProducer.send_batches``."""
-        return self._loop.call(self._twin.send_batches(partition, data))
-
-    def flush(self) -> None:
-        """Wait until everything that was sent has an answer."""
-        self._loop.call(self._twin.flush())
-
-    def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
-        return self._loop.call(self._twin.partitions_for(topic))
-
-    def topic_id(self, topic: str) -> UUID:
-        """Return a topic's id; see ``AsyncProducer.topic_id``."""
-        return self._loop.call(self._twin.topic_id(topic))
+    send_batches = _waits(AsyncProducer.send_batches)
+    flush = _waits(AsyncProducer.flush)
+    partitions_for = _waits(AsyncProducer.partitions_for)
+    topic_id = _waits(AsyncProducer.topic_id)
 
     @property
     def producer(self) -> ProducerIdentity:
         """Producer id and epoch, -1 where there are none."""
         return self._twin.producer
 
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        self._loop.call(self._twin.begin_transaction())
-
-    def commit_transaction(self) -> None:
-        """Send what waits and commit."""
-        self._loop.call(self._twin.commit_transaction())
-
-    def abort_transaction(self) -> None:
-        """Abort the transaction."""
-        self._loop.call(self._twin.abort_transaction())
-
-    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: str | GroupMember) -> None:
-        """Commit a group's offsets with this transaction."""
-        self._loop.call(self._twin.send_offsets_to_transaction(offsets, group))
+    begin_transaction = _waits(AsyncProducer.begin_transaction)
+    commit_transaction = _waits(AsyncProducer.commit_transaction)
+    abort_transaction = _waits(AsyncProducer.abort_transaction)
+    send_offsets_to_transaction = _waits(AsyncProducer.send_offsets_to_transaction)
 
 
-class Consumer:
+class Consumer(_Client):
     """Reads records of topics; see ``AsyncConsumer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -176,11 +201,8 @@ class Consumer:
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
         """
-        self._twin = AsyncConsumer(bootstrap_servers, **options)
-        self._loop = LoopThread(_name(self), closing=partial(self._twin.close, commit=False))
-
-    def __enter__(self) -> Self:
-        return self
+        self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
+        self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close(commit=kind is None)
@@ -189,137 +211,33 @@ class Consumer:
         """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
         self._loop.end(partial(self._twin.close, commit=commit))
 
-    def __del__(self) -> None:
-        _abandon(self)
+    assign = _waits(AsyncConsumer.assign)
 
-    def assign(
-        self,
-        partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int],
-        *,
-        ends: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
-        """Read these partitions and no others; see ``AsyncConsumer.assign``."""
-        self._loop.call(self._twin.assign(partitions, ends=ends))
-
-    def subscribe(
-        self,
-        topics: str | Iterable[str] | None = None,
-        *,
-        pattern: str | None = None,
-        on_assign: Listener | None = None,
-        on_revoke: Listener | None = None,
-    ) -> None:
-        """Join the group ``group_id``; its members share the topics' partitions out. The first read waits for that.
-
-        Args:
-            topics: names.
-            pattern: or a regular expression that whole names match; new topics are seen when metadata is.
-            on_assign, on_revoke: called with the partitions that come and go, in the client's own thread: they must
-                not call this consumer, which waits for them.
-
-        Raises:
-            OptionError: there is no group, or neither topics nor a pattern.
-            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
-        """
-        joining = self._twin.subscribe(topics, pattern=pattern, on_assign=on_assign, on_revoke=on_revoke)
-        self._loop.call(joining)
-
-    def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
-        self._loop.call(self._twin.unsubscribe())
+    subscribe = _waits(AsyncConsumer.subscribe)
+    unsubscribe = _waits(AsyncConsumer.unsubscribe)
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
         return self._twin.assignment()
 
-    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
-        """Go on from ``offset``."""
-        self._loop.call(_run(self._twin.seek, partition, offset))
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the first offset."""
-        self._loop.call(self._twin.seek_to_beginning(*partitions))
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on from the end."""
-        self._loop.call(self._twin.seek_to_end(*partitions))
-
-    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Return the offset of the next record that will be given."""
-        offset: int = self._loop.call(_run(self._twin.position, partition))
-        return offset
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these partitions until ``resume``."""
-        self._loop.call(_run(self._twin.pause, *partitions))
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these partitions."""
-        self._loop.call(_run(self._twin.resume, *partitions))
-
-    def partitions_for(self, *topics: str) -> list[TopicPartition]:
-        """List the partitions of a topic, or of several, one after the other."""
-        return self._loop.call(self._twin.partitions_for(*topics))
-
-    def topics(self) -> list[str]:
-        """List the topics that this client may see."""
-        return self._loop.call(self._twin.topics())
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """Return the ids of topics as brokers have them now; see ``AsyncConsumer.topic_ids``."""
-        return self._loop.call(self._twin.topic_ids(topics))
-
-    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return for each partition the first offset at or after a time in milliseconds."""
-        return self._loop.call(self._twin.offsets_for_times(times_ms))
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
-        return self._loop.call(self._twin.beginning_offsets(partitions))
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where each partition ends."""
-        return self._loop.call(self._twin.end_offsets(partitions))
-
-    def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
-        """Go on from ``end`` if the log holds nothing before it; see ``AsyncConsumer.skip_gap``."""
-        return self._loop.call(self._twin.skip_gap(partition, end))
-
-    def fetch(self, timeout_ms: int | None = 1_000) -> Fetched | None:
-        """Return the next partition's batches as bytes."""
-        return self._loop.call(self._twin.fetch(timeout_ms))
-
-    def fetch_arrow(
-        self,
-        timeout_ms: int | None = 1_000,
-        *,
-        columns: Sequence[str] = ARROW_COLUMNS,
-        max_bytes: int = 67_108_864,
-    ) -> pa.Table:
-        """Return the records that are there, as columns; a table of no rows where nothing came in time.
-
-        Args:
-            timeout_ms: how long to wait for the first; what has arrived by then is in the result too.
-            columns: ``topic``, ``partition`` and those of ``kafkaframes.read_records``.
-            max_bytes: of fetched batches; one answer of a broker is always taken.
-
-        Raises:
-            BrokerError: a partition cannot be read.
-            CorruptRecordError: a batch is damaged, or of a format that this consumer was told not to read.
-        """
-        return self._loop.call(self._twin.fetch_arrow(timeout_ms, columns=columns, max_bytes=max_bytes))
-
-    def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records as Python values."""
-        return self._loop.call(self._twin.poll(timeout_ms, max_records=max_records))
-
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
-        """Commit offsets for the group."""
-        self._loop.call(self._twin.commit(offsets))
-
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return what the group has committed."""
-        return self._loop.call(self._twin.committed(partitions))
+    seek = _on_loop(AsyncConsumer.seek)
+    seek_to_beginning = _waits(AsyncConsumer.seek_to_beginning)
+    seek_to_end = _waits(AsyncConsumer.seek_to_end)
+    position = _on_loop(AsyncConsumer.position)
+    pause = _on_loop(AsyncConsumer.pause)
+    resume = _on_loop(AsyncConsumer.resume)
+    partitions_for = _waits(AsyncConsumer.partitions_for)
+    topics = _waits(AsyncConsumer.topics)
+    topic_ids = _waits(AsyncConsumer.topic_ids)
+    offsets_for_times = _waits(AsyncConsumer.offsets_for_times)
+    beginning_offsets = _waits(AsyncConsumer.beginning_offsets)
+    end_offsets = _waits(AsyncConsumer.end_offsets)
+    skip_gap = _waits(AsyncConsumer.skip_gap)
+    fetch = _waits(AsyncConsumer.fetch)
+    fetch_arrow = _waits(AsyncConsumer.fetch_arrow)
+    poll = _waits(AsyncConsumer.poll)
+    commit = _waits(AsyncConsumer.commit)
+    committed = _waits(AsyncConsumer.committed)
 
     def group_metadata(self) -> GroupMember:
         """Return what a transactional producer wants to know of this consumer."""
@@ -334,7 +252,7 @@ class Consumer:
                 yield from islice(records, self._twin.settings.max_poll_records)
 
 
-class Admin:
+class Admin(_Client):
     """Looks after a cluster; see ``AsyncAdmin``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -348,11 +266,8 @@ class Admin:
         Raises:
             OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
         """
-        self._twin = AsyncAdmin(bootstrap_servers, **options)
-        self._loop = LoopThread(_name(self), closing=self._twin.close)
-
-    def __enter__(self) -> Self:
-        return self
+        self._twin: AsyncAdmin = AsyncAdmin(bootstrap_servers, **options)
+        self._loop = LoopThread(self._name, closing=self._twin.close)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -361,88 +276,19 @@ class Admin:
         """End."""
         self._loop.end(self._twin.close)
 
-    def __del__(self) -> None:
-        _abandon(self)
-
-    def describe_cluster(self) -> Cluster:
-        """Return brokers, controller, cluster id and topics, as metadata has them."""
-        return self._loop.call(self._twin.describe_cluster())
-
-    def list_topics(self, *, internal: bool = False) -> list[str]:
-        """List the topics."""
-        return self._loop.call(self._twin.list_topics(internal=internal))
-
-    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Return partitions, leaders and replicas of topics."""
-        return self._loop.call(self._twin.describe_topics(names))
-
-    def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False) -> None:
-        """Create topics; a name alone takes the broker's defaults."""
-        self._loop.call(self._twin.create_topics(topics, validate_only=validate_only))
-
-    def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics."""
-        self._loop.call(self._twin.delete_topics(names))
-
-    def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """Give topics more partitions: ``counts`` is how many they have afterwards."""
-        self._loop.call(self._twin.create_partitions(counts, validate_only=validate_only))
-
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
-        return self._loop.call(self._twin.delete_records(before))
-
-    def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
-        return self._loop.call(self._twin.list_offsets(requested))
-
-    def describe_configs(self, kind: str, name: str, *, keys: Sequence[str] | None = None) -> dict[str, ConfigEntry]:
-        """Return the settings of a resource."""
-        return self._loop.call(self._twin.describe_configs(kind, name, keys=keys))
-
-    def alter_configs(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a resource and leave the others: a value sets, None goes back to the default (KIP-339)."""
-        self._loop.call(self._twin.alter_configs(kind, name, changes))
-
-    def list_groups(self) -> list[ListedGroup]:
-        """List the groups of all brokers."""
-        return self._loop.call(self._twin.list_groups())
-
-    def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group's state and members."""
-        return self._loop.call(self._twin.describe_group(group_id))
-
-    def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups that have no members."""
-        self._loop.call(self._twin.delete_groups(group_ids))
-
-    def group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed, for all its partitions if none are named."""
-        return self._loop.call(self._twin.group_offsets(group_id, partitions))
-
-    def alter_group_offsets(self, group_id: str, requested: Mapping[TopicPartition, CommittedOffset | int]) -> None:
-        """Commit offsets for a group that has no members."""
-        self._loop.call(self._twin.alter_group_offsets(group_id, requested))
-
-    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
-        self._loop.call(self._twin.delete_group_offsets(group_id, partitions))
-
-
-def _name(client: Producer | Consumer | Admin) -> str:
-    settings = client._twin.settings
-    return f"kafkaframes {type(client).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
-
-
-def _abandon(client: Producer | Consumer | Admin) -> None:
-    """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
-    loop: LoopThread | None = getattr(client, "_loop", None)
-    if loop is not None:
-        loop.abandon()
-
-
-async def _run(function: Any, *arguments: Any) -> Any:
-    """Run a plain function on the loop, where the client's state lives."""
-    return function(*arguments)
+    describe_cluster = _waits(AsyncAdmin.describe_cluster)
+    list_topics = _waits(AsyncAdmin.list_topics)
+    describe_topics = _waits(AsyncAdmin.describe_topics)
+    create_topics = _waits(AsyncAdmin.create_topics)
+    delete_topics = _waits(AsyncAdmin.delete_topics)
+    create_partitions = _waits(AsyncAdmin.create_partitions)
+    delete_records = _waits(AsyncAdmin.delete_records)
+    list_offsets = _waits(AsyncAdmin.list_offsets)
+    describe_configs = _waits(AsyncAdmin.describe_configs)
+    alter_configs = _waits(AsyncAdmin.alter_configs)
+    list_groups = _waits(AsyncAdmin.list_groups)
+    describe_group = _waits(AsyncAdmin.describe_group)
+    delete_groups = _waits(AsyncAdmin.delete_groups)
+    group_offsets = _waits(AsyncAdmin.group_offsets)
+    alter_group_offsets = _waits(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = _waits(AsyncAdmin.delete_group_offsets)
