@@ -127,3 +127,13 @@ def test_a_port_that_wants_sasl_is_told_at_once():
         result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0")
     assert isinstance(result.exception, NetworkError)
     assert "does this port want SASL? (security.protocol is PLAINTEXT)" in str(result.exception)
+
+
+@pytest.mark.parametrize("what", ["topics", "groups"])
+def test_where_there_is_nothing_to_list_that_is_said_beside_an_empty_result(what):
+    with Broker() as broker:
+        told = ask(what, "list", "-b", broker.bootstrap_servers)
+        assert (told.exit_code, told.stdout, told.stderr) == (0, "", f"no {what}\n")
+        assert ask("--quiet", what, "list", "-b", broker.bootstrap_servers).output == ""
+        as_json = ask(what, "list", "-b", broker.bootstrap_servers, "--json")
+        assert (as_json.stdout, as_json.stderr) == ("[]\n", "")

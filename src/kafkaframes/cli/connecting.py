@@ -168,12 +168,14 @@ def topic_partition_of(text: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
-    """Print rows as JSON, or as a table whose columns are as wide as they need to be."""
+def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "") -> None:
+    """Print rows as JSON, or as a table whose columns are as wide as they need to be; ``none`` is noted of no rows."""
     if as_json:
         say(json.dumps(rows, indent=2))
         return
     if not rows:
+        if none:
+            note(none)
         return
     lines = [list(rows[0])] + [["" if value is None else str(value) for value in row.values()] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]

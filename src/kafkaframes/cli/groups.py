@@ -46,7 +46,7 @@ def list_groups(connect: Connect, as_json: bool) -> None:
             {"group": one.group_id, "type": one.type, "protocol": one.protocol_type, "state": one.state}
             for one in admin.list_groups()
         ]
-    print_rows(rows, as_json)
+    print_rows(rows, as_json, none="no groups")
 
 
 @command.command("describe", context_settings=HELP)

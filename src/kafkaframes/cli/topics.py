@@ -39,7 +39,7 @@ def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
             for one in sorted(result.values(), key=lambda entry: entry.name)
             if internal or not one.is_internal
         ]
-    print_rows(rows, as_json)
+    print_rows(rows, as_json, none="no topics")
 
 
 @command.command("create", context_settings=HELP)
