@@ -70,3 +70,10 @@ def test_what_cannot_be_is_said(arguments, reason):
     error = ask("spec", "propose", *arguments).exception
     assert isinstance(error, OptionError)
     assert reason in str(error)
+
+
+@pytest.mark.parametrize("arguments", [(CAPTURE,), ("--scale", CAPTURE)])
+def test_ports_that_are_no_numbers_are_refused(arguments):
+    result = ask("spec", "propose", "kip-636", *arguments, "--ports", "abc")
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception) == "--ports abc: must be numbers and ranges, 9092,9094-9096"

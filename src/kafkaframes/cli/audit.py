@@ -10,9 +10,8 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.capture.files import find_files
-from kafkaframes.cli.options import JSON, PAGE, TEXT, format_of, json_option, settings_options
+from kafkaframes.cli.options import JSON, PAGE, TEXT, format_of, json_option, ports_in, settings_options
 from kafkaframes.cli.text import say
-from kafkaframes.errors import OptionError
 from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
 from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.settings import AuditSettings
@@ -52,7 +51,7 @@ def _run(paths: tuple[str, ...], settings: AuditSettings, *, kind: str, output: 
     release = target_release(settings.target)
     if output is not None:
         refuse_inside(Path(output), paths)
-    listening = _ports(settings.ports)
+    listening = ports_in(settings.ports)
     uses, apis = Uses(), Apis(settings.specs)
     traffic = [path for path in paths if not _is_log_directory(path)]
     if traffic:
@@ -69,15 +68,6 @@ def _run(paths: tuple[str, ...], settings: AuditSettings, *, kind: str, output: 
         text = "\n".join(lines(result, verbose=settings.verbose))
     _write(text, output)
     return result.exit_status
-
-
-def _ports(text: str) -> tuple[int, ...]:
-    from kafkaframes.capture.streams import ports_of
-
-    try:
-        return ports_of(text) if text else ()
-    except ValueError:
-        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
 
 
 def _write(text: str, output: str | None) -> None:

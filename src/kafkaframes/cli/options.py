@@ -61,6 +61,22 @@ specs_option = click.option(
     help="Your own message specs (a file or folder), used before the catalog's.",
 )
 ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports of the brokers: 9092,9094-9096.")
+
+
+def ports_in(text: str) -> tuple[int, ...]:
+    """Read the ports on which brokers listen; none where the text is empty.
+
+    Raises:
+        OptionError: they are no numbers.
+    """
+    from kafkaframes.capture.streams import ports_of
+
+    try:
+        return ports_of(text) if text else ()
+    except ValueError:
+        raise OptionError(f"`ports` {text}: must be numbers and ranges, 9092,9094-9096") from None
+
+
 workers_option = click.option(
     "--workers", "jobs", type=click.IntRange(1), help="Processes to use. Default: one for each core."
 )
@@ -180,7 +196,6 @@ def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ..
 
 
 selection_options = (settings_options(SelectionSettings, "key_files", "follow_links"),)
-topic_option = settings_options(SelectionSettings, "key_files", "follow_links", "partitions")
 
 
 def reads(

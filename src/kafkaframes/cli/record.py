@@ -13,7 +13,7 @@ from typing import IO
 import click
 
 from kafkaframes.capture.recorder import Recorder, Settings
-from kafkaframes.cli.options import ports_option, specs_option
+from kafkaframes.cli.options import ports_in, ports_option, specs_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.protocol.messages.registry import Apis
@@ -188,19 +188,13 @@ def redact(
     """
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
-    from kafkaframes.capture.streams import ports_of
-    from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.storage.files.atomic import new_file, refuse_inside
 
     target = Path(output)
     if target.exists():
         raise OptionError(f"-o {output}: exists already")
     refuse_inside(target, paths)
-    try:
-        listening = ports_of(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
-    files, apis = find_files(paths), Apis(specs)
+    listening, files, apis = ports_in(ports), find_files(paths), Apis(specs)
     with new_file(target, durable=False) as file:
         done = redact(
             files,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.options import json_option_of, ports_option, workers_option
+from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
 from kafkaframes.cli.spec_sources import load_specs
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
@@ -98,11 +98,10 @@ def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tu
 
 def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[Scaled]:
     from kafkaframes.capture.files import find_files, is_traffic
-    from kafkaframes.capture.streams import ports_of
     from kafkaframes.jobs.analyze.scale import counted_mix, read_mix, scaled
 
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = counted_mix(find_files((mix,)), ports_of(ports) if ports else (), question.apis)
+        rates = counted_mix(find_files((mix,)), ports_in(ports), question.apis)
     else:
         rates = read_mix(mix, question.apis)
     return list(scaled(outcome, rates, question))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkaframes.capture.files import find_files
+from kafkaframes.cli.options import ports_in
 from kafkaframes.cli.text import console, is_quiet
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import budget, current_budget
@@ -235,14 +236,9 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     Raises:
         OptionError: a path cannot be read, or ``ports`` are no numbers.
     """
-    from kafkaframes.capture.streams import ports_of
     from kafkaframes.jobs.analyze.traffic import Task
 
-    files = tuple(find_files(paths))
-    try:
-        listening = ports_of(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
+    files, listening = tuple(find_files(paths)), ports_in(ports)
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
     return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
