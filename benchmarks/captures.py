@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkaframes.capture.columns import CALLS
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.writer import Conversation, file_header
 from kafkaframes.records.build import build_records
 
 RESULTS = Path(__file__).parent / "results" / "captures.md"

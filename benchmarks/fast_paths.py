@@ -27,9 +27,9 @@ from kafkaframes.broker.request import Session
 from kafkaframes.broker.short import FastPath
 from kafkaframes.broker.short_produce import Repeats
 from kafkaframes.protocol.messages import columns, message
+from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.messages.headers import encode_request
-from kafkaframes.protocol.messages.hot import hot_messages
 from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.append import AppendSettings, entry, validate_and_assign

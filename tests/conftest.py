@@ -12,7 +12,7 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kafkaframes.kernels import link
+from kafkaframes.kernels import demand
 
 settings.register_profile(
     "quick",
@@ -102,6 +102,6 @@ def pytest_terminal_summary(terminalreporter):
 def compiled_ahead():
     """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
     try:
-        link.compiler()
-    except link.LinkError as error:
+        demand.compiler()
+    except demand.LinkError as error:
         pytest.skip(f"kernels are not libraries here: {error}")

@@ -15,11 +15,11 @@ from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.changes import RULES
-from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.evolution import check_sets
 from kafkaframes.protocol.spec.kip_636 import numbers, rewrite
 from kafkaframes.protocol.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS
 from kafkaframes.protocol.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
-from kafkaframes.wire.tag_header import TAG_HEADERS
+from kafkaframes.wire.varint import TAG_HEADERS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/kips.md").read_text()

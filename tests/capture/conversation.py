@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from itertools import chain
 
+from kafkaframes.capture.container import Conversation, _record, file_header
 from kafkaframes.capture.layout import ACK, PSH
-from kafkaframes.capture.writer import Conversation, _record, file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.records.build import build_records

@@ -4,7 +4,7 @@ import json
 
 from tests.capture.conversation import CLIENT, SERVER, START, framed
 
-from kafkaframes.capture.writer import Conversation, file_header
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 

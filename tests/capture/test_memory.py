@@ -8,11 +8,11 @@ import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, framed
 
 from kafkaframes.capture import reader, streams
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
 from kafkaframes.capture.streams import FORGET_NS, Streams
-from kafkaframes.capture.writer import Conversation, file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 

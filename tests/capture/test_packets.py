@@ -9,10 +9,10 @@ from tests.capture.conversation import CLIENT, Tape, streams
 from tests.capture.steps import copies_of, lines_of
 
 from kafkaframes.capture import container, packets
+from kafkaframes.capture.container import file_header
 from kafkaframes.capture.packets import MOST_PROBLEMS, PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.writer import file_header
 
 SECTION = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
 INTERFACE = struct.pack("<IIHHII", 1, 20, 101, 0, 0, 20)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.capture.conversation import CLIENT, SERVER, Tape, streams
 from tests.capture.reference import Frame, Side
 
+from kafkaframes.capture.container import file_header
 from kafkaframes.capture.layout import (
     CALL_REQUEST,
     CALL_RESPONSE,
@@ -22,7 +23,6 @@ from kafkaframes.capture.layout import (
 )
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.writer import file_header
 
 STREAMS = streams(rounds=3)[:2]
 SIDES = st.sampled_from((CLIENT, SERVER))

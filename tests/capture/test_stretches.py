@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.capture.conversation import CLIENT, SERVER, START, framed
 
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.reader import CaptureOptions, read_capture
-from kafkaframes.capture.writer import Conversation, file_header
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 

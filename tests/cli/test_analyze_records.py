@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.capture.conversation import CLIENT, START, framed
 
 import kafkaframes
-from kafkaframes.capture.writer import Conversation, file_header
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.protocol.messages.headers import encode_request

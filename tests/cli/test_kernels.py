@@ -5,12 +5,12 @@ import time
 
 from tests.cli.calling import ask
 
+from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels import stock
 
 
 def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing(monkeypatch):
-    units = stock.units()
+    units = demand.units()
     result = ask("kernels", "status")
     assert result.exit_code == int(any(unit.file is None for unit in units))
     for unit in units:

@@ -7,8 +7,8 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.cli import kernels
+from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels import link
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def one_ready(tmp_path, monkeypatch):
     ready = tmp_path / "ready" / f"unit{places.SUFFIX}"
     ready.parent.mkdir()
     ready.write_bytes(b"library")
-    monkeypatch.setattr(kernels.stock, "modules", lambda: ["kafkaframes.wire._kernels"])
+    monkeypatch.setattr(kernels.demand, "modules", lambda: ["kafkaframes.wire._kernels"])
     monkeypatch.setattr(places, "file_name", lambda module: ready.name)
     monkeypatch.setattr(places, "find", lambda name: ready)
-    monkeypatch.setattr(link, "compiler", lambda: ["cc"])
+    monkeypatch.setattr(demand, "compiler", lambda: ["cc"])
     return ready
 
 
@@ -39,9 +39,9 @@ def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
 
 def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
     def none():
-        raise link.LinkError("no C compiler was found")
+        raise demand.LinkError("no C compiler was found")
 
-    monkeypatch.setattr(link, "compiler", none)
+    monkeypatch.setattr(demand, "compiler", none)
     result = ask("kernels", "pack", tmp_path / "out")
     assert (result.exit_code, (tmp_path / "out").exists()) == (1, False)
     assert "no C compiler was found" in result.output

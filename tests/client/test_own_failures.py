@@ -8,8 +8,8 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.membership import ClassicMembership
 from kafkaframes.errors import BrokerError, ErrorCode
-from kafkaframes.protocol.framing import client as framed
-from kafkaframes.protocol.framing.buffer import FrameBuffer
+from kafkaframes.protocol import framing as framed
+from kafkaframes.protocol.framing import FrameBuffer
 
 PRODUCE, FETCH = 0, 1
 PLACE = TopicPartition("numbers", 0)

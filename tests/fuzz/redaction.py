@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.protocol.messages.values import RANGES
 
+from kafkaframes.capture.container import Conversation, _record, file_header
 from kafkaframes.capture.layout import ACK, PSH
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import redact
-from kafkaframes.capture.writer import Conversation, _record, file_header
 from kafkaframes.protocol.messages import Message, message
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan

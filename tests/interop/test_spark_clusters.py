@@ -18,7 +18,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
-from kafkaframes.kernels import demand, stock
+from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
 from kafkaframes.spark import java
 
@@ -145,7 +145,7 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("shipped", ["true", "false"])
 def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(standalone_cluster, tmp_path, shipped):
-    demand.make(stock.modules(), folder=places.cache_folder(), say=demand.tell)  # what the driver has to send
+    demand.make(demand.modules(), folder=places.cache_folder(), say=demand.tell)  # what the driver has to send
     settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
     settings["spark.kafkaframes.shipKernels"] = shipped
     out = run(f"master={standalone_cluster!r}, config={settings!r}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.kernels import demand, link, workers
+from kafkaframes.kernels import demand, workers
 
 CALL = """
 import numpy as np
@@ -96,10 +96,10 @@ def test_a_lock_whose_holder_hangs_is_not_waited_for_for_ever(tmp_path, monkeypa
 
 def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch, compiled_ahead):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
-    link.compiler.cache_clear()
-    with pytest.raises(link.LinkError, match="false failed"):
-        link.link(b"", "", tmp_path / "x.so")
-    link.compiler.cache_clear()
+    demand.compiler.cache_clear()
+    with pytest.raises(demand.LinkError, match="false failed"):
+        demand.link(b"", "", tmp_path / "x.so")
+    demand.compiler.cache_clear()
 
 
 def test_a_job_that_fails_is_one_line_and_the_others_are_done(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkaframes.kernels import demand, target
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels import ready, stock, target
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +17,9 @@ def fresh(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(places.tempfile, "gettempdir", lambda: str(tmp_path))
-    ready.forget()
+    places.forget()
     yield
-    ready.forget()
+    places.forget()
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("changed", "others"), [("a", {"a", "b"}), ("b", {"b"}), ("c", {"c"}), ("layout", {"a", "b"})])
 def test_a_unit_has_another_name_once_its_file_or_what_that_imports_has_changed(package, changed, others):
     def names():
-        ready.forget()
+        places.forget()
         return {name: places.file_name(f"kafkaframes.near._kernels_{name}") for name in "abc"}
 
     before = names()
@@ -51,10 +51,10 @@ def test_a_unit_has_another_name_once_its_file_or_what_that_imports_has_changed(
 def test_another_target_is_another_unit(monkeypatch):
     assert target.target() in (*target.TARGETS.values(), target.OTHER)
     monkeypatch.setenv("KAFKAFRAMES_TARGET", "x86_64")
-    ready.forget()
+    places.forget()
     first = places.file_name("kafkaframes.jobs.report._kernels")
     monkeypatch.setenv("KAFKAFRAMES_TARGET", "aarch64")
-    ready.forget()
+    places.forget()
     second = places.file_name("kafkaframes.jobs.report._kernels")
     assert "x86-64-v3" in first
     assert "armv8-a" in second
@@ -76,7 +76,7 @@ def test_a_processor_that_lacks_what_the_target_asks_for_is_another(monkeypatch)
         (set(), "this-machine"),
     ):
         monkeypatch.setattr(target, "_processor_flags", lambda _, flags=flags: flags)
-        ready.forget()
+        places.forget()
         assert target.target().name == chosen
 
 
@@ -91,8 +91,8 @@ def test_every_import_between_kernel_files_is_seen():
 
 
 def test_all_kernel_files_with_entry_points_are_units():
-    assert len(stock.modules()) >= 18
-    assert "kafkaframes.records.append._kernels_context" not in stock.modules()  # devices only
+    assert len(demand.modules()) >= 18
+    assert "kafkaframes.records.append._kernels_context" not in demand.modules()  # devices only
 
 
 def test_the_cache_is_in_the_home_directory_and_private(tmp_path):
@@ -119,7 +119,7 @@ def test_a_folder_below_one_that_anybody_may_write_to_is_refused(tmp_path, monke
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(parent / "mine"))
     assert "anybody may write" in places.folders()[1].refused
     parent.chmod(0o1777)  # as /tmp is: only owners may rename
-    ready.forget()
+    places.forget()
     assert places.folders()[1].refused is None
 
 
@@ -197,7 +197,7 @@ def test_a_temporary_folder_that_somebody_else_made_is_left_for_one_with_a_rando
     chosen = places.cache_folder()
     assert chosen.name.startswith(f"kafkaframes-{os.getuid()}-")
     assert chosen.stat().st_mode & 0o777 == 0o700
-    ready.forget()
+    places.forget()
     assert places.cache_folder() == chosen  # the next process finds it
 
 
@@ -214,10 +214,10 @@ def test_what_is_a_month_out_of_use_is_old(tmp_path):
         os.utime(path, (0, 0))
     fresh_one = tmp_path / places.file_name("kafkaframes.jobs.dump._kernels")
     fresh_one.write_text("")
-    assert {path.name for path in stock.old_files(tmp_path)} == set(names[:2])
+    assert {path.name for path in demand.old_files(tmp_path)} == set(names[:2])
 
 
 def test_a_library_that_cannot_be_loaded_is_compiled_instead(tmp_path):
     broken = tmp_path / "broken.abi3.so"
     broken.write_bytes(b"not a library")
-    assert ready.open_library(Path(broken)) == {}
+    assert places.open_library(Path(broken)) == {}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkaframes.kernels import ready
+from kafkaframes.kernels import directories
 from kafkaframes.wire import _kernels
 
-ABI = Path(ready.__file__).with_name("stable_abi.h")
+ABI = Path(directories.__file__).with_name("stable_abi.h")
 HEADERS = sysconfig.get_paths()["include"]
 # The layouts and numbers that glue.c is compiled with, but for those fields of a module that it leaves empty.
 LAYOUTS = """
@@ -35,7 +35,7 @@ BYTES = np.frombuffer(b"\x02123456789", np.uint8)
 def compiled():
     """The kernels of ``wire``, in their ready form whatever this process began with."""
     _kernels.crc32(BYTES, 1, 10)
-    found = ready.load("kafkaframes.wire._kernels")
+    found = directories.load("kafkaframes.wire._kernels")
     if not found:
         pytest.skip("no C compiler on this machine")
     return found
@@ -92,7 +92,7 @@ def test_too_few_arguments_are_counted(compiled):
 
 
 def test_a_read_only_array_is_refused_where_a_kernel_writes():
-    found = ready.load("kafkaframes.jobs.report._kernels")
+    found = directories.load("kafkaframes.jobs.report._kernels")
     if not found:
         pytest.skip("not compiled on this machine")
     hashes = np.zeros(1, np.int64)
@@ -102,8 +102,8 @@ def test_a_read_only_array_is_refused_where_a_kernel_writes():
 
 
 def test_a_kernel_that_writes_to_bytes_takes_a_bytearray_and_no_other_takes_one():
-    taking = ready.load("kafkaframes.records.append._kernels")
-    wrapping = ready.load("kafkaframes.records.append._kernels_rebuild")
+    taking = directories.load("kafkaframes.records.append._kernels")
+    wrapping = directories.load("kafkaframes.records.append._kernels_rebuild")
     if not taking or not wrapping:
         pytest.skip("not compiled on this machine")
     context = np.zeros(64, np.int64)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.kernels import demand, dist, stock
+from kafkaframes.kernels import demand, dist
 from kafkaframes.kernels import directories as places
 
 LOG = next(Path(__file__).parents[2].joinpath("examples", "logs").glob("*/*/*.log"))
@@ -28,9 +28,9 @@ def libraries():
     """The libraries of all kernel files, as ``kernels pack`` copies them."""
     folder = places.cache_folder()
     assert folder is not None
-    missing = [unit.module for unit in stock.units() if unit.file is None]
+    missing = [unit.module for unit in demand.units() if unit.file is None]
     demand.make(missing, folder=folder, say=demand.tell)
-    found = [places.find(places.file_name(module)) for module in stock.modules()]
+    found = [places.find(places.file_name(module)) for module in demand.modules()]
     if None in found:
         pytest.skip("no C compiler on this machine")
     return found
@@ -82,7 +82,7 @@ def test_status_finds_every_unit_in_the_package(installed, tmp_path):
     done = run(installed, tmp_path / "home", "kernels", "status")
     assert done.returncode == 0, done.stdout
     units = [line for line in done.stdout.splitlines() if "_kernels" in line]
-    assert len(units) == len(stock.modules())
+    assert len(units) == len(demand.modules())
     assert all(f"{installed}/kafkaframes/kernels/compiled/" in line for line in units)
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.kernels import ready, stock
 from kafkaframes.spark import builder, shipping
 
 
@@ -28,7 +28,7 @@ def session(master="spark://host:7077", **settings):
 
 def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     spark = session()
-    if not [unit for unit in stock.units() if unit.file is not None and unit.file.is_file()]:
+    if not [unit for unit in demand.units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
     assert shipping.ship(spark)
     assert shipping.ship(spark)
@@ -36,7 +36,7 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     path, _, name = sent.partition("#")
     assert name == shipping.NAME
     with zipfile.ZipFile(path) as archive:
-        assert set(archive.namelist()) <= {places.file_name(module) for module in stock.modules()}
+        assert set(archive.namelist()) <= {places.file_name(module) for module in demand.modules()}
         assert archive.namelist()
 
 
@@ -58,21 +58,21 @@ def worker(monkeypatch, tmp_path):
     """A Python worker of Spark's, as far as one can tell."""
     files = SimpleNamespace(_is_running_on_worker=True, getRootDirectory=lambda: str(tmp_path))
     monkeypatch.setitem(sys.modules, "pyspark.core.files", SimpleNamespace(SparkFiles=files))
-    ready.forget()
+    places.forget()
     yield files
     monkeypatch.undo()
-    ready.forget()
+    places.forget()
 
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
     assert all(place.source != "what Spark was sent along" for place in places.folders())
     (tmp_path / shipping.NAME).mkdir(mode=0o755)
-    ready.forget()
+    places.forget()
     (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
     assert found.folder == tmp_path / shipping.NAME
     assert found.refused is None
     (tmp_path / shipping.NAME).chmod(0o777)
-    ready.forget()
+    places.forget()
     (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
     assert "0777" in found.refused
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import EncodeError, TruncatedError
-from kafkaframes.wire.tag_header import TAG_HEADERS, deinterleave, interleave
+from kafkaframes.wire.varint import TAG_HEADERS, deinterleave, interleave
 
 ADOPTED, INTERLEAVED = TAG_HEADERS["adopted"], TAG_HEADERS["interleaved"]
 U32 = st.integers(0, 2**32 - 1)

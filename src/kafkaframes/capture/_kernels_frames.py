@@ -1,6 +1,6 @@
 """Copy the bytes and columns of chosen frames, and see what batches of records lie in them (numba).
 
-A frame's row says where its bytes are; who calls has seen that they are there, and made the room.
+A frame's row says where its bytes are; who calls has seen that they are there, and made the arrays.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.position_of("attributes"), BATCH_V2
 
 @kernel(types.void(BYTES, TABLE, TABLE, INT64S, I64, INT64S, OUT_BYTES))
 def gather(buf, extents, frames, chosen, lead, starts, out):
-    """Copy what ``starts`` has room for of each chosen frame, from ``lead`` bytes after its prefix on.
+    """Copy bytes of each chosen frame to its part of ``out`` (``starts``), from ``lead`` bytes after its prefix on.
 
     Who calls has seen that so many bytes are there (F_HAVE).
     """
-    for place in range(chosen.size):
-        row = chosen[place]
-        to = starts[place]
-        size = starts[place + 1] - to
-        if frames[row, layout.F_PLACE] >= 0:
-            copy_bytes(out, to, buf, frames[row, layout.F_PLACE] + lead, size)
+    for index in range(chosen.size):
+        row = chosen[index]
+        to = starts[index]
+        size = starts[index + 1] - to
+        if frames[row, layout.F_POSITION] >= 0:
+            copy_bytes(out, to, buf, frames[row, layout.F_POSITION] + lead, size)
             continue
         extent = frames[row, layout.F_FIRST]
         begin = frames[row, layout.F_BEGIN]
-        skip = 4 + lead  # the prefix may lie in more than one piece
+        skip = 4 + lead  # the prefix may lie in more than one extent
         while size > 0:
             there = (
-                extents[extent, layout.E_PLACE]
+                extents[extent, layout.E_POSITION]
                 + extents[extent, layout.E_END]
                 - extents[extent, layout.E_OFFSET]
                 - begin
@@ -45,26 +45,26 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
             to += take
             size -= take
             extent += 1
-            begin = extents[extent, layout.E_PLACE] if extent < extents.shape[0] else 0
+            begin = extents[extent, layout.E_POSITION] if extent < extents.shape[0] else 0
 
 
 @kernel(types.void(TABLE, INT64S, OUT_TABLE))
 def take_frames(frames, chosen, out):
     """Write the columns of the chosen frames, each in a row of ``out``."""
-    for place in range(chosen.size):
-        row = chosen[place]
+    for index in range(chosen.size):
+        row = chosen[index]
         for column in range(layout.FRAME_COLUMNS):
             if row >= 0:
-                out[column, place] = frames[row, column]
+                out[column, index] = frames[row, column]
             else:
-                out[column, place] = 0 if column in (layout.F_FLAGS, layout.F_MISSING) else -1
+                out[column, index] = 0 if column in (layout.F_FLAGS, layout.F_MISSING) else -1
 
 
 @kernel(types.void(BYTES, TABLE, OUT_BYTES))
-def copy_pieces(buf, pieces, out):
-    """Copy bytes: a row of ``pieces`` is where from, how many, where to."""
-    for row in range(pieces.shape[0]):
-        copy_bytes(out, pieces[row, 2], buf, pieces[row, 0], pieces[row, 1])
+def copy_stretches(buf, stretches, out):
+    """Copy bytes: a row of ``stretches`` is where from, how many, where to."""
+    for row in range(stretches.shape[0]):
+        copy_bytes(out, stretches[row, 2], buf, stretches[row, 0], stretches[row, 1])
 
 
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
@@ -75,10 +75,10 @@ def summarise_records(buf, starts, sizes, owners, counts, cut):
     compressed one are not counted. ``cut``: sets that end inside a batch or message, as a Fetch may cut them, with
     enough of it to tell its format.
     """
-    for place in range(starts.size):
-        at = starts[place]
-        end = at + sizes[place]
-        owner = owners[place]
+    for index in range(starts.size):
+        at = starts[index]
+        end = at + sizes[index]
+        owner = owners[index]
         while at < end:
             if end - at < BYTES_TO_MAGIC:  # Kafka does not look at so little either
                 break
@@ -101,13 +101,13 @@ def summarise_records(buf, starts, sizes, owners, counts, cut):
 @kernel(types.void(BYTES, INT64S, INT64S, OUT_INT64S))
 def whole_batches(buf, starts, sizes, wholes):
     """Tell for each set of records how many of its bytes are whole batches or messages."""
-    for place in range(starts.size):
-        at = starts[place]
-        end = at + sizes[place]
+    for index in range(starts.size):
+        at = starts[index]
+        end = at + sizes[index]
         while end - at >= BYTES_TO_MAGIC:
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)
             if magic > 2 or size < MIN_SIZE + OVERHEAD_BYTES or size > end - at or (magic == 2 and size < V2_BYTES):
                 break
             at += size
-        wholes[place] = at - starts[place]
+        wholes[index] = at - starts[index]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import load_i16, load_i64, load_u8, load_u32
 
-NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, ODD_LINK = range(5)
-# Where ``locate_tcp`` writes: addresses, the place of the TCP header, the ends of what was captured and what was sent.
+NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, OTHER_LINK = range(5)
+# Where ``locate_tcp`` writes: addresses, where TCP's header is, the ends of what was captured and of what was sent.
 SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP = range(8)
 NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
 NFLOG_PAYLOAD = 9
@@ -145,8 +145,8 @@ def _tunnel(buf, at, end, protocol):
 
 
 @device
-def _after_ip4(buf, at, end, wire, found):
-    """Write an IPv4 packet's addresses; return (IS_TCP or why it is not, protocol, place and end of the payload)."""
+def _after_ip4(buf, at, end, wire, located):
+    """Write an IPv4 packet's addresses; return (IS_TCP or why it is not, protocol, position and end of the payload)."""
     if at + 20 > end:
         return TOO_SHORT, 0, at, wire
     header = (load_u8(buf, at) & 15) * 4
@@ -155,18 +155,18 @@ def _after_ip4(buf, at, end, wire, found):
     total = load_big_u16(buf, at + 2)
     if total >= header and at + total < wire:  # 0 where the card cuts segments (TSO)
         wire = at + total
-    found[SRC_HIGH] = 0
-    found[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
-    found[DST_HIGH] = 0
-    found[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
+    located[SRC_HIGH] = 0
+    located[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
+    located[DST_HIGH] = 0
+    located[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
     if load_big_u16(buf, at + 6) & 0x3FFF:
-        found[AT_IP] = at
+        located[AT_IP] = at
         return IS_FRAGMENT, 0, at, wire
     return IS_TCP, load_u8(buf, at + 9), at + header, wire
 
 
 @device
-def _after_ip6(buf, at, end, wire, found):
+def _after_ip6(buf, at, end, wire, located):
     """Do the same for an IPv6 packet and its extension headers."""
     if at + 40 > end:
         return TOO_SHORT, 0, at, wire
@@ -174,11 +174,11 @@ def _after_ip6(buf, at, end, wire, found):
     if size and at + 40 + size < wire:
         wire = at + 40 + size
     protocol = load_u8(buf, at + 6)
-    found[SRC_HIGH] = load_i64(buf, at + 8)
-    found[SRC_LOW] = load_i64(buf, at + 16)
-    found[DST_HIGH] = load_i64(buf, at + 24)
-    found[DST_LOW] = load_i64(buf, at + 32)
-    found[AT_IP] = at
+    located[SRC_HIGH] = load_i64(buf, at + 8)
+    located[SRC_LOW] = load_i64(buf, at + 16)
+    located[DST_HIGH] = load_i64(buf, at + 24)
+    located[DST_LOW] = load_i64(buf, at + 32)
+    located[AT_IP] = at
     at += 40
     for _ in range(12):
         if protocol not in (HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION):
@@ -199,32 +199,32 @@ def _after_ip6(buf, at, end, wire, found):
 
 
 @device
-def locate_tcp(buf, at, end, wire, link, found):
-    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``found``."""
+def locate_tcp(buf, at, end, wire, link, located):
+    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``located``."""
     kind, at = _link(buf, at, end, link)
     for _ in range(8):
         if kind == 1 or kind == ETHERNET:
             kind, at = _after_ethernet(buf, at, end)
         if kind == -3:
-            return ODD_LINK
+            return OTHER_LINK
         if kind == -2 or at >= end:
             return TOO_SHORT
         nibble = load_u8(buf, at) >> 4
         if kind == BY_NIBBLE:
             kind = IP4 if nibble == 4 else IP6 if nibble == 6 else 0
         if kind == IP4 and nibble == 4:
-            what, protocol, at, wire = _after_ip4(buf, at, end, wire, found)
+            what, protocol, at, wire = _after_ip4(buf, at, end, wire, located)
         elif kind == IP6 and nibble == 6:
-            what, protocol, at, wire = _after_ip6(buf, at, end, wire, found)
+            what, protocol, at, wire = _after_ip6(buf, at, end, wire, located)
         else:
             return NOT_TCP
         end = min(end, wire)
-        found[TCP_END] = end
+        located[TCP_END] = end
         if what != IS_TCP:
             return what
         if protocol == TCP:
-            found[AT_TCP] = at
-            found[TCP_WIRE_END] = wire
+            located[AT_TCP] = at
+            located[TCP_WIRE_END] = wire
             return IS_TCP if at + 20 <= end else TOO_SHORT
         kind, at = _tunnel(buf, at, end, protocol)
         if kind == 0:

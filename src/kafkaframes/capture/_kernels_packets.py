@@ -3,6 +3,24 @@
 1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O; the caller makes and grows every table.
 2. No byte is read before its position was compared with the end, no length is trusted.
 3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), RFC 9293 (TCP).
+
+What the arguments are (the columns of tables and what counters count: ``layout.py``):
+
+====================================  ==================================================================================
+buf, position, end                    bytes of a file; where the next record or block begins, and where the bytes end
+number                                of the packet, from 1; ``scan_packets`` takes that of the packet before
+kind, little, interfaces              of the file, as ``container.py`` knows them
+at, end, wire, link, time             of one packet: where it begins, where what was captured and what was sent end,
+                                      its link type, when it was recorded, in ns
+share, shares                         which of so many tasks this is; a connection belongs to one, by a hash of its ends
+every                                 whether packets without payload get rows, too
+rows, row                             the table of packets, and the row that is written next
+connections, count                    the table of connections, and how many it has
+slots                                 a hash table from ends to connections: row + 1, or 0
+located                               where ``locate_tcp`` wrote the packet's addresses and positions
+source, target, flags, sequence       of TCP: ports, flags, sequence number; ``size`` is that of the payload on the wire
+counters                              of packets and bytes
+====================================  ==================================================================================
 """
 
 from __future__ import annotations
@@ -15,7 +33,7 @@ from kafkaframes.capture._kernels_headers import (
     DST_LOW,
     IS_FRAGMENT,
     IS_TCP,
-    ODD_LINK,
+    OTHER_LINK,
     RAW_IP,
     SRC_HIGH,
     SRC_LOW,
@@ -94,16 +112,16 @@ def _is_another(connections, row, base, other, flags, sequence, size):
 
 
 @device
-def _find(connections, count, slots, found, source, target, flags, sequence, size, time, number, share, shares):
+def _find(connections, count, slots, located, source, target, flags, sequence, size, time, number, share, shares):
     """Return (connection, side, count): -1 for another task's, -2 where the table is full."""
-    swap = found[SRC_HIGH] > found[DST_HIGH] or (
-        found[SRC_HIGH] == found[DST_HIGH]
-        and (found[SRC_LOW] > found[DST_LOW] or (found[SRC_LOW] == found[DST_LOW] and source > target))
+    swap = located[SRC_HIGH] > located[DST_HIGH] or (
+        located[SRC_HIGH] == located[DST_HIGH]
+        and (located[SRC_LOW] > located[DST_LOW] or (located[SRC_LOW] == located[DST_LOW] and source > target))
     )
     side = 1 if swap else 0
     a, b = (DST_HIGH, SRC_HIGH) if swap else (SRC_HIGH, DST_HIGH)
     ports = (target << 16 | source) if swap else (source << 16 | target)
-    mixed = _hash(found[a], found[a + 1], found[b], found[b + 1], ports)
+    mixed = _hash(located[a], located[a + 1], located[b], located[b + 1], ports)
     if shares > 1 and ((mixed >> 24) & 0xFFFFFF) % shares != share:
         return -1, side, count
     mask = slots.size - 1
@@ -112,10 +130,10 @@ def _find(connections, count, slots, found, source, target, flags, sequence, siz
     while row >= 0:
         if (
             connections[row, layout.PORTS] == ports
-            and connections[row, layout.A_LOW] == found[a + 1]
-            and connections[row, layout.B_LOW] == found[b + 1]
-            and connections[row, layout.A_HIGH] == found[a]
-            and connections[row, layout.B_HIGH] == found[b]
+            and connections[row, layout.A_LOW] == located[a + 1]
+            and connections[row, layout.B_LOW] == located[b + 1]
+            and connections[row, layout.A_HIGH] == located[a]
+            and connections[row, layout.B_HIGH] == located[b]
         ):
             break
         slot = (slot + 1) & mask
@@ -127,21 +145,21 @@ def _find(connections, count, slots, found, source, target, flags, sequence, siz
     if count == connections.shape[0]:
         return -2, side, count
     slots[slot] = count + 1
-    connections[count, layout.A_HIGH] = found[a]
-    connections[count, layout.A_LOW] = found[a + 1]
-    connections[count, layout.B_HIGH] = found[b]
-    connections[count, layout.B_LOW] = found[b + 1]
+    connections[count, layout.A_HIGH] = located[a]
+    connections[count, layout.A_LOW] = located[a + 1]
+    connections[count, layout.B_HIGH] = located[b]
+    connections[count, layout.B_LOW] = located[b + 1]
     connections[count, layout.PORTS] = ports
     _opened(connections, count, time, number)
     return count, side, count + 1
 
 
 @device
-def _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters):
+def _segment(buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters):
     """Take one TCP segment; return (full?, rows, connections)."""
-    at = found[AT_TCP]
-    end = found[TCP_END]
-    wire = found[TCP_WIRE_END]
+    at = located[AT_TCP]
+    end = located[TCP_END]
+    wire = located[TCP_WIRE_END]
     sequence = load_u32(buf, at + 4)
     flags = load_u8(buf, at + 13)
     payload = at + (load_u8(buf, at + 12) >> 4) * 4
@@ -154,7 +172,7 @@ def _segment(buf, found, time, number, share, shares, every, rows, row, connecti
         connections,
         count,
         slots,
-        found,
+        located,
         load_big_u16(buf, at),
         load_big_u16(buf, at + 2),
         flags,
@@ -220,18 +238,21 @@ def _segment(buf, found, time, number, share, shares, every, rows, row, connecti
 
 @device
 def _packet(
-    buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, found, counters
-):
+    buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, located,
+    counters,
+):  # fmt: skip
     """Take one packet; return (full?, rows, connections)."""
-    what = locate_tcp(buf, at, end, wire, link, found)
+    what = locate_tcp(buf, at, end, wire, link, located)
     if what == IS_TCP:
-        return _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters)
+        return _segment(
+            buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters,
+        )  # fmt: skip
     if what == IS_FRAGMENT:
         rows[row, layout.TIME] = time
         rows[row, layout.DIRECTION] = layout.FRAGMENT
         rows[row, layout.OFFSET] = 0
-        rows[row, layout.POSITION] = found[AT_IP]
-        rows[row, layout.CAPTURED] = found[TCP_END] - found[AT_IP]
+        rows[row, layout.POSITION] = located[AT_IP]
+        rows[row, layout.CAPTURED] = located[TCP_END] - located[AT_IP]
         rows[row, layout.LENGTH] = 0
         rows[row, layout.FLAGS] = 0
         rows[row, layout.NUMBER] = number
@@ -239,8 +260,8 @@ def _packet(
         return False, row + 1, count
     if what == TOO_SHORT:
         counters[layout.SHORT_HEADERS] += 1
-    elif what == ODD_LINK:
-        counters[layout.ODD_LINKS] += 1
+    elif what == OTHER_LINK:
+        counters[layout.OTHER_LINKS] += 1
     else:
         counters[layout.OTHER_PACKETS] += 1
     return False, row, count
@@ -272,7 +293,7 @@ def _nanoseconds(high, low, interfaces, interface):
 )  # fmt: skip
 def scan_packets(
     buf, position, end, number, kind, little, interfaces, share, shares, every, rows, row, connections, count, slots,
-    found, counters,
+    located, counters,
 ):  # fmt: skip
     """Walk records or blocks from ``position``; return (how it ended, position, packet number, rows, connections)."""
     while True:
@@ -346,7 +367,7 @@ def scan_packets(
         full, row, count = _packet(
             buf, start, start + captured, start + size, interfaces[interface, layout.LINK], time, number + 1, share,
             shares,
-            every, rows, row, connections, count, slots, found, counters,
+            every, rows, row, connections, count, slots, located, counters,
         )  # fmt: skip
         if full:
             counters[layout.PACKETS] -= 1
@@ -361,11 +382,11 @@ def scan_packets(
     )
 )
 def take_datagram(
-    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, found, counters
+    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, located, counters
 ):
     """Take one IP datagram that was put together from fragments; return (full?, rows, connections)."""
     full, row, count = _packet(
-        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, found,
+        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, located,
         counters,
     )  # fmt: skip
     return 1 if full else 0, row, count

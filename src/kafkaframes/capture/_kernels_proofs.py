@@ -16,26 +16,26 @@ LOOK_AHEAD = 4096  # outstanding requests that a response may be compared with
 STEP = 1024  # how far correlation ids may be apart within a proof
 # Where ``parse`` writes.
 P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
-FOUND, MAYBE, NOWHERE = range(3)
+PROVEN, MAYBE, NOWHERE = range(3)
 
 
 @device
-def peek(buf, extents, extent, last, offset, wanted, scratch):
-    """Return (address, how many bytes are there in one run) of a stream's bytes from ``offset``, at most ``wanted``."""
+def peek(buf, extents, extent, last, offset, most, scratch):
+    """Return (address, how many bytes are there in one run) of a stream's bytes from ``offset``, up to ``most``."""
     while extent < last and extents[extent, layout.E_END] <= offset:
         extent += 1
     if extent == last or extents[extent, layout.E_OFFSET] > offset:
         return 0, 0
     there = extents[extent, layout.E_END] - offset
-    place = address_of(buf) + extents[extent, layout.E_PLACE] + (offset - extents[extent, layout.E_OFFSET])
-    if there >= wanted or extent + 1 == last or extents[extent + 1, layout.E_OFFSET] > extents[extent, layout.E_END]:
-        return place, min(there, wanted)
+    address = address_of(buf) + extents[extent, layout.E_POSITION] + (offset - extents[extent, layout.E_OFFSET])
+    if there >= most or extent + 1 == last or extents[extent + 1, layout.E_OFFSET] > extents[extent, layout.E_END]:
+        return address, min(there, most)
     got = 0
     to = address_of(scratch)
-    while extent < last and got < wanted and extents[extent, layout.E_OFFSET] <= offset + got:
+    while extent < last and got < most and extents[extent, layout.E_OFFSET] <= offset + got:
         skip = offset + got - extents[extent, layout.E_OFFSET]
-        size = min(extents[extent, layout.E_END] - extents[extent, layout.E_OFFSET] - skip, wanted - got)
-        copy_bytes(to, got, address_of(buf), extents[extent, layout.E_PLACE] + skip, size)
+        size = min(extents[extent, layout.E_END] - extents[extent, layout.E_OFFSET] - skip, most - got)
+        copy_bytes(to, got, address_of(buf), extents[extent, layout.E_POSITION] + skip, size)
         got += size
         extent += 1
     return to, got
@@ -45,8 +45,8 @@ def peek(buf, extents, extent, last, offset, wanted, scratch):
 def _id_hash(at, size):
     """Hash a client id; 0 (nothing to recognise) for an empty one; -1 where it holds what no name does."""
     value = 1469598103934665603
-    for place in range(size):
-        byte = load_u8(at, place)
+    for index in range(size):
+        byte = load_u8(at, index)
         if byte < 0x20 or byte == 0x7F:
             return -1
         value = (value ^ byte) * 1099511628211
@@ -133,7 +133,7 @@ def _is_end(extents, extent, last, offset):
 
 @device
 def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, parsed):
-    """Say whether a request starts at ``at``: FOUND, NOWHERE, or MAYBE where its end is not there yet.
+    """Say whether a request starts at ``at``: PROVEN, NOWHERE, or MAYBE where its end is not there yet.
 
     Its header must be that of an API and version that exist, with a readable client id; and the client id is this
     connection's, or the frame ends where a segment does, or another such header of the same client id follows.
@@ -146,18 +146,18 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     if not parsed[P_STRICT]:
         return NOWHERE
     if known_hash > 0 and parsed[P_HASH] == known_hash:
-        return FOUND
+        return PROVEN
     end = at + 4 + load_i32(address, 0)
     if end > extents[last - 1, layout.E_END]:
         return MAYBE
     if extents[extent, layout.E_OFFSET] == at and _is_end(extents, extent, last, end):
-        return FOUND
+        return PROVEN
     own_hash = parsed[P_HASH]
     own_length = parsed[P_ID_LENGTH]  # that of another may be cut, and so have the hash of none
     address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
     parse(address, got, apis, parsed)
     is_same = parsed[P_HASH] == own_hash and parsed[P_ID_LENGTH] == own_length
-    return FOUND if parsed[P_STRICT] and is_same else NOWHERE
+    return PROVEN if parsed[P_STRICT] and is_same else NOWHERE
 
 
 @device
@@ -175,12 +175,12 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
 
     Or it, and those that follow it, count up to one that is, or to the end of a segment.
     """
-    place = at
+    offset = at
     before = -1
     here = extent
     counted = 0
     for step in range(3):
-        address, got = peek(buf, extents, here, last, place, 8, scratch)
+        address, got = peek(buf, extents, here, last, offset, 8, scratch)
         if got < 8:
             break
         size = load_i32(address, 0)
@@ -189,7 +189,7 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
             return NOWHERE
         if before >= 0 and not before < correlation <= before + STEP:
             return NOWHERE
-        end = place + 4 + size
+        end = offset + 4 + size
         waits = is_open(frames, first, requests, correlation)
         if not waits and step == 0 and extents[extent, layout.E_OFFSET] != at:
             return NOWHERE
@@ -202,34 +202,34 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
         if end > extents[last - 1, layout.E_END]:
             return MAYBE
         if waits and (step or _is_end(extents, here, last, end)):
-            return FOUND
+            return PROVEN
         if step and extents[extent, layout.E_OFFSET] == at and _is_end(extents, here, last, end):
-            return FOUND
+            return PROVEN
         if requests > first and extents[extent, layout.E_OFFSET] == at and _is_end(extents, here, last, end):
-            return FOUND
+            return PROVEN
         before = correlation
-        place = end
+        offset = end
         counted += 1
-        while here < last and extents[here, layout.E_END] <= place:
+        while here < last and extents[here, layout.E_END] <= offset:
             here += 1
-    is_chain = counted == 3 or (before >= 0 and place == extents[last - 1, layout.E_END])
-    return FOUND if is_chain and extents[extent, layout.E_OFFSET] == at else NOWHERE
+    is_chain = counted == 3 or (before >= 0 and offset == extents[last - 1, layout.E_END])
+    return PROVEN if is_chain and extents[extent, layout.E_OFFSET] == at else NOWHERE
 
 
 @device
 def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, parsed):
-    """Return (FOUND, where) for the next frame that proves itself; (MAYBE, where) for one that may yet; or NOWHERE."""
+    """Return (PROVEN, where) for the next frame that proves itself; (MAYBE, where) for one that may yet; or NOWHERE."""
     maybe = -1
     while extent < last:
         start = max(at, extents[extent, layout.E_OFFSET])
         for offset in range(start, extents[extent, layout.E_END]):
             if response:
-                found = _prove_response(buf, extents, extent, last, offset, frames, first, requests, scratch)
+                proof = _prove_response(buf, extents, extent, last, offset, frames, first, requests, scratch)
             else:
-                found = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, parsed)
-            if found == FOUND:
-                return FOUND, offset
-            if found == MAYBE and maybe < 0 and offset == extents[extent, layout.E_OFFSET]:
+                proof = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, parsed)
+            if proof == PROVEN:
+                return PROVEN, offset
+            if proof == MAYBE and maybe < 0 and offset == extents[extent, layout.E_OFFSET]:
                 maybe = offset
         extent += 1
     return (MAYBE, maybe) if maybe >= 0 else (NOWHERE, extents[last - 1, layout.E_END])

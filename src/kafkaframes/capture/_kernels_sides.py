@@ -1,14 +1,13 @@
 """Cut what one side of a connection sent into Kafka frames (numba).
 
 1. A side is taken as far as its bytes are there; what is missing is waited for until it will not come any more.
-2. What cannot be a frame, and what is missing, is written as a gap.
+2. What cannot be a frame, and what is missing, is written as a gap: a packet was not captured, or only in part.
 3. After a gap no frame is believed that does not prove itself (``_kernels_proofs.py``).
 """
 
 from __future__ import annotations
 
 from kafkaframes.capture import layout
-from kafkaframes.capture._kernels_holes import is_final, is_snapped, missing_reason, record_gap, walk
 from kafkaframes.capture._kernels_proofs import (
     MAYBE,
     NOWHERE,
@@ -31,7 +30,93 @@ from kafkaframes.wire._kernels import load_i32
 
 SASL_HANDSHAKE = 17
 TAIL = 16  # a header may start this close to the end of what is there
-NOT_KAFKA = -1  # in place of a frame's flags
+NOT_KAFKA = -1  # instead of a frame's flags
+
+
+@device
+def record_gap(rows, extents, gaps, cut, start, size, reason, extent):
+    """Write a gap of the side; ``extent`` is what follows it."""
+    row = cut[layout.C_GAP]
+    gaps[row, layout.G_DIRECTION] = cut[layout.C_DIRECTION]
+    gaps[row, layout.G_OFFSET] = start - cut[layout.C_START]
+    gaps[row, layout.G_SIZE] = size
+    gaps[row, layout.G_REASON] = reason
+    gaps[row, layout.G_TIME] = rows[extents[extent, layout.E_ROW], layout.TIME] if extent < cut[layout.C_LAST] else -1
+    gaps[row, layout.G_NUMBER] = (
+        rows[extents[extent, layout.E_ROW], layout.NUMBER] if extent < cut[layout.C_LAST] else -1
+    )
+    gaps[row, layout.G_RESPONSE] = cut[layout.C_RESPONSE]
+    cut[layout.C_GAP] += 1
+    cut[layout.C_GAPS] += 1
+
+
+@device
+def is_snapped(rows, extents, extent, first, at):
+    """Tell whether the packet before ``extent`` had the bytes at ``at``, and the file has not."""
+    if extent == first:
+        return False
+    row = extents[extent - 1, layout.E_ROW]
+    return rows[row, layout.OFFSET] + rows[row, layout.LENGTH] > at
+
+
+@device
+def is_final(rows, extents, settings, cut, extent, at):
+    """Tell whether what is missing before ``extent`` will not come any more."""
+    last = cut[layout.C_LAST]
+    if settings[layout.S_FLUSH] or last - extent > settings[layout.S_PATIENCE_ROWS]:
+        return True
+    if extents[last - 1, layout.E_END] - extents[extent, layout.E_OFFSET] > settings[layout.S_PATIENCE_BYTES]:
+        return True
+    if is_snapped(rows, extents, extent, cut[layout.C_FIRST], at):
+        return True
+    return settings[layout.S_NOW] - rows[extents[extent, layout.E_ROW], layout.TIME] > settings[layout.S_PATIENCE_NS]
+
+
+@device
+def missing_reason(rows, extents, cut, extent, at):
+    return layout.SNAPPED if is_snapped(rows, extents, extent, cut[layout.C_FIRST], at) else layout.LOST_BYTES
+
+
+@device
+def walk(rows, extents, settings, cut, end, walked):
+    """See how much of the frame from here to ``end`` is there, and write it to ``walked``.
+
+    Returns WHOLE, IN_PART where something is missing for good, or WAITS where it may still come.
+    """
+    start = at = cut[layout.C_AT]
+    extent = cut[layout.C_EXTENT]
+    last = cut[layout.C_LAST]
+    missing = 0
+    have = -1
+    latest = rows[extents[extent, layout.E_ROW], layout.TIME]
+    number = rows[extents[extent, layout.E_ROW], layout.NUMBER]
+    while at < end:
+        if extent == last:
+            if not settings[layout.S_FLUSH]:
+                return layout.WAITS
+            have = at - start if have < 0 else have
+            missing += end - at
+            break
+        begin = extents[extent, layout.E_OFFSET]
+        if begin > at:
+            begin = min(begin, end)
+            if not is_final(rows, extents, settings, cut, extent, at):
+                return layout.WAITS
+            have = at - start if have < 0 else have
+            missing += begin - at
+            at = begin
+            continue
+        latest = max(latest, rows[extents[extent, layout.E_ROW], layout.TIME])
+        number = max(number, rows[extents[extent, layout.E_ROW], layout.NUMBER])
+        at = min(extents[extent, layout.E_END], end)
+        if extents[extent, layout.E_END] <= end:
+            extent += 1
+    walked[layout.W_MISSING] = missing
+    walked[layout.W_HAVE] = have if have >= 0 else end - start
+    walked[layout.W_TIME] = latest
+    walked[layout.W_LAST] = min(extent + 1, last)
+    walked[layout.W_NUMBER] = number
+    return layout.IN_PART if missing else layout.WHOLE
 
 
 @device
@@ -40,15 +125,15 @@ def fill_extents(rows, order, first, last, at, has_start, extents, into):
     if first == last:
         return into
     covered = at if has_start else rows[order[first], layout.OFFSET]
-    for place in range(first, last):
-        row = order[place]
+    for index in range(first, last):
+        row = order[index]
         offset = rows[row, layout.OFFSET]
         end = offset + rows[row, layout.CAPTURED]
         start = max(offset, covered)
         if end > start:
             extents[into, layout.E_OFFSET] = start
             extents[into, layout.E_END] = end
-            extents[into, layout.E_PLACE] = rows[row, layout.POSITION] + (start - offset)
+            extents[into, layout.E_POSITION] = rows[row, layout.POSITION] + (start - offset)
             extents[into, layout.E_ROW] = row
             into += 1
             covered = end
@@ -67,18 +152,18 @@ def _lose(cut, lost_from):
 def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut):
     """Go to the next frame that proves itself; False where more has to come first."""
     last = cut[layout.C_LAST]
-    found, where = search(
+    proof, where = search(
         buf, extents, cut[layout.C_EXTENT], last, cut[layout.C_AT], cut[layout.C_RESPONSE], cut[layout.C_HASH],
         frames, cut[layout.C_REQUESTS_FROM],
         cut[layout.C_REQUESTS_TO], apis, scratch, parsed,
     )  # fmt: skip
     if cut[layout.C_LOST_FROM] < 0:
         cut[layout.C_LOST_FROM] = cut[layout.C_AT]
-    if found == NOWHERE:
+    if proof == NOWHERE:
         cut[layout.C_AT] = where if settings[layout.S_FLUSH] else max(cut[layout.C_AT], where - TAIL)
         return settings[layout.S_FLUSH] != 0
     cut[layout.C_AT] = where
-    if found == MAYBE and not settings[layout.S_FLUSH]:
+    if proof == MAYBE and not settings[layout.S_FLUSH]:
         return False
     lost_from = cut[layout.C_LOST_FROM]
     if where > lost_from:
@@ -93,7 +178,7 @@ def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parse
 
 @device
 def _go_to_extent(extents, cut):
-    """Go to the extent that holds the place that is come to, or the next one."""
+    """Go to the extent that holds the offset that is come to, or the next one."""
     extent = cut[layout.C_EXTENT]
     while extent < cut[layout.C_LAST] and extents[extent, layout.E_END] <= cut[layout.C_AT]:
         extent += 1
@@ -256,9 +341,9 @@ def _write_frame(rows, extents, frames, cut, size, flags, walked):
     frames[row, layout.F_VERSION] = -1
     frames[row, layout.F_CORRELATION] = -1
     frames[row, layout.F_ID_LENGTH] = -2
-    begin = extents[extent, layout.E_PLACE] + (at - extents[extent, layout.E_OFFSET])
+    begin = extents[extent, layout.E_POSITION] + (at - extents[extent, layout.E_OFFSET])
     frames[row, layout.F_BEGIN] = begin
-    frames[row, layout.F_PLACE] = (
+    frames[row, layout.F_POSITION] = (
         begin + 4 if extents[extent, layout.E_END] - at >= 4 + frames[row, layout.F_HAVE] else -1
     )
 
@@ -284,14 +369,14 @@ def _write_header(frames, parsed, cut):
 
 @device
 def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, walked, cut):
-    """Do the next piece of the side; False where more has to come first."""
+    """Do the next frame of the side; False where more has to come first."""
     extent = cut[layout.C_EXTENT]
     if cut[layout.C_MODE] == layout.LOST:
         return _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut)
     if extents[extent, layout.E_OFFSET] > cut[layout.C_AT]:
         return _pass_hole(rows, extents, gaps, settings, cut)
-    wanted = 12 if cut[layout.C_RESPONSE] else PEEK
-    address, got = peek(buf, extents, extent, cut[layout.C_LAST], cut[layout.C_AT], wanted, scratch)
+    most = 12 if cut[layout.C_RESPONSE] else PEEK
+    address, got = peek(buf, extents, extent, cut[layout.C_LAST], cut[layout.C_AT], most, scratch)
     if got < 4:
         return _pass_prefix(rows, extents, gaps, settings, cut, got)
     size = load_i32(address, 0)

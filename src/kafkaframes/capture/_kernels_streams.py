@@ -3,14 +3,33 @@
 1. Arrays and integers in, numbers out; the caller makes and grows every table. A connection that does not fit is
    left as it was, and done again with larger tables.
 2. Nothing is allocated or trusted for a size on the wire: a frame is a row that says where its bytes lie.
+
+What the arguments are, here and in ``_kernels_sides.py`` and ``_kernels_proofs.py`` (columns: ``layout.py``):
+
+====================================  ==================================================================================
+buf                                   the window: bytes of packets
+rows, order, starts                   the packets; their rows by side and offset; where each side begins in ``order``
+connections, connection, count        the table, the row that is worked on, and where the rows end
+pending                               frames that wait since passes before, in the rows that the connection names
+extents, into                         bytes that are there, by side, without overlap; the row that is written next
+extent, last                          the extents of a side that are looked at
+frames, frame; calls, call; gaps, gap  the tables of results, each with the row that is written next
+first, requests                       the rows of ``frames`` whose requests a response may answer
+apis                                  the versions of each API
+ports                                 those that brokers listen on; none: the bytes say who is a broker
+settings                              what the pass goes by (``S_``)
+scratch                               PEEK bytes, for the start of a frame that lies in several extents
+parsed, walked, cut                   where ``parse``, ``walk`` and ``cut_side`` write (``P_``, ``W_``, ``C_``)
+bounds                                the first and the last extent of both sides; from SAVED on, the sides as they were
+response, known_hash                  whether a response is searched; the client id that its connection has proven
+====================================  ==================================================================================
 """
 
 from __future__ import annotations
 
 from kafkaframes.capture import layout
-from kafkaframes.capture._kernels_calls import copy_waiting, match_calls
 from kafkaframes.capture._kernels_proofs import (
-    FOUND,
+    LOOK_AHEAD,
     MAYBE,
     NOWHERE,
     P_HASH,
@@ -18,6 +37,7 @@ from kafkaframes.capture._kernels_proofs import (
     P_LOOSE,
     P_STRICT,
     PEEK,
+    PROVEN,
     is_tls,
     parse,
     peek,
@@ -28,8 +48,82 @@ from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABL
 
 I64 = types.int64
 ENOUGH_UNDECIDED = 1 << 16  # bytes after which a connection that proves nothing is another protocol's
-SAVED = 8  # place in ``bounds`` of the columns of both sides as they were
+SAVED = 8  # index in ``bounds`` of the columns of both sides as they were
 SAVED_SASL, SAVED_SASL_ID = SAVED + 2 * layout.SIDE_COLUMNS, SAVED + 2 * layout.SIDE_COLUMNS + 1
+
+
+@device
+def _call(calls, count, connection, request, response, frames):
+    calls[count, layout.CALL_CONNECTION] = connection
+    calls[count, layout.CALL_REQUEST] = request
+    calls[count, layout.CALL_RESPONSE] = response
+    if request >= 0:
+        frames[request, layout.F_DONE] = 1
+    if response >= 0:
+        frames[response, layout.F_DONE] = 1
+    return count + 1
+
+
+@device
+def match_calls(frames, requests_from, requests_to, responses_to, connection, calls, call, flush, haste, is_clean):
+    """Pair the requests of a connection with its responses, both in order; return the calls.
+
+    A broker answers in order, and once for each request but Produce with acks=0. A SASL token without a header takes
+    whatever comes next.
+    """
+    head = requests_from
+    for response in range(requests_to, responses_to):
+        request = -1
+        correlation = frames[response, layout.F_CORRELATION]
+        steps = 0
+        row = head
+        while row < requests_to and steps < LOOK_AHEAD:
+            flags = frames[row, layout.F_FLAGS]
+            if flags & layout.TOKEN:
+                request = row
+                break
+            if not flags & layout.NO_REPLY:
+                if correlation >= 0 and frames[row, layout.F_CORRELATION] == correlation:
+                    request = row
+                    break
+                steps += 1
+            row += 1
+        if request >= 0:
+            for row in range(head, request):
+                if not frames[row, layout.F_DONE]:
+                    call = _call(calls, call, connection, row, -1, frames)
+            head = request + 1
+            if frames[request, layout.F_FLAGS] & layout.TOKEN:
+                frames[request, layout.F_DONE] = 1
+                frames[response, layout.F_DONE] = 1
+                frames[response, layout.F_FLAGS] |= layout.TOKEN
+            else:
+                call = _call(calls, call, connection, request, response, frames)
+        elif flush or (is_clean and frames[response, layout.F_FLAGS] & layout.WAITED):
+            call = _call(calls, call, connection, -1, response, frames)
+    for row in range(head, requests_to):
+        if frames[row, layout.F_FLAGS] & layout.TOKEN:
+            if flush:
+                frames[row, layout.F_DONE] = 1
+        elif (
+            flush
+            or frames[row, layout.F_FLAGS] & layout.NO_REPLY
+            or (haste and frames[row, layout.F_FLAGS] & layout.WAITED)
+        ):
+            call = _call(calls, call, connection, row, -1, frames)
+    return call
+
+
+@device
+def copy_waiting(frames, into, pending, first, last, response):
+    """Copy the requests, or the responses, that wait since passes before; return where the rows end."""
+    for source in range(first, last):
+        if pending[source, layout.F_RESPONSE] == response:
+            for column in range(layout.FRAME_COLUMNS):
+                frames[into, column] = pending[source, column]
+            frames[into, layout.F_FLAGS] |= layout.WAITED
+            into += 1
+    return into
 
 
 @kernel(I64(TABLE, I64, I64, OUT_INT64S, OUT_INT64S))
@@ -49,10 +143,10 @@ def sort_rows(rows, count, sides, starts, order):
     starts[sides] = count
     budget = 64 * count + 4096
     for side in range(sides):
-        for place in range(starts[side] + 1, starts[side + 1]):
-            row = order[place]
+        for index in range(starts[side] + 1, starts[side + 1]):
+            row = order[index]
             offset = rows[row, layout.OFFSET]
-            to = place
+            to = index
             while to > starts[side] and rows[order[to - 1], layout.OFFSET] > offset:
                 order[to] = order[to - 1]
                 to -= 1
@@ -65,8 +159,8 @@ def sort_rows(rows, count, sides, starts, order):
 
 @device
 def _listens(ports, port):
-    for place in range(ports.size):  # noqa: SIM110 (numba has no generators here)
-        if ports[place] == port:
+    for index in range(ports.size):  # noqa: SIM110 (numba has no generators here)
+        if ports[index] == port:
             return True
     return False
 
@@ -125,14 +219,14 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
                 return
             if first + 1 == last and not settings[layout.S_FLUSH]:
                 continue
-        found, where = search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, parsed)
-        far = where - at + (1 << 40) if found == MAYBE else where - at
-        if found != NOWHERE:
+        proof, where = search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, parsed)
+        far = where - at + (1 << 40) if proof == MAYBE else where - at
+        if proof != NOWHERE:
             address, got = peek(buf, extents, first, last, where, PEEK, scratch)
             parse(address, got, apis, parsed)
             if parsed[P_HASH] == 0:  # without a client id a response may pass for a Produce request of version 0
                 far += 1 << 41
-        if (found == FOUND or (found == MAYBE and settings[layout.S_FLUSH])) and far < nearest:
+        if (proof == PROVEN or (proof == MAYBE and settings[layout.S_FLUSH])) and far < nearest:
             best = side
             nearest = far
     is_weak = nearest >= 1 << 41 and total <= ENOUGH_UNDECIDED and not settings[layout.S_FLUSH]
@@ -145,10 +239,10 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         last = bounds[2 * side + 1]
         if client == side or first == last or best >= 0 or (waiting and not settings[layout.S_FLUSH]):
             continue
-        found, where = search(
+        proof, where = search(
             buf, extents, first, last, extents[first, layout.E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, parsed
         )
-        if found == FOUND:
+        if proof == PROVEN:
             connections[connection, layout.PROTOCOL] = layout.KAFKA
             connections[connection, layout.CLIENT] = 1 - side
             return

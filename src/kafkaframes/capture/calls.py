@@ -18,10 +18,9 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
-from kafkaframes.capture.names import NamedBodies, Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
-from kafkaframes.capture.tables import error_column, summary_column
+from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import has_secrets
 from kafkaframes.protocol.messages.registry import CATALOG, Apis

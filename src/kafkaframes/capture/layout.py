@@ -1,4 +1,4 @@
-"""The columns of the tables that the kernels of this room share, and the numbers that they answer with.
+"""The columns of the tables that the kernels of this package share, and the numbers that they answer with.
 
 Every table is a C-ordered int64 array with a row per packet, connection, frame and so on. The numbers are compiled
 into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # ------------------------------------------------------------------------------------------------ packets
 # A row is a TCP segment with payload. OFFSET counts the bytes of a direction's stream, from wherever its first seen
-# packet was; POSITION is the payload's place in the window's buffer. DIRECTION is connection * 2 + side.
+# packet was; POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
 TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
 PACKET_COLUMNS = 8
 FRAGMENT = -2  # in DIRECTION: an IP fragment; POSITION is that of its IP header
@@ -27,7 +27,7 @@ MORE, ROWS_FULL, CONNECTIONS_FULL, BLOCK, DAMAGED = range(5)
 LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; BIG TCP on loopback may be larger
 
 # What a scan counts.
-PACKETS, TCP_PACKETS, FRAGMENTS, SHORT_HEADERS, ODD_LINKS, OTHER_PACKETS, PAYLOAD = range(7)
+PACKETS, TCP_PACKETS, FRAGMENTS, SHORT_HEADERS, OTHER_LINKS, OTHER_PACKETS, PAYLOAD = range(7)
 COUNTERS = 8
 
 # -------------------------------------------------------------------------------------------- connections
@@ -68,7 +68,7 @@ NEW, ALIGNED, LOST = range(3)  # MODE
     F_END_TIME,  # of the latest packet that holds some of it
     F_NUMBER,
     F_FLAGS,
-    F_PLACE,  # of the first byte after the prefix in the buffer, -1: in pieces
+    F_POSITION,  # of the first byte after the prefix in the buffer, -1: it lies in several extents
     F_FIRST,  # the extents that hold it
     F_LAST,
     F_HAVE,  # bytes after the prefix up to the first that is missing
@@ -103,7 +103,7 @@ GAP_REASONS = (
 )
 
 # An extent: bytes of a stream that are there, without overlap.
-E_OFFSET, E_END, E_PLACE, E_ROW = range(4)
+E_OFFSET, E_END, E_POSITION, E_ROW = range(4)
 EXTENT_COLUMNS = 4
 
 # What is known of an API, a row for each key up to the highest: lowest and highest version, first flexible version (-1

@@ -22,7 +22,7 @@ from kafkaframes.capture.typed import ApiTypes, typed_columns
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
-from kafkaframes.protocol.spec.catalog.name_ledger import names_of
+from kafkaframes.protocol.spec.catalog.ledgers import names_of
 
 Paths = str | Iterable[str]
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
+from kafkaframes.capture.container import CaptureWriter, Conversation
 from kafkaframes.capture.relay import Address, Answers, BrokerAddresses, Requests
-from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture._kernels_frames import copy_pieces, whole_batches
+from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_extents, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
@@ -190,7 +190,7 @@ def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     indexes = np.zeros(len(wholes) + 1, np.int64)
     np.cumsum(wholes, out=indexes[1:])
     joined = np.empty(int(indexes[-1]), np.uint8)
-    copy_pieces(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
+    copy_stretches(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
     return joined, indexes
 
 

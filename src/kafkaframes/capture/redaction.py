@@ -21,10 +21,10 @@ from uuid import UUID
 import numpy as np
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.names import Names
+from kafkaframes.capture.container import CaptureWriter, Conversation
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Pass, Streams
-from kafkaframes.capture.writer import CaptureWriter, Conversation
+from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.headers import API_VERSIONS, decode_request, decode_response

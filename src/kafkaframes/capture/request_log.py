@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kafkaframes.capture.files import open_bytes
-from kafkaframes.capture.names import NamedBodies
+from kafkaframes.capture.tables import NamedBodies
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_message

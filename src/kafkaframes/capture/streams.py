@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkaframes.capture import _kernels_streams as kernels
 from kafkaframes.capture import layout
-from kafkaframes.capture._kernels_frames import copy_pieces, gather, take_frames
+from kafkaframes.capture._kernels_frames import copy_stretches, gather, take_frames
 from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
@@ -210,8 +210,8 @@ class Streams:
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
         indexes += int(frame_starts[-1])
-        copy_pieces(made.buf, np.stack([kept[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
-        frames[:, layout.F_PLACE] = frame_starts[:-1]
+        copy_stretches(made.buf, np.stack([kept[:, layout.POSITION], sizes, indexes[:-1]], axis=1), out)
+        frames[:, layout.F_POSITION] = frame_starts[:-1]
         frames[:, layout.F_BEGIN] = 0
         kept[:, layout.POSITION] = indexes[:-1]
         self.pending = np.ascontiguousarray(frames)

@@ -29,8 +29,7 @@ from kafkaframes.protocol.messages.annotate import (
 )
 from kafkaframes.protocol.messages.headers import encode_request, encode_response
 from kafkaframes.protocol.messages.registry import Apis, message_of
-from kafkaframes.protocol.spec.catalog import name_ledger
-from kafkaframes.protocol.spec.catalog.name_ledger import ReleaseNames
+from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames
 from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def annotate(
         else:
             annotated = annotate_response(data, key, version, mode=mode, apis=apis)
     if names_of is not None:
-        names = name_ledger.names_of(names_of)
+        names = ReleaseNames(names_of)
         annotated.runs = [replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs]
     return annotated
 

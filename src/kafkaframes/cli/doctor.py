@@ -116,9 +116,9 @@ def check_workers() -> Iterator[Finding]:
 
 def check_kernels() -> Iterator[Finding]:
     """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
-    from kafkaframes.kernels import directories, stock, workers
+    from kafkaframes.kernels import demand, directories, workers
 
-    units = stock.units()
+    units = demand.units()
     ready = [unit for unit in units if unit.file is not None]
     result = f"{len(ready)} of {len(units)} kernel files are compiled"
     if len(ready) == len(units):

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from kafkaframes.kernels import demand, directories, link, stock, target, workers
+from kafkaframes.kernels import demand, directories, target, workers
 from kafkaframes.storage.files.atomic import named_file, new_file
 
 
@@ -36,15 +36,15 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
     """
     folder = _folder()
-    for old in list(stock.old_files(folder)):
+    for old in list(demand.old_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     chosen = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
-    requested = [unit for unit in stock.units() if unit.module.startswith(chosen)]
+    requested = [unit for unit in demand.units() if unit.module.startswith(chosen)]
     missing = [unit.module for unit in requested if unit.file is None]
     if missing:
         demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
     if decoders:
-        from kafkaframes.protocol.messages.hot import make_hot
+        from kafkaframes.protocol.messages._kernels_hot import make_hot
 
         make_hot(_progress)
     click.echo(f"{len(requested)} kernel files ready")
@@ -67,10 +67,10 @@ def status() -> None:
         state = f"not used: {entry.refused}" if entry.refused else "written to" if entry.writable else "read"
         click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:
-        click.echo(f"C compiler: {' '.join(link.compiler())}")
-    except link.LinkError as error:
+        click.echo(f"C compiler: {' '.join(demand.compiler())}")
+    except demand.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
-    units = stock.units()
+    units = demand.units()
     if any(unit.file is None for unit in units) and not workers.has_numba():
         click.echo(f"numba: none; what is not compiled runs as plain Python ({workers.HOW_TO_GET_NUMBA})")
     for unit in units:
@@ -125,8 +125,8 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
         os.environ[target.OVERRIDE] = architecture
         demand.forget()
     try:
-        link.compiler()
-    except link.LinkError as error:
+        demand.compiler()
+    except demand.LinkError as error:
         raise click.ClickException(str(error)) from None
     kind = next((kind for suffix, kind in _ARCHIVES.items() if to.name.endswith(suffix)), None)
     if kind is None:
@@ -145,14 +145,14 @@ def _fill(folder: Path, decoders: bool) -> int:
     """Copy what is ready into ``folder`` and compile the rest there; return how many libraries it holds."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []
-    for module in demand.by_weight(stock.modules()):
+    for module in demand.by_weight(demand.modules()):
         name = directories.file_name(module)
         if not _copied(name, folder):
-            jobs.append(("kafkaframes.kernels.build:unit", module, str(folder)))
+            jobs.append(("kafkaframes.kernels.demand:unit", module, str(folder)))
     if decoders:
-        from kafkaframes.protocol.messages import hot
+        from kafkaframes.protocol.messages import _kernels_hot
 
-        jobs += [job for name, job in hot.jobs(folder) if not _copied(name, folder)]
+        jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copied(name, folder)]
     if jobs:
         click.echo(f"compiling {len(jobs)} libraries in {min(workers.cores(), len(jobs))} processes", err=True)
         workers.run(jobs)

@@ -14,10 +14,9 @@ from kafkaframes.cli.spec_sources import load_specs, published
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.catalog.importing import Published
-from kafkaframes.protocol.spec.catalog.tag_ledger import Tag, collisions, is_same, next_free, registry, tags_of
+from kafkaframes.protocol.spec.catalog.ledgers import Tag, collisions, is_same, next_free, registry, tags_of
 from kafkaframes.protocol.spec.changes import SEVERITY, Finding, worst
-from kafkaframes.protocol.spec.check import check_sets, pair_findings
-from kafkaframes.protocol.spec.evolution import compare
+from kafkaframes.protocol.spec.evolution import check_sets, compare, pair_findings
 from kafkaframes.protocol.spec.jsontext import JsonText
 from kafkaframes.protocol.spec.lint import lint, lint_set
 from kafkaframes.protocol.spec.load import NEWEST, PUBLISHED, build, declaration, problems_of

@@ -18,9 +18,9 @@ from kafkaframes.cli.spec_sources import load_files
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import worst
-from kafkaframes.protocol.spec.check import check_sets
 from kafkaframes.protocol.spec.drafts import Kip
 from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.evolution import check_sets
 from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
 from kafkaframes.protocol.spec.load import load_message
 from kafkaframes.protocol.spec.model import MessageSpec

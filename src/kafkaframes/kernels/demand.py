@@ -2,7 +2,7 @@
 
 The first call of a kernel that is not ready compiles the kernels of every module that has been imported so far, which
 are those of the command at hand. One process at a time compiles (a lock in the cache folder); others wait for it and
-then find its work. The compiling itself is done by processes of its own (``workers.py``).
+then find its work. The compiling itself is done by processes of its own (``workers.py``), which import this file too.
 
 With a C compiler the result is a library for each module, as in a wheel. Without one it is numba's own cache: the same
 kernels, but numba has to be imported to load them. Without numba, nothing is compiled: kernels run as plain Python.
@@ -11,20 +11,27 @@ kernels, but numba has to be imported to load them. Without numba, nothing is co
 from __future__ import annotations
 
 import fcntl
+import importlib
 import importlib.metadata
 import os
+import re
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.kernels import directories as directories
-from kafkaframes.kernels import link, ready, workers
+from kafkaframes.kernels import directories, workers
 from kafkaframes.kernels.deferred import DECLARED, OPTIONS, Kernel, real, rehomed
+from kafkaframes.kernels.target import target
 
 LONGEST_WAIT_SECONDS: Final = 900
 _LOCK: Final = "compiling.lock"
@@ -36,7 +43,7 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
     """Return what runs a kernel, compiling it and what else the imported modules lack."""
     module = kernel.__module__
     forget()
-    if run := ready.entry(module, kernel.__name__):
+    if run := directories.entry(module, kernel.__name__):
         return run
     if not workers.has_numba():
         return without_library(kernel)
@@ -48,7 +55,7 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
         make([name for name in DECLARED if not is_compiled(name)], folder=folder, say=tell)
     except KafkaframesError as error:
         tell(str(error))
-    return ready.entry(module, kernel.__name__) or without_library(kernel)
+    return directories.entry(module, kernel.__name__) or without_library(kernel)
 
 
 def without_library(kernel: Kernel) -> Callable[..., Any]:
@@ -84,7 +91,7 @@ def make(
             count = min(workers.cores(), len(missing))
             names = ", ".join(name.removeprefix("kafkaframes.").replace("._kernels", "") for name in missing)
             say(f"compiling kernels, once for this version, in {count} process(es): {names}")
-            jobs = [("kafkaframes.kernels.build:unit", name, str(folder)) for name in by_weight(missing)]
+            jobs = [("kafkaframes.kernels.demand:unit", name, str(folder)) for name in by_weight(missing)]
             workers.run(jobs, done=done)
             forget()
 
@@ -161,11 +168,138 @@ def by_weight(modules: Sequence[str]) -> list[str]:
 
 def forget() -> None:
     """Look for compiled kernels anew."""
-    ready.forget()
-    link.compiler.cache_clear()
+    directories.forget()
+    compiler.cache_clear()
 
 
 def tell(text: str) -> None:
     """Say what a user waits for, on stderr: commands write their results to stdout."""
     if not is_quiet:
         print(f"kafkaframes: {text}", file=sys.stderr, flush=True)
+
+
+# ------------------------------------------------------------ what such a process does
+
+
+def unit(module: str, folder: str) -> None:
+    """Compile the kernels of a module into ``folder``."""
+    importlib.import_module(module)
+    write(DECLARED.get(module, ()), directories.file_name(module), Path(folder))
+
+
+def write(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
+    """Compile some kernels as the library ``name`` in ``folder``; without a C compiler, into numba's cache."""
+    if not kernels:
+        return
+    try:
+        compiler()
+    except LinkError:
+        for kernel in kernels:
+            by_numba(kernel)
+        if name == directories.file_name(kernels[0].__module__):
+            (folder / numba_name(kernels[0].__module__) / complete()).touch()
+        return
+    from kafkaframes.kernels import objects
+
+    object_file, entries = objects.compile_object(kernels)
+    link(object_file, objects.header(entries), folder / name)
+
+
+# ------------------------------------------------------- from an object to a library
+
+COMPILER_VARIABLE: Final = "KAFKAFRAMES_CC"
+_GLUE: Final = Path(__file__).with_name("glue.c")
+_COMPILE: Final = ("-c", "-fPIC", "-O2", "-std=c11", "-ffreestanding", "-fvisibility=hidden")
+# No library is named: what the kernels call (memcpy and its like, and Python) is in the process already.
+_FOR_LINUX: Final = ("-nostdlib", "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none")
+_FOR_MACOS: Final = ("-undefined", "dynamic_lookup", "-Wl,-install_name,unit.so")
+
+
+class LinkError(Exception):
+    """There is no C compiler, or it failed."""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """Return the command of the C compiler for this target.
+
+    Raises:
+        LinkError: there is none.
+    """
+    command = shlex.split(os.environ.get(COMPILER_VARIABLE, "cc"))
+    if not target().triple:
+        raise LinkError("this processor is not one that kernels are compiled ahead for")
+    if shutil.which(command[0]) is None:
+        raise LinkError(f"no C compiler ({command[0]}) was found")
+    return tuple(command)
+
+
+def link(object_file: bytes, header: str, to: Path) -> None:
+    """Write the library of one object to ``to``; nobody ever sees half of it.
+
+    Raises:
+        LinkError: see ``compiler``, or the compiler failed; the message has its last line.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-") as folder:
+        build = Path(folder)
+        (build / "unit.h").write_text(header)
+        (build / "unit.o").write_bytes(object_file)
+        made = build / "unit.so"
+        glue = str(build / "glue.o")
+        _run([*compiler(), *_COMPILE, f"-I{build}", str(_GLUE), "-o", glue])
+        options = _FOR_MACOS if target().is_macos else _FOR_LINUX
+        _run([*compiler(), "-shared", "-s", *options, glue, str(build / "unit.o"), "-o", str(made)])
+        copy = to.with_name(f".{to.name}.{os.getpid()}")
+        shutil.copyfile(made, copy)
+        copy.chmod(0o644)
+        copy.replace(to)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LinkError(f"{command[0]} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+
+
+# ------------------------------------------------------- what there is
+
+_ENTRY: Final = re.compile(r"^@kernel\(", re.MULTILINE)
+_UNIT_FILE: Final = re.compile(r"(?P<name>.+)-[a-z0-9-]+-(?P<digest>[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
+UNUSED_SECONDS: Final = 30 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The kernels of one module: the file that holds them, or ``None`` where they would have to be compiled."""
+
+    module: str
+    file: Path | None
+
+
+def modules() -> list[str]:
+    """List the modules that have entry points."""
+    paths = sorted(directories.modules())
+    return [directories.module_name(path) for path in paths if _ENTRY.search(path.read_text(encoding="utf-8"))]
+
+
+def units() -> list[Unit]:
+    """List all units, and where each one is."""
+    return [Unit(module, _file_of(module)) for module in modules()]
+
+
+def _file_of(module: str) -> Path | None:
+    file = directories.find(directories.file_name(module))
+    if file is None and is_compiled(module):
+        return numba_folder(module)
+    return file
+
+
+def old_files(folder: Path) -> Iterator[Path]:
+    """Give what nothing has used for a month in a folder of the cache: units of earlier versions.
+
+    A process that loads a unit of its own cache marks it as used (``touch``), at most once a day.
+    """
+    before = time.time() - UNUSED_SECONDS
+    for path in folder.iterdir():
+        if _UNIT_FILE.fullmatch(path.name) and path.stat().st_mtime < before:
+            yield path

@@ -14,16 +14,20 @@ Trusted is a folder that belongs to this user or to root, and that nobody else c
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.machinery
+import importlib.util
 import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafkaframes.kernels.target import target
 
@@ -140,7 +144,7 @@ def cache_folder() -> Path | None:
 
 def forget() -> None:
     """Look at the environment and the disk anew at the next question; kernels that are loaded stay."""
-    for function in (folders, digest_of, weight, target, _temporary, _text):
+    for function in (load, folders, digest_of, weight, target, _temporary, _text):
         function.cache_clear()
 
 
@@ -228,3 +232,42 @@ def _text(path: Path) -> str:
 # Other packages name folders with compiled kernels here: Spark's, what a job was sent. Each function is called whenever
 # kernels are looked for, and its folder is trusted no more than any other.
 OFFERS: list[Callable[[], str | None]] = []
+
+
+MODULE: Final = "kafkaframes_unit"  # the name under which every unit's library is initialised
+_DAY_SECONDS: Final = 86400
+
+
+def entry(module: str, name: str, unit: str = "") -> Callable[..., Any] | None:
+    """Return a kernel of a module's unit (or of the unit named ``unit``), or ``None`` where it is not compiled."""
+    return load(module, unit).get(name)
+
+
+@cache
+def load(module: str, unit: str = "") -> dict[str, Callable[..., Any]]:
+    """Return the kernels of a unit by name; none where the unit is not found."""
+    try:
+        path = find(file_name(module, unit))
+    except OSError:  # the package stands in an archive: its sources have no files, nor has a unit a digest
+        return {}
+    return {} if path is None else open_library(path)
+
+
+def _mark(path: Path) -> None:
+    """Note that a unit of the cache is in use, at most once a day; a read-only one stays as it is."""
+    with contextlib.suppress(OSError):
+        if path.parent != BUNDLED and time.time() - path.stat().st_mtime > _DAY_SECONDS:
+            os.utime(path)
+
+
+def open_library(path: Path) -> dict[str, Callable[..., Any]]:
+    """Load a unit's library; none of its kernels where this system cannot load it (another C library, say)."""
+    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
+    spec = importlib.util.spec_from_loader(MODULE, loader)
+    try:
+        made = loader.create_module(spec)  # type: ignore[arg-type]
+        loader.exec_module(made)
+    except ImportError:
+        return {}
+    _mark(path)
+    return dict(made.KERNELS)

@@ -3,6 +3,8 @@
 numba translates each function to LLVM's language, as it does for a call. Then no machine code is made in memory: each
 kernel gets an *entry function*, which takes all its arguments as an array of 64-bit words (``glue.c`` calls it), and
 LLVM writes one object file for the target processor, which need not be this machine's.
+
+What is used of numba beyond its documented API is imported by this file alone; ``wire/_jit.py`` hands it to kernels.
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ def _archive() -> str | None:
     """Write the archive, once a process; ``None`` where nothing is compiled here."""
     import zipfile
 
-    from kafkaframes.kernels import stock
+    from kafkaframes.kernels import demand
 
-    files = [unit.file for unit in stock.units() if unit.file is not None and unit.file.is_file()]
+    files = [unit.file for unit in demand.units() if unit.file is not None and unit.file.is_file()]
     if not files:
         return None
     path = os.path.join(_folder().name, f"{NAME}.zip")

@@ -7,7 +7,7 @@
 * ``types``, ``ir``, ``cgutils`` and ``arrayobj`` stand for numba's and llvmlite's modules, ``computed`` for a table:
   none is looked at before something is compiled (``kernels/deferred.py``).
 
-How kernels are compiled, kept and found is told in ``kernels/``.
+``kernels/`` compiles and keeps them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafkaframes.kernels import plain
-from kafkaframes.kernels.deferred import Device, Intrinsic, computed, module
-from kafkaframes.kernels.kernel import kernel
+from kafkaframes.kernels import directories, plain
+from kafkaframes.kernels.deferred import DECLARED, LOADED, Device, Intrinsic, Kernel, computed, module
 from kafkaframes.kernels.target import has_carryless, has_crc32c
 
-__all__ = ["computed", "has_carryless", "has_crc32c", "kernel", "plain"]
+__all__ = ["computed", "has_carryless", "has_crc32c", "plain"]
 
 types: Any = module("numba.types")
-ir: Any = module("llvmlite.ir")
-cgutils: Any = module("numba.core.cgutils")
-arrayobj: Any = module("numba.np.arrayobj")
+_parts: Any = module("kafkaframes.kernels.objects")  # the one file that names numba's private parts
+ir, cgutils, arrayobj = _parts.ir, _parts.cgutils, _parts.arrayobj
 
 # Read-only arrays: writable ones are taken for these too, not the reverse.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -39,6 +37,27 @@ OUT_INT8S = types.Array(types.int8, 1, "C")
 OUT_INT32S = types.Array(types.int32, 1, "C")
 OUT_INT64S = types.Array(types.int64, 1, "C")
 OUT_TABLE = types.Array(types.int64, 2, "C")
+
+
+def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a function as an entry point for ``signatures`` (numba's types)."""
+
+    def declared(function: Callable[..., Any]) -> Callable[..., Any]:
+        made = Kernel(function, signatures, _load)
+        DECLARED.setdefault(function.__module__, []).append(made)
+        run = directories.entry(function.__module__, function.__name__)
+        if run is None:
+            return made
+        LOADED[id(run)] = made
+        return run
+
+    return declared
+
+
+def _load(kernel: Kernel) -> Callable[..., Any]:
+    from kafkaframes.kernels import demand  # processes, locks: what a kernel that is ready needs nothing of
+
+    return demand.ready_or_compiled(kernel)
 
 
 def device(function: Callable[..., Any]) -> Any:

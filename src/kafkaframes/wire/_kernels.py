@@ -1,7 +1,7 @@
-"""Reading bytes, copying them, varints and checksums for the kernels of every room (numba).
+"""Reading bytes, copying them, varints and checksums for the kernels of every package (numba).
 
 Start reading at ``varint.py`` and ``checksum.py``, not here: they are the plain twins of what stands here, and
-``tests/wire/test_kernels.py`` runs both. Other rooms' kernel files import this one; nothing else does.
+``tests/wire/test_kernels.py`` runs both. Kernel files of other packages import this one; nothing else does.
 
 1. A load does not check its bounds: who calls has compared the position with the end.
 2. Varint readers return ``(status, value, next_position)``, never raise, and never look beyond ``end``.

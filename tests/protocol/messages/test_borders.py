@@ -19,9 +19,9 @@ from tests.protocol.messages.rows import row_of
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages import class_of, message
+from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.codec import HotShapes
 from kafkaframes.protocol.messages.columns import decode_columns, is_specialised
-from kafkaframes.protocol.messages.hot import hot_messages
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.load import load_message
 
@@ -126,7 +126,7 @@ def test_straight_line_decoders_at_every_border(name, version):
     cls = message(name)
     plan = cls.codec(version).plan
     if not is_specialised(plan):
-        pytest.skip("not compiled on this machine: python -m kafkaframes.protocol.messages.hot")
+        pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     values = [value for _, value in values_at_borders(cls, version, COUNTS if DEEP else FEW)]
     data = [cls.codec(version).interpret_encode(value) for value in values]
     fast, slow = (decode_columns(plan, data, specialised=one) for one in (True, False))

@@ -11,8 +11,8 @@ from tests.protocol.messages.values import every_pair, make_value
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.columns import decode_columns, is_specialised, specialise
-from kafkaframes.protocol.messages.hot import hot_messages
 
 NAMES = sorted({name for name, _ in every_pair()})
 

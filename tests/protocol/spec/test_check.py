@@ -3,7 +3,7 @@
 import json
 
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.evolution import check_sets
 
 A = {"name": "A", "type": "int32", "versions": "0+"}
 

@@ -10,8 +10,8 @@ from tests.protocol.messages.values import make_value
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.messages import class_of
 from kafkaframes.protocol.spec import catalog, load_message
-from kafkaframes.protocol.spec.check import check_sets
 from kafkaframes.protocol.spec.emit import to_text
+from kafkaframes.protocol.spec.evolution import check_sets
 from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, numbers, rewrite
 
 CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import load_message
-from kafkaframes.protocol.spec.catalog.name_ledger import ReleaseNames, ledger
+from kafkaframes.protocol.spec.catalog.ledgers import ReleaseNames, names_ledger
 
 
 def spec(versions, *fields):
@@ -26,7 +26,7 @@ def test_a_field_is_known_by_its_place_in_a_version():
         field("Partition"),
         field("Rows", "[]Row", fields=[field("Topic", "string")]),
     )
-    assert ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {
+    assert names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {
         "XRequest": {
             "Partition": [["Index", "2.2.2"], ["Partition", "2.3.1"]],
             "Rows.Topic": [["Name", "2.2.2"], ["Topic", "2.3.1"]],
@@ -36,7 +36,7 @@ def test_a_field_is_known_by_its_place_in_a_version():
 
 def test_a_version_that_changed_its_shape_names_nothing():
     old, now = spec("0", field("A"), field("B", "string")), spec("0", field("C"))
-    assert ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
+    assert names_ledger([("2.2.2", old), ("2.3.1", now)], {"XRequest": now}) == {}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.tag_ledger import collisions, ledger, next_free, read_ledger, registry, tags_of
+from kafkaframes.protocol.spec.catalog.ledgers import collisions, next_free, read_tags, registry, tags_ledger, tags_of
 from kafkaframes.protocol.spec.model import FieldSpec, FieldType
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
@@ -64,6 +64,6 @@ def test_two_proposals_that_take_one_tag_collide():
 def test_the_ledger_keeps_the_first_release_of_each_name():
     spec = proposal("VoteResponse", Mood=(1, "int8"))
     renamed = proposal("VoteResponse", Humour=(1, "int8"))
-    found = ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed)])
+    found = tags_ledger([("1.0.0", spec), ("1.1.0", spec), ("1.2.0", renamed)])
     assert found["VoteResponse"]["VoteResponse"]["1"] == [["Mood", "1.0.0"], ["Humour", "1.2.0"]]
-    assert read_ledger()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]
+    assert read_tags()["VoteResponse"]["VoteResponse"]["0"] == [["NodeEndpoints", "3.9.1"]]

@@ -46,7 +46,7 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import MessageSpec
-from kafkaframes.wire.tag_header import TAG_HEADERS
+from kafkaframes.wire.varint import TAG_HEADERS
 
 TEXT_BYTES: Final = 10
 SCHEMES: Final = (ADOPTED, INTERLEAVED, ESCAPE, ALL_TAGGED)

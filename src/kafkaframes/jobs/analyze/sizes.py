@@ -3,7 +3,7 @@
 Headers of tagged fields, in bytes before the value:
 
 * adopted: the tag and the length of the value, an unsigned varint each (KIP-482).
-* interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/tag_header.py``).
+* interleaved: one unsigned varlong of both (the KIP's earlier draft, ``wire/varint.py``).
 * typed: the tag and a type, as the KIP rejects it; the value says itself where it ends. The KIP gives no layout: here a
   type is one byte, which has space for every type of the protocol and an array of each.
 * escape: as adopted, but an empty section takes no byte. A model, for the KIP rejects it without a layout: an escape
@@ -36,8 +36,7 @@ from kafkaframes.protocol.messages.columns import encode_columns
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.records.scan import Ints
 from kafkaframes.wire.primitives import FIXED_SIZE
-from kafkaframes.wire.tag_header import TAG_HEADERS
-from kafkaframes.wire.varint import size_of_unsigned_varint
+from kafkaframes.wire.varint import TAG_HEADERS, size_of_unsigned_varint
 
 HeaderSize: TypeAlias = Callable[[int, int], int]  # of a tag and the length of its value
 MakeColumn: TypeAlias = Callable[[pa.StructArray, FieldPlan], pa.Array]  # for the structs that get the field

@@ -12,7 +12,7 @@ from kafkaframes.jobs.report.sections import card, empty
 from kafkaframes.jobs.report.tables import Field, Markup, breakable, html_page, path_codes, table, tag
 from kafkaframes.jobs.report.words import NONE, size_text
 from kafkaframes.protocol.spec.changes import SEVERITY
-from kafkaframes.protocol.spec.check import check_sets
+from kafkaframes.protocol.spec.evolution import check_sets
 
 _MOST_CHANGES, _MOST_FINDINGS, _MOST_PATHS = 400, 400, 6
 _Card: TypeAlias = tuple[str, Markup]  # its name in the list of sections, and itself

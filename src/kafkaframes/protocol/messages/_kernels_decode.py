@@ -10,6 +10,24 @@
 
 Semantics are Kafka's generated readers' (``mode="reference"``), or with ``strict`` canonical bytes only; what each
 operation reads is said in ``plan.py``. The plain twin is the interpreter of objects; one test runs both on any bytes.
+
+What the arguments are, of ``_kernels_encode.encode`` too:
+
+======================  ================================================================================================
+ops, columns, tags      the program, by rows of int64 (``_program.py``); addresses of buffers are in ``ops``
+consts                  the bytes of defaults
+addresses               four for each column: base, validity, data, how many bytes of data there is space for
+capacities              how many rows there is space for in each level
+buf, starts             messages; message i is ``buf[starts[i]:starts[i + 1]]``
+first, last             the messages that are decoded
+strict                  whether bytes must be canonical
+arena                   the memory that addresses are in
+status, positions       how message i ended, and at which of its bytes; one that is not OK before stays at defaults
+bad_text                set for a column with a string that is not UTF-8 (only without ``strict``)
+present, count          whether row i is a message, and how many rows are encoded
+out, ends               where messages are written, and where message i ends: ``ends[i + 1]``
+stack                   FRAME int64 for each list and each section of tags that is open
+======================  ================================================================================================
 """
 
 from __future__ import annotations
@@ -265,6 +283,27 @@ def is_default(columns, addresses, consts, arena, first, last, level, row):
     return True
 
 
+@device
+def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
+    """Append a tag that nobody knows to its struct's list; return (0, a status or minus FULL_*, which, need)."""
+    if size < 0:
+        return NEGATIVE_SIZE, 0, 0
+    if size > end - pos:
+        return TRUNCATED, 0, 0
+    slot = get32(arena, base + row * 4 + 4)
+    if slot + 1 > at(capacities, child):
+        return -FULL_ROWS, child, slot + 1
+    offsets = at(addresses, (column + 2) * 4)
+    offset = get32(arena, offsets + slot * 4)
+    if offset + size > at(addresses, (column + 2) * 4 + 3):
+        return -FULL_DATA, column + 2, offset + size
+    put32(arena, at(addresses, (column + 1) * 4) + slot * 4, tag)
+    copy_bytes(arena, at(addresses, (column + 2) * 4 + 2) + offset, buf, pos, size)
+    put32(arena, offsets + slot * 4 + 4, offset + size)
+    put32(arena, base + row * 4 + 4, slot + 1)
+    return 0, 0, 0
+
+
 @inlined
 def copy_fixed(arena, target, buf, pos, count, width):
     """Copy ``count`` big-endian values of ``width`` bytes in the machine's order."""
@@ -302,11 +341,8 @@ def decode(
     ops_, columns_, tags_, consts_, addresses_, capacities_, buf_, starts_, first, last, strict,
     arena_, status, positions, bad_text, stack,
 ):  # fmt: skip
-    """Decode the messages ``first:last``; message i is ``buf[starts[i]:starts[i + 1]]``.
+    """Decode the messages ``first:last``.
 
-    ``addresses``: per column base, validity, data, data capacity (bytes). ``capacities``: rows a level holds.
-    ``status[i]``: how message i ended, at byte ``positions[i]`` (not OK before: leave it at defaults).
-    ``bad_text[column]`` is set when a string is not UTF-8 (only without ``strict``).
     Return (DONE or FULL_*, message to resume at, level or column, what it needs).
     """
     width = columns_.size // 8
@@ -471,24 +507,14 @@ def decode(
                         break
                     pos = begin
                     continue
-                if size < 0:
-                    failure = NEGATIVE_SIZE
-                    break
-                if size > end - begin:
-                    failure = TRUNCATED
-                    break
                 child = at(ops, entry + 4)
-                slot = get32(arena, base + row * 4 + 4)
-                if slot + 1 > at(capacities, child):
-                    return FULL_ROWS, i, child, slot + 1
-                offsets = at(addresses, (column + 2) * 4)
-                offset = get32(arena, offsets + slot * 4)
-                if offset + size > at(addresses, (column + 2) * 4 + 3):
-                    return FULL_DATA, i, column + 2, offset + size
-                put32(arena, at(addresses, (column + 1) * 4) + slot * 4, tag)
-                copy_bytes(arena, at(addresses, (column + 2) * 4 + 2) + offset, buf, begin, size)
-                put32(arena, offsets + slot * 4 + 4, offset + size)
-                put32(arena, base + row * 4 + 4, slot + 1)
+                failure, which, need = keep_tag(
+                    addresses, capacities, arena, base, column, child, row, buf, begin, end, tag, size
+                )
+                if failure < 0:
+                    return -failure, i, which, need
+                if failure:
+                    break
                 pos = begin + size
                 pc -= 1
             elif op == 17:  # TAG_BACK

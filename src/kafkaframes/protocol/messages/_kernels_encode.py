@@ -106,7 +106,7 @@ _SIGNATURE = types.int64(
 
 @kernel(_SIGNATURE)
 def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, out_, ends, stack):
-    """Encode rows ``0:count`` into ``out``, row i up to ``ends[i + 1]`` (no bytes where ``present`` is 0)."""
+    """Encode rows ``0:count``; those that are not present have no bytes. ``_kernels_decode`` lists the arguments."""
     ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
     addresses, arena, out = address_of(addresses_), address_of(arena_), address_of(out_)
     pos = 0

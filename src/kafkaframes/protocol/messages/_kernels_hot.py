@@ -1,4 +1,14 @@
-"""Compile specialised decoders from the source that ``_specialised.py`` writes, and run them over many messages."""
+"""Decoders of one (message, version) as straight-line code: their source is written from its program, and compiled.
+
+The table-driven kernel decodes every message at every version and is compiled once. The messages that make up nearly
+all of a cluster's traffic are worth code of their own, up to twice as fast, that takes seconds each to compile: so only
+the newest version of each, ahead (``make setup``, ``kafkaframes kernels warm --decoders``), into the cache that all
+processes share. Nothing is ever compiled because a message happens to come along; ``columns.specialise`` adds others.
+
+The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation, with all that the
+interpreter looks up written out: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses
+are locals. ``kafkaframes spec show-codec`` prints the source.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +16,294 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from kafkaframes.kernels import build, demand, directories, ready, workers
+from kafkaframes.kernels import demand, directories, workers
 from kafkaframes.kernels.deferred import Kernel
-from kafkaframes.protocol.messages import _kernels_decode, _specialised
-from kafkaframes.protocol.messages._kernels_decode import FULL_DATA, FULL_ROWS, NEGATIVE_SIZE, TRUNCATED
-from kafkaframes.protocol.messages._kernels_memory import at, get32, load_u16, put32
-from kafkaframes.protocol.messages._program import Program
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, types
-from kafkaframes.wire._kernels import copy_bytes
+from kafkaframes.kernels.workers import Job
+from kafkaframes.protocol.messages import _kernels_decode
+from kafkaframes.protocol.messages._program import COMPACT, NULLABLE, STRING, Op, Program, compile_program
+from kafkaframes.protocol.messages.plan import plan_message
+from kafkaframes.protocol.spec import catalog
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
+APIS: Final = (
+    "Metadata", "Produce", "Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", "ApiVersions", "Heartbeat",
+    "JoinGroup",
+)  # fmt: skip
 _SIGNATURE = types.UniTuple(types.int64, 4)(
     INT64S, BYTES, INT64S, INT64S, BYTES, INT64S, types.int64, types.int64, OUT_BYTES, OUT_BYTES, OUT_INT64S, OUT_BYTES
 )  # fmt: skip
+_SIZES: Final = {
+    Op.INT8: 1, Op.INT16: 2, Op.INT32: 4, Op.INT64: 8, Op.UINT16: 2, Op.UINT32: 4, Op.BOOL: 1, Op.UUID: 16,
+}  # fmt: skip
+_STORES: Final = {
+    Op.INT8: "put8(arena, {base} + {row}, load_u8(buf, {at}))",
+    Op.INT16: "put16(arena, {base} + {row} * 2, load_i16(buf, {at}))",
+    Op.INT32: "put32(arena, {base} + {row} * 4, load_i32(buf, {at}))",
+    Op.INT64: "put64(arena, {base} + {row} * 8, load_i64(buf, {at}))",
+    Op.UINT16: "put32(arena, {base} + {row} * 4, load_u16(buf, {at}))",
+    Op.UINT32: "put64(arena, {base} + {row} * 8, load_u32(buf, {at}))",
+    Op.BOOL: "put_bit(arena, {base}, {row}, 1 if load_u8(buf, {at}) else 0)",
+    Op.UUID: "copy_bytes(arena, {base} + {row} * 16, buf, {at}, 16)",
+}
 
 
-@device
-def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
-    """Append a tag that nobody knows to its struct's list; return (0, a status or minus FULL_*, which, need)."""
-    if size < 0:
-        return NEGATIVE_SIZE, 0, 0
-    if size > end - pos:
-        return TRUNCATED, 0, 0
-    slot = get32(arena, base + row * 4 + 4)
-    if slot + 1 > at(capacities, child):
-        return -FULL_ROWS, child, slot + 1
-    offsets = at(addresses, (column + 2) * 4)
-    offset = get32(arena, offsets + slot * 4)
-    if offset + size > at(addresses, (column + 2) * 4 + 3):
-        return -FULL_DATA, column + 2, offset + size
-    put32(arena, at(addresses, (column + 1) * 4) + slot * 4, tag)
-    copy_bytes(arena, at(addresses, (column + 2) * 4 + 2) + offset, buf, pos, size)
-    put32(arena, offsets + slot * 4 + 4, offset + size)
-    put32(arena, base + row * 4 + 4, slot + 1)
-    return 0, 0, 0
+class _Writer:
+    def __init__(self, program: Program) -> None:
+        self.ops = program.ops.tolist()
+        self.tags = program.tags.tolist()
+        self.levels = program.columns[:, 1].tolist()
+        self.lines: list[str] = []
+        self.indent = 3
+        self.names = 0
+        self.locals: dict[str, str] = {}
+
+    def put(self, text: str) -> None:
+        self.lines.extend("    " * self.indent + line for line in text.splitlines())
+
+    def local(self, letter: str, column: int) -> str:
+        """Return the local that holds a column's address: b(ase), v(alidity), d(ata), c(apacity of data)."""
+        name = f"{letter}{column}"
+        self.locals[name] = f"{name} = at(addresses, {column * 4 + 'bvdc'.index(letter)})"
+        return name
+
+    def fresh(self, letter: str) -> str:
+        self.names += 1
+        return f"{letter}{self.names}"
+
+    def block(self, start: int, stop: int, row: str) -> None:
+        """Write the operations ``start:stop``, which stand on one level."""
+        pc = start
+        while pc < stop:
+            op = self.ops[pc][0]
+            pc = self.fixed_run(pc, stop, row) if op in _SIZES else _WRITERS[op](self, pc, row)
+
+    def fixed_run(self, pc: int, stop: int, row: str) -> int:
+        """Fixed-width fields in a row: one check, then loads and stores."""
+        stores, size = [], 0
+        while pc < stop and self.ops[pc][0] in _SIZES:
+            op, column = self.ops[pc][:2]
+            at = f"pos + {size}" if size else "pos"
+            stores.append(_STORES[op].format(base=self.local("b", column), row=row, at=at))
+            size += _SIZES[op]
+            pc += 1
+        self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break")
+        self.put("\n".join(stores))
+        self.put(f"pos += {size}")
+        return pc
+
+    def varint(self, name: str) -> None:
+        """Read an unsigned varint into ``name``; one byte nearly always."""
+        self.put(
+            f"{name} = load_u8(buf, pos) if pos < end else 255\n"
+            f"if {name} < 128:\n    pos += 1\n"
+            f"else:\n    {name}, after, unusual = read_varint(buf, pos, end)\n"
+            f"    if after < 0:\n        code = -after\n        break\n    pos = after"
+        )
+
+    def length(self, name: str, flags: int) -> None:
+        if flags & COMPACT:
+            self.varint(name)
+            self.put(f"{name} -= 1\nif {name} < -2147483648:\n    {name} = 2147483647")
+            return
+        size, load = (2, "load_i16") if flags & STRING else (4, "load_i32")
+        self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break\n{name} = {load}(buf, pos)\npos += {size}")
+
+    def null(self, name: str, column: int, flags: int, row: str) -> None:
+        """What a negative length means; afterwards ``name`` is not negative."""
+        if flags & NULLABLE:
+            valid = self.local("v", column)
+            self.put(f"if {name} < 0:\n    {name} = 0\n    put_bit(arena, {valid}, {row}, 0)")
+            self.put(f"else:\n    put_bit(arena, {valid}, {row}, 1)")
+        else:
+            self.put(f"if {name} < 0:\n    code = NULL\n    break")
+
+    def var(self, pc: int, row: str) -> int:
+        _, column, flags = self.ops[pc][:3]
+        size, offset = self.fresh("n"), self.fresh("o")
+        base, data, capacity = self.local("b", column), self.local("d", column), self.local("c", column)
+        self.length(size, flags)
+        self.null(size, column, flags, row)
+        if flags & STRING:
+            self.put(f"if {size} > 32767:\n    code = TOO_LONG\n    break")
+        self.put(f"if {size} > end - pos:\n    code = TRUNCATED\n    break")
+        self.put(f"{offset} = get32(arena, {base} + {row} * 4)")
+        self.full(f"{offset} + {size}", capacity, "FULL_DATA", column)
+        if flags & STRING:
+            self.put(
+                f"if not copy_text(arena, {data} + {offset}, buf, pos, {size}) and not is_utf8(buf, pos, {size}):\n"
+                f"    bad_text[{column}] = 1"
+            )
+        else:
+            self.put(f"copy_bytes(arena, {data} + {offset}, buf, pos, {size})")
+        self.put(f"put32(arena, {base} + {row} * 4 + 4, {offset} + {size})\npos += {size}")
+        return pc + 1
+
+    def full(self, needed: str, capacity: str, what: str, which: int) -> None:
+        self.put(f"if {needed} > {capacity}:\n    code, which, need = -{what}, {which}, {needed}\n    break")
+
+    def count(self, pc: int, row: str) -> tuple[str, str]:
+        """Read an array's count, check it and its space, write its offset; return the names of count and first row."""
+        _, column, flags, _, child = self.ops[pc][:5]
+        count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
+        self.length(count, flags & ~STRING)
+        self.null(count, column, flags, row)
+        size = max(flags >> 8, 1)
+        self.put(f"if {count} * {size} > end - pos:\n    code = TRUNCATED\n    break")
+        self.put(f"{first} = get32(arena, {base} + {row} * 4)")
+        self.full(f"{first} + {count}", f"at(capacities, {child})", "FULL_ROWS", child)
+        self.put(f"put32(arena, {base} + {row} * 4 + 4, {first} + {count})")
+        return count, first
+
+    def array(self, pc: int, row: str) -> int:
+        count, first = self.count(pc, row)
+        inner = self.fresh("r")
+        self.put(f"for {inner} in range({first}, {first} + {count}):")
+        self.indent += 1
+        stop = self.ops[pc][3]
+        self.block(pc + 1, stop - 1, inner)
+        self.indent -= 1
+        self.put("if code != 0:\n    break")
+        return int(stop)
+
+    def fixed_array(self, pc: int, row: str) -> int:
+        count, first = self.count(pc, row)
+        values, width = self.ops[pc][3], self.ops[pc][2] >> 8
+        if width:
+            base = self.local("b", values)
+            self.put(f"copy_fixed(arena, {base} + {first} * {width}, buf, pos, {count}, {width})")
+            self.put(f"pos += {count} * {width}")
+        return pc + 1
+
+    def single_struct(self, pc: int, row: str) -> int:
+        _, column, is_varint, stop, last = self.ops[pc][:5]
+        marker = self.fresh("m")
+        if is_varint:
+            self.varint(marker)
+            self.put(f"{marker} -= 1")
+        else:
+            self.put(f"if pos >= end:\n    code = TRUNCATED\n    break\n{marker} = load_i8(buf, pos)\npos += 1")
+        self.put(f"put_bit(arena, {self.local('v', column)}, {row}, 0 if {marker} < 0 else 1)")
+        self.put(f"if {marker} < 0:")
+        self.indent += 1
+        self.fill(column + 1, last, row)
+        self.indent -= 1
+        self.put("else:")
+        self.indent += 1
+        before = len(self.lines)
+        self.block(pc + 1, stop, row)
+        if len(self.lines) == before:
+            self.put("pass")
+        self.indent -= 1
+        return int(stop)
+
+    def fill(self, first: int, last: int, row: str) -> None:
+        if first >= last:
+            self.put("pass")
+            return
+        self.put(
+            f"full = fill_defaults(columns, addresses, consts, arena, {first}, {last}, {self.levels[first]}, {row})\n"
+            "if full:\n    code, which, need = -FULL_DATA, full - 1, at(addresses, (full - 1) * 4 + 3) + 1\n    break"
+        )
+
+    def fill_op(self, pc: int, row: str) -> int:
+        self.fill(self.ops[pc][1], self.ops[pc][2], row)
+        return pc + 1
+
+    def tag_section(self, pc: int, row: str) -> int:
+        _, column, table, size, after = self.ops[pc][:5]
+        child = self.ops[pc + 1][4]
+        left, tag, length = self.fresh("t"), self.fresh("k"), self.fresh("z")
+        base = self.local("b", column)
+        self.put(f"put32(arena, {base} + {row} * 4 + 4, get32(arena, {base} + {row} * 4))")
+        self.varint(left)
+        self.put(f"if {left} < 0:\n    code = NEGATIVE_COUNT\n    break")
+        self.put(f"while {left} > 0:")
+        self.indent += 1
+        self.put(f"{left} -= 1")
+        self.varint(tag)
+        self.varint(length)
+        for number in range(size):
+            self.put(f"{'el' if number else ''}if {tag} == {number}:")
+            self.indent += 1
+            entry = self.tags[table + number]
+            if entry < 0:
+                self.put("code = REFUSED_TAG\nbreak")
+            else:
+                self.block(entry, self.end_of_tag(entry), row)
+            self.indent -= 1
+        self.put("else:" if size else "if True:")
+        self.indent += 1
+        self.put(
+            f"code, which, need = keep_tag(addresses, capacities, arena, {base}, {column}, {child}, {row}, "
+            f"buf, pos, end, {tag}, {length})\n"
+            f"if code != 0:\n    break\npos += {length}"
+        )
+        self.indent -= 2
+        self.put("if code != 0:\n    break")
+        return int(after)
+
+    def end_of_tag(self, pc: int) -> int:
+        """Return where the operations of one tagged field end, at their TAG_BACK."""
+        while self.ops[pc][0] != Op.TAG_BACK:
+            op = self.ops[pc][0]
+            pc = self.ops[pc][4] if op == Op.TAGS else self.ops[pc][3] if op in (Op.ARRAY, Op.STRUCT) else pc + 1
+        return pc
+
+    def end(self, pc: int, row: str) -> int:
+        self.put("if pos != end:\n    code = TRAILING\nbreak")
+        return pc + 1
+
+
+_WRITERS: Final = {
+    Op.VAR: _Writer.var,
+    Op.ARRAY: _Writer.array,
+    Op.FIXED_ARRAY: _Writer.fixed_array,
+    Op.STRUCT: _Writer.single_struct,
+    Op.FILL: _Writer.fill_op,
+    Op.TAGS: _Writer.tag_section,
+    Op.END: _Writer.end,
+}
+
+
+_HEAD: Final = """\
+def {name}(columns_, consts_, addresses_, capacities_, buf_, starts_, first, last, arena_, status, positions, bad_text):
+    columns, consts, addresses = address_of(columns_), address_of(consts_), address_of(addresses_)
+    capacities, buf = address_of(capacities_), address_of(buf_)
+    starts, arena = address_of(starts_), address_of(arena_)
+{addresses}
+    for r0 in range(first, last):
+        start = at(starts, r0)
+        pos = start
+        end = at(starts, r0 + 1)
+        code = types.int64(status[r0])
+        which = need = 0
+        while code == 0:
+"""
+_TAIL: Final = """\
+        if code < 0:
+            return -code, r0, which, need
+        if code > 0:
+            status[r0] = code
+            positions[r0] = pos - start
+            full = fill_defaults(columns, addresses, consts, arena, 0, columns_.size // 8, 0, r0)
+            if full:
+                return FULL_DATA, r0, full - 1, at(addresses, (full - 1) * 4 + 3) + 1
+    return DONE, last, 0, 0
+"""
+
+
+def source_of(program: Program, name: str) -> str:
+    """Return the source of a decoder called ``name``; its contract is that of ``_kernels_decode.decode``.
+
+    Failures set ``code`` and leave the loop at hand, and each loop's end looks at ``code``: a function per message
+    would cost more than a small message does, since every array is seven words of its call.
+    """
+    writer = _Writer(program)
+    writer.block(0, len(writer.ops), "r0")
+    lines = "\n".join(f"    {line}" for line in writer.locals.values())
+    return "\n".join([_HEAD.format(name=name, addresses=lines) + writer.lines[0], *writer.lines[1:], _TAIL])
 
 
 @lru_cache(maxsize=512)
@@ -49,7 +312,7 @@ def _named_source(program: Program) -> tuple[str, str]:
 
     So the unit of this name, beside a digest of this file and the kernel files it imports, is the one that fits.
     """
-    source = _specialised.source_of(program, "NAME")
+    source = source_of(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     name = f"decode_{program.plan.name}_{program.plan.version}_{digest}"
     return name, source.replace("NAME", name, 1)
@@ -77,19 +340,19 @@ def is_compiled(program: Program) -> bool:
 def compile_decoder(program: Program) -> Any:
     """Return the compiled decoder of a program, the one that is ready if it is (seconds to compile otherwise)."""
     name, source = _named_source(program)
-    return ready.entry(__name__, name, _unit(name)) or demand.without_library(_decoder(name, source))
+    return directories.entry(__name__, name, _unit(name)) or demand.without_library(_decoder(name, source))
 
 
 def _decoder(name: str, source: str) -> Kernel:
-    scope: dict[str, Any] = {**vars(_kernels_decode), "keep_tag": keep_tag, "load_u16": load_u16, "__name__": __name__}
+    scope: dict[str, Any] = {**vars(_kernels_decode), "__name__": __name__}
     exec(compile(source, __file__, "exec"), scope)
     return Kernel(scope[name], (_SIGNATURE,))
 
 
-def make(programs: Sequence[Program], progress: Callable[[int], Callable[[workers.Job], None]] | None = None) -> int:
+def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
     """Compile the decoders that are not there yet, on all cores, into the cache; return how many those were.
 
-    ``progress`` is told how many there are and returns what is told of each.
+    ``progress`` gets their number, and returns what is called with each that is done.
     """
     folder = directories.cache_folder()
     missing = [program for program in programs if not is_compiled(program)]
@@ -104,11 +367,32 @@ def make(programs: Sequence[Program], progress: Callable[[int], Callable[[worker
     return len(missing)
 
 
-def job(program: Program, folder: Path) -> workers.Job:
-    """Return what a process is told that is to compile a program's decoder into ``folder``."""
+def job(program: Program, folder: Path) -> Job:
+    """Return the job that compiles a program's decoder into ``folder``."""
     return (f"{__name__}:build_decoder", *_named_source(program), str(folder))
 
 
 def build_decoder(name: str, source: str, folder: str) -> None:
     """Compile a decoder from its source (in a process of its own)."""
-    build.write([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
+    demand.write([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
+
+
+def hot_messages() -> list[tuple[str, int]]:
+    """List the (message, version) pairs that are compiled ahead."""
+    names = [f"{api}{side}" for api in APIS for side in ("Request", "Response")]
+    return [(name, catalog.load(name).latest_stable_version) for name in names]
+
+
+def hot_programs() -> list[Program]:
+    """Return the programs of ``hot_messages``."""
+    return [compile_program(plan_message(catalog.load(name), version)) for name, version in hot_messages()]
+
+
+def jobs(folder: Path) -> list[tuple[str, Job]]:
+    """Return the file name of each decoder's library, and what the process that compiles it needs."""
+    return [(file_name(program), job(program, folder)) for program in hot_programs()]
+
+
+def make_hot(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
+    """Compile those that are not ready, on all cores; return how many those were."""
+    return make(hot_programs(), progress)

@@ -2,7 +2,7 @@
 
 1. Arrays and addresses in, numbers out. No exceptions, objects, I/O, or allocation; ``json_text.py`` has seen that
    every address belongs to a buffer of the array at hand, which it keeps.
-2. Room for a value is asked for before it is written; where there is too little the kernel stops before the message
+2. Space for a value is asked for before it is written; where there is too little the kernel stops before the message
    at hand, and the caller grows ``out`` and resumes.
 3. What is unusual (tags that the spec does not have) is marked, and left to the plain twin, ``json_form.py``.
 """
@@ -258,7 +258,7 @@ def _put_value(out, pos, op, ops, base, row):
 
 @device
 def _message(ops, checks, names, message, out, start, limit, stack):
-    """Write one message; return where it ends, -1 where there is too little room, -2 where it is unusual."""
+    """Write one message; return where it ends, -1 where there is too little space, -2 where it is unusual."""
     pos = start
     row = message
     base = 0

@@ -1,4 +1,4 @@
-"""Stores at byte addresses, and loads that ``wire._kernels`` does not have (numba intrinsics), for this room's kernels.
+"""Stores at byte addresses, and loads that ``wire._kernels`` does not have, for the kernels of messages.
 
 A kernel here reads one ``uint8`` array (the messages) and writes another (the arena that holds every column's Arrow
 buffers), so the width of an access cannot follow from the array's dtype. These compile to one machine instruction and

@@ -18,8 +18,7 @@ from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
 from kafkaframes.wire.primitives import Part
-from kafkaframes.wire.tag_header import TAG_HEADERS
-from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
+from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
 Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any: attributes come from the spec
 Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  # start, end, path, what, value

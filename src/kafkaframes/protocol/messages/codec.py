@@ -22,7 +22,7 @@ from kafkaframes.protocol.messages._source_read import decoder_source, shape_sou
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
 from kafkaframes.wire.primitives import Part
-from kafkaframes.wire.tag_header import TAG_HEADERS
+from kafkaframes.wire.varint import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
 _SHARED: Final = {

@@ -21,7 +21,7 @@ from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.records import layout
 from kafkaframes.wire import varint
 from kafkaframes.wire.primitives import COMPACT_PRIMITIVES, PRIMITIVES
-from kafkaframes.wire.tag_header import TAG_HEADERS
+from kafkaframes.wire.varint import TAG_HEADERS
 
 #: (headings, rows) of a table; (title, sentences, tables) of a section.
 Table: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, ...]]]

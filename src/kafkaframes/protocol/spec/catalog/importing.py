@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import SpecError
-from kafkaframes.protocol.spec.catalog import name_ledger, tag_ledger
+from kafkaframes.protocol.spec.catalog import ledgers
 from kafkaframes.protocol.spec.emit import to_json, to_text
 from kafkaframes.protocol.spec.load import PUBLISHED, load_message
 from kafkaframes.protocol.spec.merge import merge_older
@@ -61,9 +61,9 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
             _add(entries, file, spec, newest)
     out = {f"{name}.json": to_text(entry.spec) for name, entry in entries.items()}
     out["index.json"] = _index(newest, entries)
-    out[tag_ledger.FILE] = tag_ledger.ledger_text(reversed(releases))
+    out[ledgers.TAGS_FILE] = ledgers.text_of(ledgers.tags_ledger(reversed(releases)))
     specs = {name: entry.spec for name, entry in entries.items()}
-    out[name_ledger.FILE] = name_ledger.ledger_text(name_ledger.ledger(reversed(releases), specs))
+    out[ledgers.NAMES_FILE] = ledgers.text_of(ledgers.names_ledger(reversed(releases), specs))
     return dict(sorted(out.items()))
 
 
