@@ -104,6 +104,17 @@ def test_logs_of_every_format_and_codec_are_read_alike_and_one_line_says_why_it_
     assert slow.stderr.count("kafkaframes[compile]") == 1, slow.stderr
 
 
+def test_hostile_bytes_and_extreme_numbers_give_the_same(without_numba):
+    compiled, slow = (
+        start(os.environ, "-m", "tests.kernels.hostile"),
+        start(without_numba, "-m", "tests.kernels.hostile"),
+    )
+    assert "kafkaframes[compile]" in slow.stderr
+    differ = set(compiled.stdout.splitlines()) ^ set(slow.stdout.splitlines())
+    assert not differ, (sorted(differ)[:9], slow.stderr[-2000:])
+    assert len(compiled.stdout.splitlines()) > 900
+
+
 def test_the_twins_agree_without_numba(without_numba):
     done = start(
         without_numba, "-m", "pytest", "-q", "-n", "0", "tests/wire/test_kernels.py", "tests/records/test_twins.py"
