@@ -174,11 +174,7 @@ def _disk_of(data_dir: str | None, served: Served | None) -> Disk | None:
 
 
 def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) -> None:
-    """Refuse a directory of another broker's to write to, unless it is to be adopted.
-
-    Raises:
-        LogDirError: says so.
-    """
+    """Refuse a directory of another broker's to write to, unless it is to be adopted."""
     directory = disk.stat(path)
     if directory is None:
         disk.make_directory(path)
@@ -217,11 +213,7 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
 
 
 def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
-    """Take away the logs of topics whose deletion a crash has interrupted.
-
-    Raises:
-        StorageError: the disk fails.
-    """
+    """Take away the logs of topics whose deletion a crash has interrupted."""
     deleting = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
         if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored:
@@ -300,11 +292,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_static(settings: BrokerSettings) -> None:
-    """Refuse settings that the broker was started with, and that Kafka would not start with.
-
-    Raises:
-        OptionError: names the first.
-    """
+    """Refuse, by a name each, settings that the broker was started with, and that Kafka would not start with."""
     for name, value in settings.explicit.items():
         key = general_name(name)
         if key not in TYPES:

@@ -207,11 +207,7 @@ _CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, st
 
 
 def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
-    """Return a topic's settings as they are kept.
-
-    Raises:
-        OptionError: no topic has such a setting, or a setting takes no such value; names it.
-    """
+    """Return a topic's settings as they are kept; an ``OptionError`` names the first that no topic takes."""
     unknown = next((name for name in configs if name not in TOPIC_KEYS), None)
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")
@@ -224,11 +220,7 @@ def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[
 
 
 def check_broker(configs: Mapping[str, str]) -> None:
-    """Refuse dynamic settings that no broker takes; what is not known has no effect, and is kept.
-
-    Raises:
-        InvalidRequestError: names the setting.
-    """
+    """Refuse, by name, dynamic settings that no broker takes; what is not known has no effect, and is kept."""
     fixed = sorted(key for key in configs if key not in DYNAMIC and _is_of_a_start(key))
     if fixed:
         raise InvalidRequestError(f"cannot be changed while the broker runs: {', '.join(fixed)}")
@@ -245,11 +237,7 @@ def _is_of_a_start(key: str) -> bool:
 
 
 def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Refuse settings that no group takes, or that lie beyond the broker's bounds for groups.
-
-    Raises:
-        OptionError: names the setting.
-    """
+    """Refuse, by name, settings that no group takes, or that lie beyond the broker's bounds for groups."""
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:
             raise OptionError(f"Unknown group config name: {name}")
@@ -263,11 +251,7 @@ def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
 
 
 def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Refuse what is no subscription of client metrics (KIP-714).
-
-    Raises:
-        OptionError: names the setting.
-    """
+    """Refuse, by name, what is no subscription of client metrics (KIP-714)."""
     unknown = next((name for name in configs if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown}")

@@ -59,11 +59,7 @@ def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo
 
 
 def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
-    """Return a partition.
-
-    Raises:
-        OptionError: there is none.
-    """
+    """Return a partition; an ``OptionError`` says which there are."""
     known = state.partition(topic, partition)
     if known is None and topic in state.topics:
         count = len(state.topics[topic].partitions)
@@ -74,11 +70,7 @@ def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
 
 
 def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
-    """Return the decoded records of a partition, or of all; transaction markers if asked.
-
-    Raises:
-        OptionError: there is no such partition.
-    """
+    """Return the decoded records of a partition that there is, or of all; transaction markers if asked."""
     if partition is None:
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
         return [one for index in range(count) for one in records(state, topic, index, control=control)]
@@ -270,11 +262,7 @@ def _texts(configs: Configs) -> dict[str, str]:
 
 
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
-    """Make a topic.
-
-    Raises:
-        OptionError: the name or a setting is refused, or there is such a topic.
-    """
+    """Make a topic, as ``Broker.create_topic`` says."""
     if name in state.topics:
         raise OptionError(f"topic {name!r} is there already")
     if partitions < 1:
@@ -285,11 +273,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
 
 
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
-    """Change settings of a topic.
-
-    Raises:
-        OptionError: there is no such topic or setting.
-    """
+    """Change settings of a topic, as ``Broker.configure_topic`` says."""
     if name not in state.topics:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
@@ -298,32 +282,20 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
 
 
 def node_of(state: BrokerState, node_id: int) -> Node:
-    """Return a virtual node.
-
-    Raises:
-        OptionError: there is none.
-    """
+    """Return a virtual node; an ``OptionError`` says which there are."""
     if node_id not in state.nodes.by_id:
         raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
     return state.nodes.by_id[node_id]
 
 
 def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
-    """Let another node lead a partition, in a new leader epoch.
-
-    Raises:
-        OptionError: there is no such partition or node.
-    """
+    """Let another node lead a partition, as ``Broker.move_leader`` says."""
     node_of(state, node_id)
     state.move_leader(partition_of(state, topic, partition), node_id)
 
 
 def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
-    """Let another node coordinate a group or a transactional id.
-
-    Raises:
-        OptionError: there is no such node or kind.
-    """
+    """Let another node coordinate a group or a transactional id, as ``Broker.move_coordinator`` says."""
     node_of(state, node_id)
     if kind not in _KINDS:
         raise OptionError(f"no kind {kind!r} among {', '.join(_KINDS)}")
@@ -331,11 +303,7 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
 
 
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
-    """Cut a partition's log as an unclean election does, in a new leader epoch.
-
-    Raises:
-        OptionError: there is no such partition, or the offset is negative.
-    """
+    """Cut a partition's log, as ``Broker.truncate`` says."""
     target = partition_of(state, topic, partition)
     state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
     target.log.update_high_watermark(target.log.log_end_offset)
@@ -343,11 +311,7 @@ def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> Non
 
 
 def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
-    """Cut the last bytes off a partition's newest segment, as a power cut may; return how many are left.
-
-    Raises:
-        OptionError: there is no such partition, or its newest segment has fewer bytes.
-    """
+    """Cut the last bytes off a partition's newest segment, as ``Broker.tear_tail`` says."""
     segments = _segments_of(data_dir, f"{topic}-{partition}")
     if not segments:
         raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")

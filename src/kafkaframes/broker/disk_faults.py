@@ -156,16 +156,7 @@ class DiskFaults:
         self.rules: list[DiskRule] = []
 
     def on(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:
-        """Make a rule.
-
-        Args:
-            effect: ``open``, ``write``, ``truncate``, ``fsync``, ``rename``, ``delete``, ``make_directory`` or
-                ``sync_directory``; all by default.
-            path: a pattern as of a shell: ``"*/orders-0/*.log"``.
-
-        Raises:
-            OptionError: there is no such effect.
-        """
+        """Make a rule, as ``Broker.on_disk`` says."""
         if effect is not None and effect not in EFFECTS:
             raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(EFFECTS)}")
         rule = DiskRule(effect, path)
@@ -179,11 +170,7 @@ class DiskFaults:
         self.rules = []
 
     def before(self, effect: str, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
-        """Let the first rule that fits act.
-
-        Raises:
-            OSError: as the rule says.
-        """
+        """Let the first rule that fits act, which may raise an ``OSError``."""
         for rule in self.rules:
             if rule.takes(effect, path):
                 rule.act(path, size_bytes=size_bytes, write=write)

@@ -89,11 +89,7 @@ class Dispatcher:
         return request
 
     def answer(self, request: Request) -> Answer:
-        """Ask the hooks, then the handler.
-
-        Raises:
-            CloseConnection: nothing can be answered.
-        """
+        """Ask the hooks, then the handler; ``CloseConnection`` where nothing can be answered."""
         if not request.session.is_authenticated and not request.api.before_authentication:
             raise CloseConnection(f"{request.api.name} before the connection has authenticated")
         expires_ms = request.session.expires_ms
@@ -130,11 +126,7 @@ class Dispatcher:
             hook.after(request, answer)
 
     def encode(self, request: Request, answer: Message | Encoded) -> Buffers:
-        """Return a complete answer's frame, in parts.
-
-        Raises:
-            EncodeError: the answer cannot be written at the request's version.
-        """
+        """Return a complete answer's frame, in parts; ``EncodeError`` where its version cannot say it."""
         parts = answer.parts if isinstance(answer, Encoded) else encode_answer(answer, request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
@@ -145,11 +137,7 @@ class Dispatcher:
 
 
 def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
-    """Encode an answer in parts; texts of errors that no string can hold are cut.
-
-    Raises:
-        EncodeError: the answer cannot be written at the version.
-    """
+    """Encode an answer in parts; texts of errors that no string can hold are cut."""
     try:
         return answer.encode_parts(version)
     except EncodeError:

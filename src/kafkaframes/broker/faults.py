@@ -195,16 +195,7 @@ class Faults:
         self.rules: list[Rule] = []
 
     def on(self, api: str | None = None, **conditions: Any) -> Rule:
-        """Make a rule for requests of an API (all, if none is named).
-
-        Args:
-            api: Kafka's name: ``Produce``.
-            conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, or ``where``: a function of
-                the request.
-
-        Raises:
-            OptionError: there is no such API, or nothing of that name to go by.
-        """
+        """Make a rule for requests, as ``Broker.on`` says; ``where`` is a function of the request."""
         from kafkaframes.broker.table import all_apis
 
         names = {one.name for one in all_apis().values()}

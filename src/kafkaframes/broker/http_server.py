@@ -161,11 +161,7 @@ class HttpRequest(NamedTuple):
         return value
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """Return a whole number of the query.
-
-        Raises:
-            HttpError: 400: it is none.
-        """
+        """Return a whole number of the query; 400 where it is none."""
         text = self.query.get(name)
         if text is None:
             return default

@@ -220,11 +220,7 @@ class StoredMetadata:
 
 
 def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
-    """Read the file; None where there is none.
-
-    Raises:
-        LogDirError: it is not one of ours; names the field.
-    """
+    """Read the file, None where there is none; of one that is not ours a ``LogDirError`` names the field."""
     path = join(directory, FILE_NAME)
     if disk.stat(path) is None:
         return None
@@ -238,11 +234,7 @@ def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
 
 
 def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -> None:
-    """Replace the file.
-
-    Raises:
-        StorageError: the disk fails.
-    """
+    """Replace the file."""
     topics = {name: vars_of(topic) for name, topic in metadata.topics.items()}
     for topic in topics.values():
         if not topic["replicas"]:  # most brokers have one node
@@ -258,9 +250,5 @@ def vars_of(value: StoredMetadata | StoredTopic) -> dict[str, Any]:
 
 
 def protect_metadata(disk: OnlineDisk, directory: str) -> None:
-    """Let only the owner read a file that is there, whatever mode it has.
-
-    Raises:
-        StorageError: the disk fails.
-    """
+    """Let only the owner read a file that is there, whatever mode it has."""
     disk.open_file(join(directory, FILE_NAME), is_private=True).close()

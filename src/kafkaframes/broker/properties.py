@@ -39,11 +39,7 @@ class Properties(NamedTuple):
 
 
 def read_properties(text: bytes, *, file: str) -> Properties:
-    """Read a ``server.properties``.
-
-    Raises:
-        OptionError: a line is no property, or a value is none.
-    """
+    """Read a ``server.properties``; an ``OptionError`` says which line is no property, or which value is none."""
     try:
         values = read_meta_properties(text, file=file).values
     except LogDirError as error:

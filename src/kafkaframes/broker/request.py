@@ -128,11 +128,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
 
     @property
     def body(self) -> RequestT:
-        """The decoded request.
-
-        Raises:
-            CloseConnection: it cannot be decoded; Kafka closes the connection then.
-        """
+        """The decoded request; where it cannot be decoded, the connection is closed, as by Kafka."""
         if self._body is None:
             cls: Any = self.class_of(self.api.key, "request")
             try:

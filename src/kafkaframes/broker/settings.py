@@ -219,11 +219,7 @@ class BrokerSettings:
         return self.explicit.get(key, DEFAULTS.get(key, ""))
 
     def number(self, key: str) -> int:
-        """Return a setting that is a whole number.
-
-        Raises:
-            OptionError: it is none.
-        """
+        """Return a setting that is a whole number; an ``OptionError`` where it is none."""
         try:
             return int(self.text(key))
         except ValueError:
@@ -256,11 +252,7 @@ class BrokerSettings:
         return self.of_topic(key, configs).strip().lower() == "true"
 
     def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
-        """Return the settings of the logs of a topic with these configs.
-
-        Raises:
-            OptionError: a value is none.
-        """
+        """Return the settings of the logs of a topic with these configs; an ``OptionError`` names a wrong value."""
         from dataclasses import replace
 
         values = {key: self.of_topic(key, configs) for key in TOPIC_KEYS}

@@ -75,11 +75,7 @@ class RequestedPartition(NamedTuple):
 
 
 def _fetched(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
-    """Return the body of the answer to an ordinary request.
-
-    Raises:
-        UnusualError: it is not ordinary (or another of ``short_reading.UNUSUAL``).
-    """
+    """Return the body of the answer to an ordinary request; one of ``short_reading.UNUSUAL`` for any other."""
     if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
         raise UnusualError
     max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)

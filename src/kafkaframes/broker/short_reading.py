@@ -77,11 +77,7 @@ class Cursor:
         return str(raw, "utf-8"), raw
 
     def null_text(self) -> None:
-        """Pass a string that is null.
-
-        Raises:
-            UnusualError: it is not.
-        """
+        """Pass a string that is null; give up at any other."""
         if self._length(_INT16) != _NULL:
             raise UnusualError
 
@@ -97,11 +93,7 @@ class Cursor:
         return count
 
     def no_elements(self) -> None:
-        """Pass an array without elements.
-
-        Raises:
-            UnusualError: it has some, or is null.
-        """
+        """Pass an array without elements; give up at null, and at any other."""
         if self._length(_INT32):
             raise UnusualError
 
@@ -116,11 +108,7 @@ class Cursor:
         return bytearray(self._frame[blob])
 
     def no_tags(self) -> None:
-        """Pass the tagged fields of a struct, if its version has any.
-
-        Raises:
-            UnusualError: there are some.
-        """
+        """Pass the tagged fields of a struct, if its version has any; give up where there are some."""
         if self.is_flexible:
             if self._frame[self.at]:
                 raise UnusualError
@@ -151,10 +139,6 @@ def unsigned_varint(number: int) -> bytes:
 
 
 def all_different(items: Sequence[Hashable]) -> None:
-    """Give up where something is asked for twice.
-
-    Raises:
-        UnusualError: it is.
-    """
+    """Give up where something is asked for twice."""
     if len(items) > 1 and len(set(items)) < len(items):
         raise UnusualError

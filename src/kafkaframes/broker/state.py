@@ -307,11 +307,7 @@ class BrokerState:
                 call(topic)
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
-        """Replace a topic's own settings; the caller saves what several have become.
-
-        Raises:
-            OptionError: a value is none.
-        """
+        """Replace a topic's own settings, which have to be right; the caller saves what several have become."""
         settings = self.settings.log_settings(configs)
         topic.configs = configs
         for partition in topic.partitions:
@@ -457,11 +453,7 @@ class BrokerState:
         self.credentials.prepare()
 
     def save(self) -> None:
-        """Write what is kept beside the logs.
-
-        Raises:
-            StorageError: the disk fails.
-        """
+        """Write what is kept beside the logs; ``StorageError`` where the disk fails."""
         if self.is_read_only:
             return
         self.is_unsaved = True

@@ -89,11 +89,7 @@ _FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked a
 
 
 def play(name: str, settings: BrokerSettings) -> ServedApis:
-    """Return the APIs of a release, as far as they are served here; a topic is written in its format by default.
-
-    Raises:
-        OptionError: no such release is known.
-    """
+    """Return the APIs of a known release, as far as they are served here; it decides a topic's default format."""
     chosen = release(name)
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2

@@ -113,11 +113,7 @@ def find(request: Request, broker: BrokerState, key: PartitionKey) -> tuple[Part
 
 
 def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: Partition) -> SharePartition:
-    """Return where a group stands in a partition; its first fetch begins as ``share.auto.offset.reset`` says.
-
-    Raises:
-        KafkaframesError: the group does not read the partition, or its log cannot be read.
-    """
+    """Return where a group stands in a partition; its first fetch begins as ``share.auto.offset.reset`` says."""
     log = partition.log
 
     def first_offset() -> int:

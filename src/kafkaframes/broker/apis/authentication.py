@@ -284,11 +284,7 @@ _FIRST_WITH_REQUESTER = 3
 
 
 def _check_connection(request: Request) -> None:
-    """Refuse clients that have not proven who they are, or only by a token.
-
-    Raises:
-        RefusedError: they may not handle tokens.
-    """
+    """Refuse clients that have not proven who they are, or only by a token: they may not handle tokens."""
     session = request.session
     if session.principal == ANONYMOUS or session.memory.get("by_token"):
         reason = "tokens are for connections that authenticated otherwise than by a token"

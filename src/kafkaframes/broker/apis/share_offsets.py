@@ -138,11 +138,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
 def _altered(
     request: _AlterShareGroupOffsets, broker: BrokerState
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
-    """Set what can be set; yield the topics of the answer.
-
-    Raises:
-        KafkaframesError: the group has members, is no share group, or the log did not take it.
-    """
+    """Set what can be set, and yield the topics of the answer; nothing for a group with members, or of another type."""
     types, requested = request.response, request.body.topics
     refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested}
     known = [
@@ -226,11 +222,7 @@ def _forgotten(
     topic: Topic | None,
     refusal: int,
 ) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
-    """Forget where a group stands in a topic, and take it from what the group reads.
-
-    Raises:
-        KafkaframesError: the log did not take it.
-    """
+    """Forget where a group stands in a topic, and take it from what the group reads."""
     made = request.response.DeleteShareGroupOffsetsResponseTopic
     if topic is None or topic.topic_id not in left:
         return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

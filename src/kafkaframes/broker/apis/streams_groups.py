@@ -77,11 +77,7 @@ def _denied(request: _Heartbeat, broker: BrokerState, names: Iterable[str]) -> i
 
 
 def _beat(request: _Heartbeat) -> StreamsBeat:
-    """Return the heartbeat of a request.
-
-    Raises:
-        DecodeError: its topology contradicts itself.
-    """
+    """Return the heartbeat of a request; a topology that contradicts itself is a ``DecodeError``."""
     body, topology, endpoint, tags = (
         request.body,
         request.body.topology,

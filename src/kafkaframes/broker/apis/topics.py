@@ -315,11 +315,7 @@ def _new_replicas(broker: BrokerState, topic: Topic, count: int, assigned: Any) 
 
 
 def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> None:
-    """Count partitions that are made or deleted (KIP-599).
-
-    Raises:
-        RefusedError: the quota of the client is used up.
-    """
+    """Count partitions that are made or deleted; refused where the client's quota is used up (KIP-599)."""
     if not broker.quotas.may_change(request, partitions, broker.waits.now_ms):
         raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "controller_mutation_rate is exceeded")
 

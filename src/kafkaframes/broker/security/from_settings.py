@@ -105,11 +105,7 @@ def security_of(
 
 
 def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
-    """Refuse what no listener uses: it would be taken for protection.
-
-    Raises:
-        OptionError: says so.
-    """
+    """Refuse what no listener uses: it would be taken for protection."""
     named = ", ".join(one.protocol for one in listeners)
     if made.tls is None and any(one.needs_tls for one in listeners):
         raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
@@ -120,11 +116,7 @@ def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
 
 
 def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos | None:
-    """Return how tickets are taken.
-
-    Raises:
-        OptionError: settings of Kerberos without a login, two logins, or one by another module.
-    """
+    """Return how tickets are taken; refuse settings without a login, two logins, and one by another module."""
     if not logins:
         if RULES in texts:
             raise OptionError(f"{RULES}, but no listener.name.NAME.gssapi.sasl.jaas.config")
@@ -144,11 +136,7 @@ def _kerberos_of(texts: Mapping[str, str], logins: Collection[str]) -> Kerberos 
 
 
 def _check_of(texts: Mapping[str, str], mechanisms: Sequence[str]) -> CheckToken | None:
-    """Return what checks tokens.
-
-    Raises:
-        OptionError: settings of tokens that nothing uses, or that exclude each other.
-    """
+    """Return what checks tokens; refuse settings of tokens that nothing uses, or that exclude each other."""
     if not texts or OAUTHBEARER not in mechanisms:
         if texts:
             raise OptionError(f"{min(texts)}, but OAUTHBEARER is not among sasl.enabled.mechanisms")

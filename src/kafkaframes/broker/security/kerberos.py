@@ -77,11 +77,7 @@ class LocalNames:
         self._default_realm = default_realm
 
     def user(self, principal: str) -> str:
-        """Return the name of a principal's user.
-
-        Raises:
-            AuthenticationError: it is none, or no rule gives it a name without ``/`` and ``@``.
-        """
+        """Return the user of a principal, to whom a rule has to give a name without ``/`` and ``@``."""
         match = _PRINCIPAL.fullmatch(principal)
         if match is None:
             raise AuthenticationError("the principal's name is malformed")

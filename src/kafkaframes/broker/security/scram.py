@@ -64,11 +64,7 @@ class ScramCredential:
 
 
 def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramCredential:
-    """Return the credential for a salted password (what AlterUserScramCredentials carries).
-
-    Raises:
-        OptionError: there is no such mechanism.
-    """
+    """Return the credential for a salted password (what AlterUserScramCredentials carries)."""
     name = _hash_of(mechanism)
     client_key = hmac.digest(salted, b"Client Key", name)
     return ScramCredential(
@@ -263,11 +259,7 @@ class DelegationTokens:
         return token.expires_ms
 
     def expire(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Let a token end after a period, now if it is negative; return when it ends.
-
-        Raises:
-            RefusedError: as of ``renew``.
-        """
+        """Let a token end after a period, now if it is negative; return when it ends. Refused as by ``renew``."""
         token = self._held(secret, principal, now_ms)
         if period_ms < 0:
             del self.by_id[token.token_id]
@@ -277,11 +269,7 @@ class DelegationTokens:
         return token.expires_ms
 
     def current(self, now_ms: int) -> list[DelegationToken]:
-        """Return all tokens.
-
-        Raises:
-            RefusedError: there are no tokens.
-        """
+        """Return all tokens; refused where there are none at all."""
         self._check(now_ms)
         return list(self.by_id.values())
 

@@ -125,11 +125,7 @@ def read_token(text: str) -> Token:
 
 
 def decoded(part: str) -> bytes:
-    """Return the bytes of base64url without padding.
-
-    Raises:
-        AuthenticationError: it is none.
-    """
+    """Return the bytes of base64url without padding; an ``AuthenticationError`` where it is none."""
     if _ENCODED.fullmatch(part) is None:
         raise AuthenticationError("the token is not base64url")
     try:
@@ -360,11 +356,7 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verify | None]]] = {"R
 
 
 def _library() -> Any:
-    """Return what is used of ``cryptography``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return what is used of ``cryptography``, which has to be installed."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes

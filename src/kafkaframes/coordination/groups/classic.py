@@ -230,11 +230,7 @@ class ClassicGroup(Group):
         return member_id in self.members or len(self.members) < max_size
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member that a request names.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken its instance id.
-        """
+        """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -359,11 +355,7 @@ class ClassicGroup(Group):
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete offsets of members that are no consumers: what they read is not known.
-
-        Raises:
-            RefusedError: NON_EMPTY_GROUP.
-        """
+        """Refuse to delete offsets of members that are no consumers: what they read is not known."""
         if not self.is_empty and not self.uses_consumer_protocol:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 

@@ -212,11 +212,7 @@ class ClassicMembers:
     # ---------------------------------------------------------------------------------------------- the others
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member alive; return REBALANCE_IN_PROGRESS where it has to join again.
-
-        Raises:
-            RefusedError: it is no such member, or names another generation.
-        """
+        """Keep a member of this generation alive; return REBALANCE_IN_PROGRESS where it has to join again."""
         member = self._member(group, member_id, instance_id, generation)
         joining = group.rebalances.get(member_id)
         self.groups.watch(group, member, keeps_rebalance=True)

@@ -248,11 +248,7 @@ class Commits:
     # ---------------------------------------------------------------------------------------------- deleting
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Delete committed offsets; return an error code for each.
-
-        Raises:
-            RefusedError: there is no such group, or it may not be touched.
-        """
+        """Delete committed offsets, where the group lets them go; return an error code for each."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)

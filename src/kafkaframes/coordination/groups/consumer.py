@@ -183,11 +183,7 @@ class ConsumerGroup(EpochGroup):
         return [regex for regex, count in own.items() if self._patterns[regex] == count]
 
     def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """Return the member that a request names.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken its instance id.
-        """
+        """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:

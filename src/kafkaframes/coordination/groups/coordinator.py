@@ -160,11 +160,7 @@ class GroupCoordinator:
             return refused.code
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Let members go; return an error code for each.
-
-        Raises:
-            RefusedError: the group id is empty.
-        """
+        """Let members go; return an error code for each. A group has an id."""
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -333,11 +329,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- administration
 
     def group(self, group_id: str, kind: type[_Kind]) -> _Kind:
-        """Return a group of a type.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
+        """Return a group of a type, or refuse with GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             raise _not_found(group_id, group, kind)
@@ -353,11 +345,7 @@ class GroupCoordinator:
         ]
 
     def delete_group(self, group_id: str) -> None:
-        """Delete a group without members, and its offsets.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
-        """
+        """Delete a group without members (else NON_EMPTY_GROUP), and its offsets."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

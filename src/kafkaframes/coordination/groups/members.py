@@ -20,11 +20,7 @@ _MemberT = TypeVar("_MemberT")
 
 
 def joining(members: Mapping[str, _MemberT], member_id: str, most: int) -> _MemberT | None:
-    """Return the member that joins again; None for a new one, for which there is a place.
-
-    Raises:
-        RefusedError: the group has as many members as it may have (GROUP_MAX_SIZE_REACHED).
-    """
+    """Return the member that joins again; None for a new one, for which there is a place (GROUP_MAX_SIZE_REACHED)."""
     known = members.get(member_id)
     if known is None and len(members) >= most:
         raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
@@ -124,11 +120,7 @@ class GroupMember(Generic[KeyT]):
         return self if moved == self else replace(moved, previous_epoch=self.epoch)
 
     def check_epoch(self, epoch: int, owned: frozenset[KeyT] | None, *, group_type: str) -> None:
-        """Refuse an epoch that is not the member's; the one before is taken from a member that missed an answer.
-
-        Raises:
-            RefusedError: FENCED_MEMBER_EPOCH.
-        """
+        """Refuse an epoch that is not the member's; the one before is taken from a member that missed an answer."""
         if epoch == self.epoch:
             return
         relation = "greater" if epoch > self.epoch else "smaller"
@@ -178,11 +170,7 @@ class EpochGroup(Group, Protocol):
         return "Stable" if done else "Reconciling"
 
     def member(self, member_id: str, instance_id: str | None) -> GroupMember[Any]:
-        """Return the member that a request names.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another has taken its instance id.
-        """
+        """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
 
     def stop_timers(self) -> None:
         """Cancel everything that is due for the group and its members."""
@@ -213,11 +201,7 @@ class EpochGroup(Group, Protocol):
         self._check_epoch(member, committer.generation)
 
     def check_fetch(self, committer: Committer) -> None:
-        """Refuse a member of another epoch; who does not say that it is one may ask.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
-        """
+        """Refuse a member of another epoch (STALE_MEMBER_EPOCH); who does not say that it is one may ask."""
         if committer.says_member or committer.generation >= 0:
             self._check_epoch(self.member(committer.member_id, None), committer.generation)
 

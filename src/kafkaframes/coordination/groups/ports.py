@@ -40,11 +40,7 @@ class CoordinatorLog(Protocol):
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Write the records as one batch; with a producer id as part of its transaction.
-
-        Raises:
-            KafkaframesError: they are not in the log.
-        """
+        """Write the records as one batch, or raise; with a producer id as part of its transaction."""
 
 
 _NONE = -1

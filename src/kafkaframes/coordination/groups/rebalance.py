@@ -346,11 +346,7 @@ class Rebalances:
     # ---------------------------------------------------------------------------------------------- Heartbeat
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member alive; return the error code that it gets.
-
-        Raises:
-            RefusedError: it is no member, is fenced, or names another generation.
-        """
+        """Keep a member of this generation alive; return the error code that it gets."""
         member = group.check_member(member_id, instance_id)
         if generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)

@@ -61,11 +61,7 @@ class Commit(NamedTuple):
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """Return one record.
-
-    Raises:
-        DecodeError: an unknown type or version, or broken bytes.
-    """
+    """Return one record; a ``DecodeError`` for an unknown type or version, and for broken bytes."""
     return decode_coordinator_record(OFFSETS_TOPIC, key, value)
 
 

@@ -91,11 +91,7 @@ class ShareGroup(Group):
         return any(topic in one.topics for one in self.members.values())
 
     def member(self, member_id: str) -> ShareMember:
-        """Return a member.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID.
-        """
+        """Return a member, or refuse with UNKNOWN_MEMBER_ID."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
@@ -113,19 +109,11 @@ class ShareGroup(Group):
             timer.cancel()
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse committed offsets: a share group has none.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND, as Kafka answers.
-        """
+        """Refuse committed offsets, of which a share group has none: GROUP_ID_NOT_FOUND, as Kafka answers."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
     def check_offset_delete(self) -> None:
-        """Refuse as for commits.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND.
-        """
+        """Refuse as for commits."""
         self.check_commit(Committer(self.group_id), transactional=False)
 
     def offsets_age_from(self) -> Callable[[int], int] | None:

@@ -276,11 +276,7 @@ class SharePartition:
     # ---------------------------------------------------------------------------------------------- acknowledge
 
     def acknowledge(self, member_id: str, batches: Iterable[Acknowledged]) -> None:
-        """Take a member's word for records that it has acquired, all or none of them.
-
-        Raises:
-            RefusedError: INVALID_REQUEST or INVALID_RECORD_STATE.
-        """
+        """Take a member's word for records that it has acquired, all or none of them."""
         changes: list[tuple[Delivery, int]] = []
         for batch in batches:
             if batch.last >= self.start:

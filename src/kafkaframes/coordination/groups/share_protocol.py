@@ -30,11 +30,7 @@ class ShareBeat(NamedTuple):
 
 
 def check(beat: ShareBeat) -> None:
-    """Refuse a request that contradicts itself.
-
-    Raises:
-        RefusedError: INVALID_REQUEST.
-    """
+    """Refuse a request that contradicts itself: INVALID_REQUEST."""
     wrong = (
         (not beat.member_id.strip(), "MemberId can't be empty."),
         (not beat.group_id.strip(), "GroupId can't be empty."),
@@ -141,11 +137,7 @@ class ShareGroups:
             group.initialized, group.has_read = topics, True
 
     def leave(self, group: ShareGroup, member_id: str) -> Beaten:
-        """Let a member go.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID.
-        """
+        """Let a member go."""
         group.member(member_id)
         written = rows.member_tombstones(group.group_id, member_id)
         self.write(group.group_id, [*written, rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)])

@@ -114,11 +114,7 @@ class _NotReadyError(Exception):
 
 
 def check_names(topology: Topology, is_internal: Callable[[str], bool]) -> None:
-    """Refuse a topology with topics that no client may have.
-
-    Raises:
-        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka answers that.
-    """
+    """Refuse a topology with topics that no client may have; UNKNOWN_SERVER_ERROR where Kafka answers that."""
     ids = [one.subtopology_id for one in topology.subtopologies]
     if topology.epoch < 0 or len(set(ids)) < len(ids):
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -147,11 +143,7 @@ def _is_topic_name(name: str) -> bool:
 
 
 def configure(topology: Topology, count_of: CountOf) -> Configured:
-    """Return the tasks of a topology, or why it has none yet.
-
-    Raises:
-        RefusedError: STREAMS_INVALID_TOPOLOGY.
-    """
+    """Return the tasks of a topology, or why it has none yet; STREAMS_INVALID_TOPOLOGY where it never will."""
     missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
@@ -343,11 +335,7 @@ class StreamsGroup(EpochGroup):
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def member(self, member_id: str, instance_id: str | None = None) -> StreamsMember:
-        """Return a member.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID.
-        """
+        """Return a member, or refuse with UNKNOWN_MEMBER_ID."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)

@@ -92,11 +92,7 @@ class StreamsBeaten(NamedTuple):
 
 
 def check(beat: StreamsBeat, is_internal: Callable[[str], bool]) -> None:
-    """Refuse a request that contradicts itself.
-
-    Raises:
-        RefusedError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY.
-    """
+    """Refuse a request that contradicts itself: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
     joins = beat.epoch == 0
     active, standby, warmup = beat.owned
     wrong = (
@@ -283,11 +279,7 @@ class StreamsGroups:
     # ---------------------------------------------------------------------------------------------- leaving, time
 
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
-        """Let a member go.
-
-        Raises:
-            RefusedError: UNKNOWN_MEMBER_ID.
-        """
+        """Let a member go."""
         group.member(member_id)
         epoch = rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)
         self.write(group.group_id, [*rows.member_tombstones(group.group_id, member_id), epoch])

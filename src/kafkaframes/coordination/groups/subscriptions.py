@@ -38,11 +38,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription.
-
-    Raises:
-        DecodeError: it is none.
-    """
+    """Read a subscription; a ``DecodeError`` where it is none."""
     version, body = _body(data, "ConsumerProtocolSubscription")
     owned = body.owned_partitions if version >= 1 else ()
     rack_id = body.rack_id if version >= _NEWEST else None
@@ -60,11 +56,7 @@ def read_subscribed_topics(data: bytes) -> list[str]:
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """Read an assignment; that of a member without one is empty.
-
-    Raises:
-        DecodeError: it is none.
-    """
+    """Read an assignment; that of a member without one is empty."""
     return _partitions(_body(data, "ConsumerProtocolAssignment")[1].assigned_partitions) if data else frozenset()
 
 
@@ -92,11 +84,7 @@ def _partitions(rows: Any) -> frozenset[TopicPartition]:
 
 
 def matching(text: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that an expression matches as a whole.
-
-    Raises:
-        RefusedError: INVALID_REGULAR_EXPRESSION.
-    """
+    """Return the names that an expression matches as a whole; INVALID_REGULAR_EXPRESSION where it is none."""
     import pyarrow as pa  # here: a broker answers its first requests without
     import pyarrow.compute as pc
 

@@ -189,11 +189,7 @@ class TransactionCoordinator:
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
     ) -> None:
-        """Refuse what a producer writes into a partition that it has not added (KIP-890, part 1).
-
-        Raises:
-            RefusedError: TRANSACTION_ABORTABLE, or as for ``add_partitions``.
-        """
+        """Refuse what a producer writes into a partition that it has not added: TRANSACTION_ABORTABLE (KIP-890)."""
         transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
         if where not in transaction.partitions:
             raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
@@ -315,11 +311,7 @@ class TransactionCoordinator:
     # ---------------------------------------------------------------------------------------------- telling
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Return what is known of a transactional id.
-
-        Raises:
-            RefusedError: INVALID_REQUEST or TRANSACTIONAL_ID_NOT_FOUND.
-        """
+        """Return what is known of a transactional id, or refuse with TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         if transactional_id not in self.transactions:

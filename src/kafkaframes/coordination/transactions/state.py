@@ -115,11 +115,7 @@ class Transaction:
         )
 
     def bumped(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
-        """Return it for the next producer, or for the same one that asks for the next epoch (KIP-360).
-
-        Raises:
-            RefusedError: PRODUCER_FENCED: it expects an epoch that is over.
-        """
+        """Return it for the next producer, or the same one that asks for the next epoch (KIP-360), if it may."""
         epoch, last_epoch = self.producer_epoch + 1, NONE
         if expected_epoch is not None:
             if self.producer_epoch == NONE or expected_epoch == self.producer_epoch:
