@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html import escape
 from os import PathLike
@@ -60,6 +60,7 @@ def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str
 
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 Report = TypeVar("Report")
+Item = TypeVar("Item")
 
 
 def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
@@ -70,6 +71,38 @@ def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
     """Carry the tasks out one after the other, in this process."""
     return map(function, tasks)
+
+
+def shares(
+    items: Iterable[Item], most: int, cost: Callable[[Item], int], *, apart: Callable[[Item, Item], bool] | None = None
+) -> Iterator[list[Item]]:
+    """Cut items into runs of neighbours that cost at most so much together; one that costs more is a run of its own.
+
+    >>> list(shares([3, 1, 5, 1, 1], 4, int)), list(shares("aab", 9, len, apart=lambda before, after: before != after))
+    ([[3, 1], [5], [1, 1]], [['a', 'a'], ['b']])
+
+    Args:
+        apart: says of two neighbours whether they must not be in one run.
+    """
+    run: list[Item] = []
+    total = 0
+    for item in items:
+        if run and (total + cost(item) > most or (apart is not None and apart(run[-1], item))):
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += cost(item)
+    if run:
+        yield run
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a text is; an empty one where it is none."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    return values if isinstance(values, dict) else {}
 
 
 class Values:

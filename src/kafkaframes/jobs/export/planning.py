@@ -73,8 +73,6 @@ ACCEPTED = (
     "verifyCrc",
     "keyFile",
 )
-
-
 FOR_TABLES = ("isolation", "failOnDataLoss")
 
 

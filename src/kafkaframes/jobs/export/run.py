@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +45,12 @@ from kafkaframes.jobs.export.task import (
     writing,
 )
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.job import Runner, run_here
+from kafkaframes.jobs.job import Runner, json_object, run_here, shares
 from kafkaframes.records.memory import lent_memory
-from kafkaframes.storage.files.atomic import PART
+from kafkaframes.storage.files.atomic import PART, sync
 
 GROUP_BYTES = 32 << 20  # small files go to a worker together
+_REQUESTED = f"{OWN}/export.json"
 OPEN_COST = 64 << 10  # bytes that are exported in the time it takes to open a segment and its output
 
 
@@ -163,23 +165,22 @@ def open_destination(to: str, requested: dict[str, Any], *, overwrite: bool = Fa
     """
     root = Path(to)
     try:
-        _check_is_ours(root)
+        if root.is_dir() and not (root / OWN).is_dir() and any(root.iterdir()):
+            raise OptionError(f"`to` {root}: holds other files, but no earlier export")
         root.mkdir(parents=True, exist_ok=True)
         (root / OWN).mkdir(exist_ok=True)
         with open(root / OWN / "lock", "w") as lock:
             _lock(lock.fileno(), to)
             if overwrite:
-                _clear(root)
+                for path in (*root.glob("topic=*"), root / JOURNAL):
+                    shutil.rmtree(path, ignore_errors=True)
+                for name in (SUCCESS, _REQUESTED):
+                    (root / name).unlink(missing_ok=True)
             _prepare(root, requested)
             yield
             shutil.rmtree(root / TEMPORARY, ignore_errors=True)
     except OSError as error:
         raise OptionError(f"`to` {to}: cannot be written: {error.strerror or error}") from error
-
-
-def _check_is_ours(root: Path) -> None:
-    if root.is_dir() and not (root / OWN).is_dir() and any(root.iterdir()):
-        raise OptionError(f"`to` {root}: holds other files, but no earlier export")
 
 
 def _lock(descriptor: int, to: str) -> None:
@@ -189,17 +190,10 @@ def _lock(descriptor: int, to: str) -> None:
         raise OptionError(f"`to` {to}: another export is writing there") from None
 
 
-def _clear(root: Path) -> None:
-    (root / SUCCESS).unlink(missing_ok=True)
-    for path in (*root.glob("topic=*"), root / JOURNAL):
-        shutil.rmtree(path, ignore_errors=True)
-    (root / OWN / "export.json").unlink(missing_ok=True)
-
-
 def _prepare(root: Path, requested: dict[str, Any]) -> None:
-    known = root / OWN / "export.json"
+    known = root / _REQUESTED
     if known.exists():
-        if (before := _parsed(known)) != requested:
+        if (before := json_object(known.read_bytes())) != requested:
             differs = ", ".join(sorted(name for name in requested if before.get(name) != requested[name]))
             raise OptionError(f"`to` {root}: an earlier run had other settings ({differs}); `overwrite` replaces it")
     else:
@@ -207,14 +201,6 @@ def _prepare(root: Path, requested: dict[str, Any]) -> None:
     shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # of a run that was killed
     (root / TEMPORARY).mkdir()
     (root / JOURNAL).mkdir(exist_ok=True)
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_bytes())
-    except ValueError:
-        values = None
-    return values if isinstance(values, dict) else {}
 
 
 def flush(paths: Iterable[Path]) -> None:
@@ -225,11 +211,7 @@ def flush(paths: Iterable[Path]) -> None:
     """
     listed = list(paths)
     for path in (*listed, *sorted({path.parent for path in listed})):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -243,16 +225,7 @@ def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     """Put neighbouring small files together, so that the cost of a task is paid once for many."""
     costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
     limit = part_bytes(sum(costs.values()), GROUP_BYTES)
-    jobs: list[Job] = []
-    current: list[FileTasks] = []
-    size_bytes = 0
-    for tasks, cost in costs.items():
-        if current and size_bytes + cost > limit:
-            jobs.append(Job(settings, tuple(current)))
-            current, size_bytes = [], 0
-        current.append(tasks)
-        size_bytes += cost
-    return [*jobs, Job(settings, tuple(current))] if current else jobs
+    return [Job(settings, tuple(share)) for share in shares(costs, limit, costs.__getitem__)]
 
 
 def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
@@ -315,14 +288,8 @@ def export_single(
     started = time.monotonic()
     final = Path(settings.to)
     if final.exists() and not (final.is_file() and overwrite):
-        reason = (
-            "is a directory"
-            if final.is_dir()
-            else "exists; `overwrite` replaces it"
-            if final.is_file()
-            else "is no file"
-        )
-        raise OptionError(f"`to` {final}: {reason}")
+        other = "is a directory" if final.is_dir() else "is no file"
+        raise OptionError(f"`to` {final}: {'exists; `overwrite` replaces it' if final.is_file() else other}")
     temporary = final.with_name(f"{final.name}{PART}")
     results: list[SegmentResult] = []
     with writing(settings.to):
@@ -332,7 +299,7 @@ def export_single(
             with output, lent_memory() as memory:
                 for task in tasks:
                     results.append(SegmentResult(task))
-                    write = _Rows(output, task, headers=settings.headers)
+                    write = partial(_write_rows, output, task, settings.headers)
                     copy_segment(results[-1], settings, write, memory=memory)
             check_rows(output.rows, results, where=str(final))
             if not output.is_begun:
@@ -347,15 +314,10 @@ def export_single(
     return Outcome(summary, len(results), 0, size_bytes, tuple(results))
 
 
-class _Rows:
-    """Hands a segment's rows to the file, with whose they are."""
-
-    def __init__(self, output: Output, task: ExportTask, *, headers: bool) -> None:
-        self._output, self._task, self._headers = output, task, headers
-
-    def __call__(self, batch: pa.RecordBatch) -> None:
-        rows = row_batch(batch, headers=self._headers)
-        topic = pa.repeat(pa.scalar(self._task.topic, pa.string()), rows.num_rows)
-        partition = pa.repeat(pa.scalar(self._task.partition, pa.int32()), rows.num_rows)
-        names = ["topic", "partition", *rows.schema.names]
-        self._output.write(pa.RecordBatch.from_arrays([topic, partition, *rows.columns], names))
+def _write_rows(output: Output, task: ExportTask, headers: bool, batch: pa.RecordBatch) -> None:
+    """Hand a segment's rows to the file, with whose they are."""
+    rows = row_batch(batch, headers=headers)
+    topic = pa.repeat(pa.scalar(task.topic, pa.string()), rows.num_rows)
+    partition = pa.repeat(pa.scalar(task.partition, pa.int32()), rows.num_rows)
+    names = ["topic", "partition", *rows.schema.names]
+    output.write(pa.RecordBatch.from_arrays([topic, partition, *rows.columns], names))

@@ -20,6 +20,7 @@ SOURCE_COLUMNS = (
 )  # fmt: skip
 CONTROL_RECORDS = "control records (transaction markers)"
 NOT_SELECTED = "outside the selected times or keys"
+Flags = npt.NDArray[np.bool_]
 _BEFORE_SIZE = 12
 
 
@@ -78,19 +79,19 @@ class Tally:
     def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
         """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it to write."""
         self.records_read += batch.num_rows
-        control = _flags(batch.column("control"))
+        control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
         starts = self._starts_of_batches(batch)
         payload = _payload(batch)
         self._count_codecs(batch, starts, control, payload)
+        chosen = _flags_of(batch, keep)
+        unwanted = ~chosen
         if not keep.control and control.any():
             counts = Counts(int((starts & control).sum()), int(control.sum()), _sum_of(batch, starts & control))
             self.drop(CONTROL_RECORDS, counts)
-        chosen = _flags_of(batch, keep)
-        if not keep.control:
-            self._drop_unwanted(~chosen & ~control)
+            unwanted &= ~control
             chosen &= ~control
-        else:
-            self._drop_unwanted(~chosen)
+        if count := int(unwanted.sum()):
+            self.drop(NOT_SELECTED, Counts(0, count))
         if not chosen.all():
             batch, payload = batch.filter(pa.array(chosen)), payload[chosen]
         self._count_written(batch, payload)
@@ -127,7 +128,7 @@ class Tally:
         if lost != 0:
             self.drop(error.reason, Counts(1, lost, size))
 
-    def _starts_of_batches(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def _starts_of_batches(self, batch: pa.RecordBatch) -> Flags:
         """Tell which rows are the first of their batch."""
         positions = batch.column("position").to_numpy()
         starts = np.ones(positions.size, np.bool_)
@@ -138,11 +139,7 @@ class Tally:
         return starts
 
     def _count_codecs(
-        self,
-        batch: pa.RecordBatch,
-        starts: npt.NDArray[np.bool_],
-        control: npt.NDArray[np.bool_],
-        payload: npt.NDArray[np.int64],
+        self, batch: pa.RecordBatch, starts: Flags, control: Flags, payload: npt.NDArray[np.int64]
     ) -> None:
         codecs = batch.column("codec")
         numbers = codecs.indices.to_numpy()
@@ -152,10 +149,6 @@ class Tally:
             counts.payload_bytes = int(payload.sum(where=own))
             if counts.records:
                 self.codecs.setdefault(codecs.dictionary[number].as_py(), Counts()).add(counts)
-
-    def _drop_unwanted(self, unwanted: npt.NDArray[np.bool_]) -> None:
-        if count := int(unwanted.sum()):
-            self.drop(NOT_SELECTED, Counts(0, count))
 
     def _count_written(self, batch: pa.RecordBatch, payload: npt.NDArray[np.int64]) -> None:
         self.records += batch.num_rows
@@ -167,17 +160,12 @@ class Tally:
             self.last_timestamp_ms = last if self.last_timestamp_ms is None else max(last, self.last_timestamp_ms)
 
 
-def _flags(array: pa.Array) -> npt.NDArray[np.bool_]:
-    flags: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
-    return flags
-
-
 def _milliseconds(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     times: npt.NDArray[np.int64] = batch.column("timestamp").view(pa.int64()).to_numpy()
     return times
 
 
-def _sum_of(batch: pa.RecordBatch, rows: npt.NDArray[np.bool_]) -> int:
+def _sum_of(batch: pa.RecordBatch, rows: Flags) -> int:
     return int(batch.column("batch_size").to_numpy().sum(where=rows, dtype=np.int64))
 
 
@@ -199,7 +187,7 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     return lengths
 
 
-def _flags_of(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
+def _flags_of(batch: pa.RecordBatch, keep: Filter) -> Flags:
     chosen = np.ones(batch.num_rows, np.bool_)
     if keep.from_timestamp is not None:
         chosen &= _milliseconds(batch) >= keep.from_timestamp
@@ -213,7 +201,7 @@ def _flags_of(batch: pa.RecordBatch, keep: Filter) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _narrow(keys: pa.Array, chosen: npt.NDArray[np.bool_], test: Callable[[bytes], bool]) -> None:
+def _narrow(keys: pa.Array, chosen: Flags, test: Callable[[bytes], bool]) -> None:
     """Keep rows whose key passes; each different key is looked at once, and a record without one never passes."""
     coded = keys.dictionary_encode()
     passes = np.array([*(test(key) for key in coded.dictionary.to_pylist()), False], np.bool_)

@@ -30,7 +30,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.job import check_row_counts
+from kafkaframes.jobs.job import check_row_counts, json_object
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
@@ -69,6 +69,11 @@ class ExportTask:
     label: str = ""
     source: str = ""
     alternates: tuple[Alternate, ...] = ()
+
+    @property
+    def bytes_to_read(self) -> int:
+        """How much of the segment is read."""
+        return self.size_bytes - self.start
 
     @property
     def name(self) -> str:
@@ -154,10 +159,7 @@ class SegmentResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object, for the journal."""
-        names = ("output", "output_bytes", "faults", "fault_count", "failed")
-        return {"task": asdict(self.task), "tally": self.tally.as_json()} | {
-            name: getattr(self, name) for name in names
-        }
+        return asdict(self) | {"tally": self.tally.as_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SegmentResult:
@@ -179,7 +181,7 @@ class Job(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """How many bytes of log are read."""
-        return sum(task.size_bytes - task.start for tasks in self.files for task in tasks)
+        return sum(task.bytes_to_read for tasks in self.files for task in tasks)
 
 
 def export_group(job: Job) -> list[SegmentResult]:
@@ -247,13 +249,7 @@ class JournalWriter:
 def read_journal(to: str) -> Iterator[dict[str, Any]]:
     """Yield what was recorded, oldest files first; a line that was cut short, or is no object, is left out."""
     for path in sorted(Path(to, JOURNAL).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
-        for line in path.read_bytes().splitlines():
-            try:
-                values = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(values, dict):
-                yield values
+        yield from filter(None, map(json_object, path.read_bytes().splitlines()))
 
 
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
@@ -292,7 +288,8 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
             temporary.unlink(missing_ok=True)
             raise
         if output.is_begun:
-            _commit(temporary, final)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary, final)
             size_bytes = final.stat().st_size
             for result in results:
                 result.output, result.output_bytes = str(final.relative_to(settings.to)), size_bytes
@@ -396,7 +393,7 @@ def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
         rules=FILE,
         first_offset=task.first_offset,
         end_offset=task.end_offset,
-        chunk_bytes=min(CHUNK_BYTES, max(USUAL_RATIO * (task.size_bytes - task.start), 64 << 10)),
+        chunk_bytes=min(CHUNK_BYTES, max(USUAL_RATIO * task.bytes_to_read, 64 << 10)),
     )
 
 
@@ -406,12 +403,6 @@ def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
         result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")
     header = bytes(source.read(error.position, BATCH_V2.size))
     result.tally.damage(error, header, end=result.task.size_bytes)
-
-
-def _commit(temporary: Path, final: Path) -> None:
-    """Give a finished file its name."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(temporary, final)
 
 
 @contextmanager

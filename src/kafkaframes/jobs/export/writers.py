@@ -256,8 +256,7 @@ def _text_array(raw: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
 
 def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     """Return what ``records`` read as the rows of the output: ``kafka-log``'s columns, without topic and partition."""
-    names = {"key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp"}
-    columns: dict[str, Any] = {name: batch.column(source) for name, source in names.items()}
+    columns: dict[str, Any] = {name: batch.column(name) for name in ("key", "value", "offset", "timestamp")}
     columns["timestampType"] = batch.column("timestamp_type")
     if headers:
         columns["headers"] = _null_where_empty(batch.column("headers"))

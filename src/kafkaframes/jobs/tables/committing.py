@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.task import OWN
+from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema, latest_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, discard
 from kafkaframes.jobs.tables.state import Commit, RacedError, Table, TableState, TopicPartition
@@ -141,18 +142,10 @@ def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
         except BlockingIOError:
             yield None
             return
-        said = _said(file.read())
+        said = json_object(file.read())
         is_ours = said.get("host", socket.gethostname()) == socket.gethostname()
         age = time.time() - os.fstat(file.fileno()).st_mtime
         yield said if is_ours or age > FOREIGN_SECONDS else None
-
-
-def _said(text: str) -> dict[str, Any]:
-    try:
-        said = json.loads(text)
-    except ValueError:
-        said = None
-    return said if isinstance(said, dict) else {}
 
 
 # ------------------------------------------------------------------------------------------------------------ commits

@@ -78,7 +78,7 @@ class FileJob:
     @property
     def size_bytes(self) -> int:
         """How many bytes of log are read."""
-        return sum(task.size_bytes - task.start for task in self.tasks)
+        return sum(task.bytes_to_read for task in self.tasks)
 
     @property
     def topic_partition(self) -> tuple[str, int]:
@@ -89,11 +89,6 @@ class FileJob:
         """Return where an attempt writes: by the first offset that can be in it, and like no other."""
         first = max(self.tasks[0].base_offset, self.tasks[0].first_offset or 0)
         return join(directory, f"{first:020}-{uuid.uuid4().hex[:8]}-{self.run}.parquet")
-
-    @property
-    def log_bytes(self) -> int:
-        """How much is read."""
-        return sum(task.size_bytes - task.start for task in self.tasks)
 
 
 @dataclass(slots=True)

@@ -17,13 +17,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import part_bytes
 from kafkaframes.jobs.export.run import Outcome, summed_up
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
-from kafkaframes.jobs.job import Runner, run_here
+from kafkaframes.jobs.job import Runner, run_here, shares
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
@@ -106,7 +107,8 @@ class TableExport:
         state = self._opened(incremental, overwrite)
         planned = plan(None if overwrite else state)
         whole = overwrite and state is not None
-        for wave in [planned.tasks] if whole else waves(planned.tasks, self._commit_bytes):
+        waves = shares(planned.tasks, self._commit_bytes, attrgetter("bytes_to_read"))
+        for wave in [planned.tasks] if whole else waves:
             state = self._wave(wave, planned, state, replaces=whole)
         if whole and not planned.tasks:
             raise OptionError(f"{self._table.shown}: there is nothing to replace its content with")
@@ -258,31 +260,9 @@ def _is_beyond(end: int, before: int | None) -> bool:
 def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
     """Put small segments of one topic partition together, up to ``FILE_BYTES`` a file."""
     listed = list(tasks)
-    limit = part_bytes(sum(task.size_bytes - task.start for task in listed), FILE_BYTES)
-    group: list[ExportTask] = []
-    size_bytes = 0
-    for task in listed:
-        cost = task.size_bytes - task.start
-        fits = group and (task.topic, task.partition) == (group[0].topic, group[0].partition)
-        if group and not (fits and size_bytes + cost <= limit):
-            yield tuple(group)
-            group, size_bytes = [], 0
-        group.append(task)
-        size_bytes += cost
-    if group:
-        yield tuple(group)
+    limit = part_bytes(sum(task.bytes_to_read for task in listed), FILE_BYTES)
+    return map(tuple, shares(listed, limit, attrgetter("bytes_to_read"), apart=_are_apart))
 
 
-def waves(tasks: Iterable[ExportTask], most_bytes: int) -> Iterator[list[ExportTask]]:
-    """Cut tasks into parts of at most this many bytes of log, with at least one task in each."""
-    wave: list[ExportTask] = []
-    size_bytes = 0
-    for task in tasks:
-        cost = task.size_bytes - task.start
-        if wave and size_bytes + cost > most_bytes:
-            yield wave
-            wave, size_bytes = [], 0
-        wave.append(task)
-        size_bytes += cost
-    if wave:
-        yield wave
+def _are_apart(task: ExportTask, other: ExportTask) -> bool:
+    return (task.topic, task.partition) != (other.topic, other.partition)

@@ -8,14 +8,14 @@ added twice, even if other writers are at work.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.scan.ranges import nested
 
@@ -88,7 +88,6 @@ class Commit:
     gaps: tuple[Gap, ...] = ()
     replaces: bool = False
     latest: bool = False
-    damaged: Mapping[str, int] = field(default_factory=dict)
 
     def note(self, ends: Ends) -> dict[str, Any]:
         """Return what the commit says for people and programs: a JSON object.
@@ -150,12 +149,8 @@ def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
 
 def parse_note(value: Any) -> dict[str, Any] | None:
     """Read a commit's note, which some libraries give back as text; None if it is not a note."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, dict) and "run" in value else None
+    values = json_object(value) if isinstance(value, str) else value
+    return values if isinstance(values, dict) and "run" in values else None
 
 
 class Table(Protocol):
