@@ -69,9 +69,6 @@ def open_broker(
         serve: paths of log directories and stores, of whatever origin, that are only read; what groups commit stays in
             memory (``Served``).
         replicas, storage: as in ``serve_paths``.
-        settings: the broker's.
-        clock: its clock.
-        nodes: its virtual nodes.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: what it writes to; this machine's, or one in memory, by default.
         adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
@@ -221,11 +218,7 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, Sto
 
 
 def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
-    """Refuse to write to a directory from which a partition is gone; one that was never written to has no directory.
-
-    Raises:
-        LogDirError: a cluster has the partition elsewhere, or what was written to it was taken away.
-    """
+    """Refuse to write to a directory from which a partition is gone; one without records has no directory."""
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
         raise LogDirError(reason, file=logs.path)
@@ -238,8 +231,6 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
     """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
 
     Args:
-        state: to which the topics are added.
-        logs: of the directory.
         stored: the topics that are known beside the logs.
         is_ours: a broker of this kind has written the directory, in which an empty partition may have no directory.
 

@@ -96,9 +96,6 @@ class Changes:
         """Answer with a row for each item of a request, with turns for others where there are many.
 
         Args:
-            items: of the request.
-            row: makes a row, or changes something.
-            answer: makes the answer of all rows.
             is_change: whether other changes have to wait until this one is done.
             size: how many ordinary rows a row weighs.
         """

@@ -130,12 +130,7 @@ _SECONDS = 60.0
 
 
 class LoopThread:
-    """The loop of one broker.
-
-    Attributes:
-        loop: None while it has none.
-        is_own: it runs in a thread of its own.
-    """
+    """The loop of one broker."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -49,13 +49,7 @@ class InvalidRequestError(OptionError):
 
 
 def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
-    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before.
-
-    Args:
-        request: of either.
-        broker: whose settings.
-        change_of: makes a change of a resource's rows.
-    """
+    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before."""
     resources = request.body.resources
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     fails = any(_fails(one) for one in resources if times[one.resource_type, one.resource_name] == 1)
@@ -168,20 +162,12 @@ def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: 
     return ErrorCode.NONE, None
 
 
-def _change_group(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
-    return _change_stored(broker, "group_configs", name, make, check_group, validate_only)
-
-
-def _change_metrics(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
-    return _change_stored(broker, "client_metrics", name, make, check_metrics, validate_only)
-
-
 def _change_stored(
-    broker: BrokerState,
     entity: str,
+    check: Callable[[BrokerSettings, Mapping[str, str]], None],
+    broker: BrokerState,
     name: str,
     make: Change,
-    check: Callable[[BrokerSettings, Mapping[str, str]], None],
     validate_only: bool,
 ) -> tuple[int, str | None]:
     stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(entity, {})
@@ -193,14 +179,6 @@ def _change_stored(
         if not configs:
             del stored[name]
     return ErrorCode.NONE, None
-
-
-_CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
-    TOPIC: _change_topic,
-    BROKER: _change_broker,
-    CLIENT_METRICS: _change_metrics,
-    GROUP: _change_group,
-}
 
 
 # ---------------------------------------------------------------------------------------------- what is allowed
@@ -270,6 +248,14 @@ def _is_pattern(text: str) -> bool:
     except (re.error, OverflowError, RecursionError):
         return False
     return bool(text)
+
+
+_CHANGERS: Mapping[int, Callable[[BrokerState, str, Change, bool], tuple[int, str | None]]] = {
+    TOPIC: _change_topic,
+    BROKER: _change_broker,
+    CLIENT_METRICS: partial(_change_stored, "client_metrics", check_metrics),
+    GROUP: partial(_change_stored, "group_configs", check_group),
+}
 
 
 # ---------------------------------------------------------------------------------------------- what is changed

@@ -53,11 +53,7 @@ class Dispatcher:
     class_of: ClassOf = class_in_catalog
 
     def request_of(self, frame: bytes, session: Session) -> Request:
-        """Read the header of a request.
-
-        Raises:
-            CloseConnection: unknown API or version, or a broken header: Kafka closes the connection.
-        """
+        """Read the header of a request; ``CloseConnection``, as in Kafka, where it is not known, or broken."""
         try:
             return self._request_of(frame, session)
         except DecodeError as error:

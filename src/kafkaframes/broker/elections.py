@@ -32,7 +32,6 @@ def elect(broker: BrokerState, partition: Partition, *, is_unclean: bool) -> Err
     """Hold an election that somebody asks for; return NONE, or why there is no new leader.
 
     Args:
-        partition: of which a leader is elected.
         is_unclean: any replica will do for a partition without a leader; else it is to be the preferred one, the first.
     """
     is_led = broker.nodes.is_led(partition)

@@ -96,8 +96,6 @@ def read_partition(broker: BrokerState, partition: Partition, requested: Any, li
     """Read one partition.
 
     Args:
-        broker: whose it is.
-        partition: which.
         requested: FetchPartition.
         limits: of the request; ``max_bytes`` is what is left of it.
         first: nothing was read for the answer yet, so that a batch may be larger than the limits.

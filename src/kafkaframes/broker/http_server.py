@@ -40,7 +40,6 @@ class HttpError(Exception):
     """An answer that is an error.
 
     Attributes:
-        status: of HTTP.
         code: a number for programs; the status by default.
     """
 
@@ -55,8 +54,6 @@ class Guard:
     """What is checked of each request.
 
     Attributes:
-        host: the address that is listened on.
-        port: the port.
         token: what requests have to bear; None: nothing.
         body_types: the types of bodies that are taken.
     """
@@ -187,7 +184,6 @@ class HttpServer:
 
     Args:
         routes: tried in order.
-        host: the address to listen on.
         port: 0 for a free one, see ``port``.
         content_type: of answers that are JSON.
         token: what requests have to bear; None: nothing.

@@ -115,7 +115,6 @@ class InternalTopics:
     Args:
         partition_of: a topic's partition, made if there is none yet.
         partitions: the partitions of a topic that are there.
-        now_ms: the clock.
         appended: told of each append (durability, waiting fetches).
     """
 

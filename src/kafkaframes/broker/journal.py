@@ -35,11 +35,8 @@ class Entry:
 
     Attributes:
         number: counts the broker's requests.
-        api: the API's name.
-        version: of the request.
         connection: the number of its connection.
         peer: the client's address.
-        client_id: as the client says.
         software: name and version of the client's library, as far as it has told.
         received_ms: the broker's clock when it came.
         duration_ms: until it was answered; None while it is not.
@@ -253,7 +250,6 @@ class RequestLog:
 
     Args:
         write: takes a line, without its end.
-        now_ms: the clock.
     """
 
     def __init__(self, write: Callable[[str], None], now_ms: Callable[[], int]) -> None:

@@ -65,11 +65,7 @@ class ListenerOptions:
         return self.protocol.endswith("SSL")
 
     def reported_address(self, port: int) -> tuple[str, int]:
-        """Return host and port for clients, of a socket that is bound to ``port``.
-
-        Raises:
-            OptionError: a further node's port would lie beyond the largest.
-        """
+        """Return host and port for clients, of a socket bound to ``port``; one beyond the largest is refused."""
         if self.advertised is None:
             return WILDCARDS.get(self.host, self.host), port
         host, advertised_port = self.advertised

@@ -19,9 +19,7 @@ def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]
     """Yield the lines of a metric.
 
     Args:
-        name: of the metric.
         kind: ``gauge`` or ``counter``.
-        words: what it says.
         values: each with its labels.
     """
     yield f"# HELP {name} {words}"

@@ -43,7 +43,6 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
         paths: log directories, partitions' directories, directories of such, tiered stores; on a disk or by URL.
         replicas: ``merge``: of several copies of a partition one log is made, as ``read_records`` does; ``all``: a
             broker has each partition once, so that several copies are refused.
-        options: of the stores.
 
     Raises:
         LogDirError: a path holds nothing of Kafka's, or copies are of different topics or clusters.

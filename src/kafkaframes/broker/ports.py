@@ -76,7 +76,6 @@ class Ports:
     """The ports of one broker.
 
     Attributes:
-        listeners: of each node.
         first_port: of the first listener of the first node; 0 for a free one.
         bound: the ports that were bound last, by node and listener.
         comes_back: the broker is to listen on the same ports again.

@@ -35,11 +35,8 @@ class Session:
 
     Attributes:
         number: counts the broker's connections.
-        listener: the name of the listener that it came in by.
-        node_id: the node that it is connected to.
         peer: the client's address, ``host:port``.
         principal: who the client is, ``User:name``.
-        is_authenticated: it may send any request.
         expires_ms: when what it has proven ends, by the broker's clock (KIP-368); None: never.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
         sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at

@@ -419,7 +419,6 @@ class Server:
     """The listeners of one broker and their connections.
 
     Attributes:
-        dispatcher: answers frames.
         clock: what drives timers; the server wakes when something is due.
         fast: answers ordinary frames without the dispatcher; None from it: not ordinary.
         on_closed: told of each connection that was dropped, and why.

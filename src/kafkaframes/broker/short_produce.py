@@ -58,11 +58,7 @@ class Done(NamedTuple):
 
 
 def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[RequestedTopic], int]:
-    """Return what an ordinary request asks for, and its acks; nothing has changed yet.
-
-    Raises:
-        UnusualError: it is not ordinary (or another of ``short_reading.UNUSUAL``).
-    """
+    """Return what an ordinary request asks for, and its acks; nothing has changed yet."""
     if version >= _FIRST_WITH_TRANSACTIONS:
         cursor.null_text()
     acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)

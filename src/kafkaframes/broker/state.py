@@ -80,23 +80,12 @@ class BrokerState:
     """One broker, without its sockets; made by ``assembly.open_broker``.
 
     Attributes:
-        clock: the time, and what is due at some time.
-        settings: the broker's, under Kafka's names.
-        logs: the log directory.
         metadata: what is kept beside the logs; ``save`` writes it.
-        nodes: the virtual nodes and their listeners.
         durability: ``memory``, ``log`` or ``fsync``.
         is_read_only: nothing may be changed (``--serve``).
-        topics: by name.
-        internal: the coordinators' topics.
-        fetch_sessions: of all consumers.
         static_settings: those that the broker was started with.
-        access: the authorizer.
-        credentials: the users, for SASL.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
         features: by name: the lowest and highest level, and the one in force (KIP-584).
-        groups, transactions, share_groups: the coordinators.
-        quotas: those in force.
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.

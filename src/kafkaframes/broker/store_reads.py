@@ -76,11 +76,7 @@ class _File:
 
 
 class StoreReads(FileSystemOver):
-    """A file system whose files are read in threads while an attempt runs, and at once at all other times.
-
-    Args:
-        inner: the store's.
-    """
+    """A file system whose files are read in threads while an attempt runs, and at once at all other times."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
@@ -144,7 +140,6 @@ def when_read(broker: HasStore, run: Callable[[], Answer]) -> Answer:
     """Run what reads logs; where a store's bytes are missing, answer later.
 
     Args:
-        broker: whose logs are read.
         run: is broken off and runs again, so it changes nothing before it has read everything.
     """
     return run() if broker.store is None else _Attempt(broker, broker.store, run).first()

@@ -26,7 +26,6 @@ class Partition:
     """One partition: its log, who leads it, and who waits for it to change.
 
     Attributes:
-        log: its log.
         replicas: the nodes that have it, the preferred leader first; all of them on the one log.
         in_sync: those of them that were up with a leader (ISR); the last one stays.
         leader_id: the node that leads it, if it is up.

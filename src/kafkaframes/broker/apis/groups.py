@@ -126,7 +126,6 @@ class OffsetRows:
         """Return the answer's topics; those that were refused at once come first, as in Kafka's answers.
 
         Args:
-            topic_type, partition_type: the structs.
             done: the code of each offset that could be committed, or one for all.
         """
         topics: list[Any] = []

@@ -89,7 +89,6 @@ class AclAccess:
 
     Args:
         acls: the rules; changed by ``add`` and ``remove``.
-        super_users: principals that may do everything.
         allows_unruled: what no rule is about is allowed (``allow.everyone.if.no.acl.found``).
     """
 
@@ -216,11 +215,7 @@ def filter_of(row: Any) -> AclFilter:
 
 
 def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
-    """Refuse rules and filters whose type, pattern, operation or permission is UNKNOWN.
-
-    Raises:
-        CloseConnection: Kafka cannot read such a request, with an authorizer or without.
-    """
+    """Refuse UNKNOWN types, patterns, operations and permissions: Kafka cannot read such a request, and closes."""
     for row in rows:
         if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):
             raise CloseConnection("a rule or filter with unknown elements")

@@ -67,7 +67,6 @@ def security_of(
 
     Args:
         known: settings of ``server.properties``.
-        listeners: those that ``server.properties`` names.
         users: ``NAME=PASSWORD``, for SASL.
         certificate, key, authorities: PEM files, as for ``server_context``.
 

@@ -198,11 +198,7 @@ class KerberosExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to a message; ``user`` is set with the last. May wait for files and names.
-
-        Raises:
-            AuthenticationError: the ticket is no good, or the message is none of this exchange.
-        """
+        """Return the answer to a message; ``user`` is set with the last. May wait for files and names."""
         try:
             return self._respond(message)
         except self._library.exceptions.GSSError as error:

@@ -68,11 +68,7 @@ class PlainExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return nothing, if the password is right.
-
-        Raises:
-            AuthenticationError: it is not.
-        """
+        """Return nothing, if the password is right."""
         parts = message.split(b"\0")
         if len(parts) != 3:
             raise AuthenticationError("PLAIN has three parts: whom to act for, the user, the password")
@@ -107,11 +103,7 @@ class BearerExchange:
         self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return nothing for a right token.
-
-        Raises:
-            AuthenticationError: the client has been told that it is wrong.
-        """
+        """Return nothing for a right token; an ``AuthenticationError`` once the client knows that it is wrong."""
         if self._refusal is not None:
             raise AuthenticationError(self._refusal)
         match = _BEARER.fullmatch(message.decode("utf-8", "replace"))

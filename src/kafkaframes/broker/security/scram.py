@@ -75,11 +75,7 @@ def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted: b
 def credential_of_password(
     mechanism: str, password: str, *, iterations: int = LEAST_ITERATIONS, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return the credential for a password.
-
-    Raises:
-        OptionError: there is no such mechanism.
-    """
+    """Return the credential for a password."""
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
     return credential_of_salted(mechanism, salt, iterations, salted)
@@ -95,7 +91,6 @@ class ScramExchange:
     """One authentication: two messages of the client, two answers.
 
     Args:
-        mechanism: which.
         find: gives a user's credential; for an unknown user one that no password fits.
         find_token: gives the same of a delegation token, its owner's name, and when it ends.
         new_nonce: gives the server's part of the nonce.
@@ -122,11 +117,7 @@ class ScramExchange:
         self._name = ""
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to a message; ``user`` is set once the client has proven who it is.
-
-        Raises:
-            AuthenticationError: it has not.
-        """
+        """Return the answer to a message; ``user`` is set once the client has proven who it is."""
         try:
             text = message.decode("utf-8")
         except UnicodeDecodeError:
@@ -234,11 +225,7 @@ class DelegationTokens:
         return hmac.digest(self.secret_key.encode(), token.token_id.encode(), "sha512")
 
     def create(self, owner: str, requester: str, renewers: list[str], lifetime_ms: int, now_ms: int) -> DelegationToken:
-        """Make a token, for the longest time if ``lifetime_ms`` is not above 0.
-
-        Raises:
-            RefusedError: there are no tokens.
-        """
+        """Make a token, for the longest time if ``lifetime_ms`` is not above 0; refused where there are none at all."""
         self._check(now_ms)
         token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         ends_ms = now_ms + (min(lifetime_ms, self.longest_ms) if lifetime_ms > 0 else self.longest_ms)

@@ -62,11 +62,7 @@ class ClaimRules:
     scopes: tuple[str, ...] = ()
 
     def user_of(self, claims: dict[str, Any], now_ms: int) -> str:
-        """Return the user that the claims name.
-
-        Raises:
-            AuthenticationError: a claim is missing, of another type, or not as it has to be.
-        """
+        """Return the user that the claims name; an ``AuthenticationError`` says what is wrong with them."""
         now, skew = now_ms / 1000, self.clock_skew_seconds
         if _time(claims, "exp") + skew <= now:
             raise AuthenticationError("the token has expired")

@@ -223,13 +223,10 @@ class Commits:
     def fetch(
         self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, Fetched]:
-        """Return committed offsets; of every partition if ``partitions`` is None.
+        """Return committed offsets, for a member of the group's epoch; of every partition if ``partitions`` is None.
 
         Args:
             require_stable: answer UNSTABLE_OFFSET_COMMIT where an open transaction has staged an offset (KIP-447).
-
-        Raises:
-            RefusedError: who asks is no member of the group's epoch.
         """
         group = self.groups.get(committer.group_id)
         if group is not None:

@@ -134,7 +134,6 @@ class ConsumerGroups:
     """The protocol on consumer groups.
 
     Attributes:
-        write: puts a group's records into the log.
         on_leave: called before members are removed; it returns True where it did so itself, by a downgrade.
     """
 
@@ -412,13 +411,10 @@ def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
 
 
 def check(beat: Beat, *, may_lack_id: bool) -> None:
-    """Refuse a request that contradicts itself.
+    """Refuse a request that contradicts itself: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
 
     Args:
         may_lack_id: a joining member may leave its id to the coordinator: version 0.
-
-    Raises:
-        RefusedError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
     """
     joins = beat.epoch == 0
     wrong = (

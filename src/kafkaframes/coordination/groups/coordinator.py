@@ -53,7 +53,6 @@ class GroupCoordinator:
         log: ``__consumer_offsets``.
         new_id: a random UUID, for members of classic groups.
         new_uuid: one in Kafka's text, for those of consumer groups.
-        topics: of the broker, for consumer groups.
         setting: of a group, its own or the broker's.
         unread: records that could not be read back.
     """
@@ -248,13 +247,10 @@ class GroupCoordinator:
         return answer
 
     def change_share_group(self, group_id: str, *, may_make: bool = False) -> ShareGroup:
-        """Return a share group without members, whose offsets may be changed.
+        """Return a share group without members (else NON_EMPTY_GROUP), whose offsets may be changed.
 
         Args:
             may_make: offsets may be set before there is such a group.
-
-        Raises:
-            RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
         """
         if may_make and group_id not in self.groups:
             return ShareGroup(group_id)

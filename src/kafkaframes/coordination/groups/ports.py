@@ -67,7 +67,6 @@ class LoadedRecord(NamedTuple):
     """A record of an internal topic as it is read back.
 
     Attributes:
-        partition: of the topic.
         key, value: its bytes; a marker's are those of the control record.
         producer_id, producer_epoch: of its batch; -1 without a producer.
         is_transactional: it counts once its transaction is committed.
@@ -201,13 +200,10 @@ class GroupSettings:
 
     @classmethod
     def of_config(cls, text: Callable[[str], str]) -> GroupSettings:
-        """Return the settings that a configuration asks for.
+        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value.
 
         Args:
             text: a setting by Kafka's name; empty where nothing is known of it.
-
-        Raises:
-            OptionError: a value is no whole number, or no policy.
         """
         policy = (text(_POLICY) or "bidirectional").lower()
         if policy not in POLICIES:
@@ -216,14 +212,11 @@ class GroupSettings:
 
 
 def numbers_of_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
-    """Return the whole numbers that a configuration gives, by our names.
+    """Return the whole numbers that a configuration gives, by our names; an ``OptionError`` names a wrong one.
 
     Args:
         names: ours, by Kafka's.
         text: a setting by Kafka's name; empty where nothing is known of it.
-
-    Raises:
-        OptionError: a value is no whole number.
     """
     numbers: dict[str, int] = {}
     for key, name in names.items():

@@ -75,7 +75,6 @@ class Rebalances:
     """The rebalance protocol on classic groups.
 
     Attributes:
-        write: puts a group's records into the log.
         new_id: a random UUID.
     """
 

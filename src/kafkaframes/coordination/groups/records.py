@@ -167,7 +167,6 @@ class ModernRecords(ABC, Generic[GroupT]):
     """The records of one type of group.
 
     Attributes:
-        group_type: the class of its groups.
         types: the numbers of its records: a member, the group's epoch, the targets' epoch, a target, what a member has,
             and what groups of this type have alone.
     """

@@ -48,7 +48,6 @@ class ShareGroups:
     """The protocol on share groups.
 
     Attributes:
-        write: puts a group's records into the log.
         begin: lets a group read a partition (group, its epoch, topic id, partition); the share coordinator's.
     """
 

@@ -76,13 +76,10 @@ class ShareStates:
             self._put(key, Stored(_UNKNOWN, done=_UNKNOWN, state_epoch=group_epoch))
 
     def open(self, key: ShareKey, begin: Callable[[], int], limits: Limits = DEFAULT_LIMITS) -> SharePartition:
-        """Return the state of a partition that its group reads.
+        """Return the state of a partition that its group reads; UNKNOWN_SERVER_ERROR, as in Kafka, of any other.
 
         Args:
             begin: where a group begins that has not fetched from the partition yet.
-
-        Raises:
-            RefusedError: UNKNOWN_SERVER_ERROR, as in Kafka: the group does not read the partition.
         """
         state = self.partitions.get(key)
         if state is None:

@@ -137,11 +137,7 @@ class _Plan:
 
 @dataclass(slots=True)
 class StreamsGroups:
-    """The protocol on streams groups.
-
-    Attributes:
-        write: puts a group's records into the log.
-    """
+    """The protocol on streams groups."""
 
     clock: Clock
     settings: GroupSettings

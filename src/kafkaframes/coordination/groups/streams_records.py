@@ -167,11 +167,7 @@ def tasks_of(value: Any, suffix: str = "") -> Tasks:
 
 
 def topology_of(value: Any) -> Topology:
-    """Return the topology of a request or a record, with everything in it sorted.
-
-    Raises:
-        DecodeError: a copartition group is of topics that the subtopology does not have.
-    """
+    """Return the topology of a request or a record, sorted; a ``DecodeError`` where it contradicts itself."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
     return Topology(value.epoch, tuple(_subtopology(row) for row in rows))
 
@@ -235,7 +231,6 @@ def subtopology_fields(
     """Return the fields of a subtopology that its record and a description have.
 
     Args:
-        topic_type, config_type: the structs.
         counts: how many partitions internal topics have; without, as the topology declares.
     """
 

@@ -46,11 +46,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
-    """Read the topics of a subscription alone: version 0 is the beginning of every version, whatever follows it.
-
-    Raises:
-        DecodeError: it is none.
-    """
+    """Read the topics of a subscription alone: version 0 is the beginning of every version, whatever follows it."""
     topics: list[str] = _body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
     return topics
 

@@ -60,13 +60,10 @@ class TransactionSettings:
 
     @classmethod
     def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
-        """Return the settings that a configuration asks for.
+        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value.
 
         Args:
             text: a setting by Kafka's name; empty where nothing is known of it.
-
-        Raises:
-            OptionError: a value is no whole number.
         """
         return cls(**numbers_of_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
@@ -208,7 +205,6 @@ class TransactionCoordinator:
         """Return the error code of a produced batch of a transaction before it is appended; 0 if it may be.
 
         Args:
-            topic, partition: where it goes.
             may_add: the partition is added by the append itself: Produce 12 and later (KIP-890).
             knows_abortable: the client knows TRANSACTION_ABORTABLE: Produce 11 and later.
         """
