@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Unpack
 
 from kafkaframes.client import group_offsets, offsets
-from kafkaframes.client.cluster import GROUP, ClusterClient
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
 from kafkaframes.client.options import ClientOptions, Servers, merged
 from kafkaframes.client.settings import ClientSettings, choices
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
@@ -185,10 +185,9 @@ class AsyncAdmin:
         for partition in before:
             await self._cluster.leader_of(partition)
         for leader, partitions in list(self._cluster.cluster.by_leader(before)):
-            topics: dict[str, list[Any]] = {}
-            for entry in partitions:
-                target = cls.DeleteRecordsPartition(partition_index=entry.partition, offset=before[entry])
-                topics.setdefault(entry.topic, []).append(target)
+            topics = by_topic(
+                partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=before[at])
+            )
             body = cls(timeout_ms=self.settings.request_timeout_ms)
             body.topics = [cls.DeleteRecordsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
             answer = await self._cluster.request(leader, body)
@@ -341,10 +340,7 @@ class AsyncAdmin:
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
         cls = self.settings.message("OffsetDeleteRequest")
-        topics: dict[str, list[Any]] = {}
-        for entry in partitions:
-            target = cls.OffsetDeleteRequestPartition(partition_index=entry.partition)
-            topics.setdefault(entry.topic, []).append(target)
+        topics = by_topic(partitions, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._coordinated(group_id, body, lambda entry: entry.error_code)
@@ -376,15 +372,9 @@ class AsyncAdmin:
         """Ask a group's coordinator; where it has moved, ask the new one."""
 
         async def step() -> Any:
-            broker: Broker = await self._cluster.coordinator(group_id, GROUP)
-            try:
-                answer = await self._cluster.request(broker, body)
-            except KafkaframesError:
-                self._cluster.forget_coordinator(group_id, GROUP)
-                raise
+            answer = await self._cluster.ask_coordinator(group_id, body)
             if code(answer) in COORDINATOR_MOVED:
-                self._cluster.forget_coordinator(group_id, GROUP)
-                raise broker_error(code(answer), f"group {group_id}")
+                self._cluster.check_coordinator(code(answer), f"group {group_id}", group_id)
             return answer
 
         return await self._cluster.retried(step)
@@ -393,7 +383,7 @@ class AsyncAdmin:
 def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
     for number, said, what in results:
         if number:
-            raise broker_error(number, f"{what} ({said})" if said else what)
+            raise broker_error(number, what, said)
 
 
 def _classic_group(match: Any) -> GroupDescription:

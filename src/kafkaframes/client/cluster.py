@@ -19,7 +19,7 @@ from kafkaframes.client.loop import background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
@@ -282,6 +282,26 @@ class ClusterClient:
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
         """Ask again next time: it answered that it is not, or it is not there."""
         self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator(
+        self, key: str, body: Message, kind: int = GROUP, *, most: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask the coordinator once, as ``request`` does; if it cannot be reached, it is looked for anew next time."""
+        broker = await self.coordinator(key, kind)
+        try:
+            return await self.request(broker, body, most=most, timeout_ms=timeout_ms)
+        except NetworkError:
+            self.forget_coordinator(key, kind)
+            raise
+
+    def check_coordinator(
+        self, number: int, what: str, key: str, kind: int = GROUP, *, said: str | None = None
+    ) -> None:
+        """Raise for a coordinator's error code; if it has moved, it is looked for anew next time."""
+        if number in COORDINATOR_MOVED:
+            self.forget_coordinator(key, kind)
+        if number:
+            raise broker_error(number, what, said)
 
     async def _find_coordinator(self, key: str, kind: int) -> Broker:
         connection = await self.any_connection()

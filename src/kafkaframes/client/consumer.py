@@ -207,8 +207,9 @@ class AsyncConsumer:
     async def _find_positions(self, partitions: list[TopicPartition]) -> None:
         committed: Mapping[TopicPartition, CommittedOffset] = {}
         if self.settings.group_id is not None and partitions:
-            stable = self.settings.isolation_level == "read_committed"
-            committed = await group_offsets.committed(self._cluster, self.settings.group_id, partitions, stable=stable)
+            committed = await group_offsets.committed(
+                self._cluster, self.settings.group_id, partitions, stable=self.settings.reads_committed
+            )
         for partition in partitions:
             if partition in committed:
                 self._fetcher.set_position(partition, committed[partition].offset)
@@ -229,8 +230,7 @@ class AsyncConsumer:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none"
             )
         which = EARLIEST if policy == "earliest" else LATEST
-        committed = self.settings.isolation_level == "read_committed"
-        starts = await offsets.ends(self._cluster, partitions, which, read_committed=committed)
+        starts = await offsets.ends(self._cluster, partitions, which, read_committed=self.settings.reads_committed)
         for partition, offset in starts.items():
             self._fetcher.set_position(partition, offset)
 
@@ -263,9 +263,8 @@ class AsyncConsumer:
         await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
-        committed = self.settings.isolation_level == "read_committed"
         requested = [self._checked(entry) for entry in partitions or self.assignment()]
-        starts = await offsets.ends(self._cluster, requested, which, read_committed=committed)
+        starts = await offsets.ends(self._cluster, requested, which, read_committed=self.settings.reads_committed)
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
@@ -327,8 +326,7 @@ class AsyncConsumer:
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
-        committed = self.settings.isolation_level == "read_committed"
-        return await offsets.ends(self._cluster, partitions, LATEST, read_committed=committed)
+        return await offsets.ends(self._cluster, partitions, LATEST, read_committed=self.settings.reads_committed)
 
     async def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
         """Go on from ``end`` if the log holds nothing between the position and it, as where its tail was compacted.
@@ -344,8 +342,7 @@ class AsyncConsumer:
         at = self.position(known)
         if at >= end:
             return True
-        committed = self.settings.isolation_level == "read_committed"
-        if not await holds_nothing(self._cluster, known, at, end, read_committed=committed):
+        if not await holds_nothing(self._cluster, known, at, end, read_committed=self.settings.reads_committed):
             return False
         if self.position(known) == at:  # nothing came meanwhile
             self.seek(known, end)

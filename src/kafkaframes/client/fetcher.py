@@ -262,7 +262,7 @@ class Fetcher:
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
-            isolation_level=int(settings.isolation_level == "read_committed"),
+            isolation_level=int(settings.reads_committed),
             rack_id=settings.client_rack,
         )
         at = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
@@ -347,7 +347,7 @@ class Fetcher:
         self._arrived.set()
 
     def _aborted(self, answer: Any) -> list[tuple[int, int]] | None:
-        if self._settings.isolation_level != "read_committed" or not answer.aborted_transactions:
+        if not self._settings.reads_committed or not answer.aborted_transactions:
             return None
         return [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions]
 

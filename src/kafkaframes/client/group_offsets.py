@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.cluster import GROUP, ClusterClient
-from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import COORDINATOR_MOVED, ErrorCode, NetworkError, broker_error
+from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.errors import ErrorCode, NetworkError
 from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.protocol.spec.model import NIL_UUID
 
@@ -54,7 +54,7 @@ async def committed(
         connection = await cluster.connection(broker)
         cls = cluster.settings.message("OffsetFetchRequest")
         body = cls(require_stable=stable)
-        names = None if requested is None else _by_topic(requested)
+        names = None if requested is None else by_topic(requested)
         ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
         most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
         at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
@@ -70,7 +70,7 @@ async def committed(
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
         response = await _requested(cluster, connection, body, at, group_id)
         answer = response.groups[0] if at >= _GROUPS else response
-        _check(cluster, group_id, answer.error_code, f"committed offsets of group {group_id}")
+        cluster.check_coordinator(answer.error_code, f"committed offsets of group {group_id}", group_id)
         if at > _BY_NAME:
             by_id = {topic_id: name for name, topic_id in ids.items()}
             for topic in answer.topics:
@@ -85,7 +85,9 @@ def _matches(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPa
     for topic in topics:
         for entry in topic.partitions:
             _forget_stale(cluster, topic.name, entry.error_code)
-            _check(cluster, group_id, entry.error_code, f"committed offset of {topic.name}-{entry.partition_index}")
+            cluster.check_coordinator(
+                entry.error_code, f"committed offset of {topic.name}-{entry.partition_index}", group_id
+            )
             if entry.committed_offset >= 0:
                 result[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
                     entry.committed_offset, entry.committed_leader_epoch, entry.metadata
@@ -125,21 +127,22 @@ async def commit(
         )
         ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
         at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
-        topics: dict[str, list[Any]] = {}
-        for partition, options in offsets.items():
-            known = options if isinstance(options, CommittedOffset) else CommittedOffset(options)
-            entry = cls.OffsetCommitRequestPartition(
+
+        def entry_of(partition: TopicPartition) -> Any:
+            value = offsets[partition]
+            known = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+            return cls.OffsetCommitRequestPartition(
                 partition_index=partition.partition,
                 committed_offset=known.offset,
                 committed_leader_epoch=known.leader_epoch,
                 committed_metadata=known.metadata,
             )
-            topics.setdefault(partition.topic, []).append(entry)
+
         body.topics = [
             cls.OffsetCommitRequestTopic(
                 **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
             )
-            for name, all_ in topics.items()
+            for name, all_ in by_topic(offsets, entry_of).items()
         ]
         response = await _requested(cluster, connection, body, at, member.group_id)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -148,7 +151,7 @@ async def commit(
             for entry in topic.partitions:
                 _forget_stale(cluster, name, entry.error_code)
                 what = f"commit of {name}-{entry.partition_index} for group {member.group_id}"
-                _check(cluster, member.group_id, entry.error_code, what)
+                cluster.check_coordinator(entry.error_code, what, member.group_id)
 
     if offsets:
         await cluster.retried(step)
@@ -166,17 +169,3 @@ def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
     """Go by the topic's name next time, or by the id that it has now: it was made anew, or this broker lags."""
     if number == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.topics.pop(topic, None)
-
-
-def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> None:
-    if number in COORDINATOR_MOVED:
-        cluster.forget_coordinator(group_id, GROUP)
-    if number:
-        raise broker_error(number, what)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for entry in partitions:
-        topics.setdefault(entry.topic, []).append(entry.partition)
-    return topics

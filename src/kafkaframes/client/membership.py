@@ -23,9 +23,9 @@ from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
 from kafkaframes.client.cluster import GROUP, ClusterClient, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import background, cancelled
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.settings import ConsumerSettings, choices
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -57,7 +57,34 @@ class GroupConsumer(Protocol):
         ...
 
 
-class ClassicMembership:
+class _Membership:
+    """What both protocols have: a coordinator to ask, and a consumer that gets and loses partitions."""
+
+    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, consumer: GroupConsumer) -> None:
+        assert settings.group_id is not None
+        self._cluster = cluster
+        self._settings = settings
+        self._group_id = settings.group_id
+        self._consumer = consumer
+
+    async def _ask(self, body: Message, *, timeout_ms: int | None = None) -> Any:
+        return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms)
+
+    def _check(self, number: int, what: str, said: str | None = None) -> None:
+        self._cluster.check_coordinator(number, what, self._group_id, said=said)
+
+    async def _hand_over(self, assigned: list[TopicPartition]) -> tuple[set[TopicPartition], list[TopicPartition]]:
+        """Have the consumer end with what it has no more, then begin with what is new; return both."""
+        held = set(self._consumer.assignment())
+        gone = held - set(assigned)
+        if gone:
+            await self._consumer._on_revoked(gone, lost=False)
+        new = [entry for entry in assigned if entry not in held]
+        await self._consumer._on_assigned(new)
+        return gone, new
+
+
+class ClassicMembership(_Membership):
     """One consumer's place in a classic group, whose members share partitions out."""
 
     def __init__(
@@ -65,12 +92,8 @@ class ClassicMembership:
     ):
         for name in settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
-        assert settings.group_id is not None
-        self._cluster = cluster
-        self._settings = settings
-        self._group_id = settings.group_id
+        super().__init__(cluster, settings, consumer)
         self._topics = frozenset(topics)
-        self._consumer = consumer
         self._member_id = ""
         self._generation = -1
         self._must_join = True
@@ -124,22 +147,14 @@ class ClassicMembership:
             if not self._starts_over(error):
                 raise
             return
-        await self._take(assigned, answer.protocol_name in COOPERATIVE)
+        gone, _ = await self._hand_over(assigned)
+        self._must_join = self._must_join or (answer.protocol_name in COOPERATIVE and bool(gone))
         if self._heartbeats is None or self._heartbeats.done():
             self._heartbeats = background(self._beat())
 
     @property
     def _eager(self) -> bool:
         return not all(name in COOPERATIVE for name in self._settings.strategies)
-
-    async def _take(self, assigned: list[TopicPartition], is_cooperative: bool) -> None:
-        held = set(self._consumer.assignment())
-        gone = held - set(assigned)
-        if gone:
-            await self._consumer._on_revoked(gone, lost=False)
-        new = [entry for entry in assigned if entry not in held]
-        await self._consumer._on_assigned(new)
-        self._must_join = self._must_join or (is_cooperative and bool(gone))
 
     async def _joined(self) -> Any:
         """Send JoinGroup until the coordinator lets us in."""
@@ -166,9 +181,7 @@ class ClassicMembership:
 
     def _subscription(self) -> bytes:
         cls = self._settings.message("ConsumerProtocolSubscription")
-        held: dict[str, list[int]] = {}
-        for entry in self._consumer.assignment():
-            held.setdefault(entry.topic, []).append(entry.partition)
+        held = by_topic(self._consumer.assignment())
         owned = [cls.TopicPartition(topic=topic, partitions=sorted(all_)) for topic, all_ in sorted(held.items())]
         body = cls(topics=sorted(self._topics), owned_partitions=owned, generation_id=self._generation)
         return encode_versioned(body, _SUBSCRIPTION_VERSION)
@@ -187,7 +200,7 @@ class ClassicMembership:
                 protocol_type=_PROTOCOL_TYPE,
                 protocol_name=answer.protocol_name,
                 assignments=[cls.SyncGroupRequestAssignment(member_id=entry, assignment=it) for entry, it in encoded],
-            )
+            ),
         )
         self._check(response.error_code, f"the assignment of group {self._group_id}")
         if not response.assignment:
@@ -207,10 +220,9 @@ class ClassicMembership:
         cls = self._settings.message("ConsumerProtocolAssignment")
         encoded = {}
         for name, partitions in shares.items():
-            by_topic: dict[str, list[int]] = {}
-            for entry in partitions:
-                by_topic.setdefault(entry.topic, []).append(entry.partition)
-            assigned = [cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic.items()]
+            assigned = [
+                cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic(partitions).items()
+            ]
             encoded[name] = encode_versioned(cls(assigned_partitions=assigned, user_data=None), _ASSIGNMENT_VERSION)
         return encoded
 
@@ -240,7 +252,7 @@ class ClassicMembership:
                 generation_id=self._generation,
                 member_id=self._member_id,
                 group_instance_id=self._settings.group_instance_id,
-            )
+            ),
         )
         self._check(response.error_code, f"heartbeat of group {self._group_id}")
 
@@ -278,22 +290,6 @@ class ClassicMembership:
         await connection.request(body, version=at)
         self._member_id, self._generation = "", -1
 
-    # ------------------------------------------------------------------------------------------------------- asking
-
-    async def _ask(self, body: Message, *, timeout_ms: int | None = None) -> Any:
-        broker = await self._cluster.coordinator(self._group_id, GROUP)
-        try:
-            return await self._cluster.request(broker, body, timeout_ms=timeout_ms)
-        except NetworkError:
-            self._cluster.forget_coordinator(self._group_id, GROUP)
-            raise
-
-    def _check(self, number: int, what: str) -> None:
-        if number in COORDINATOR_MOVED:
-            self._cluster.forget_coordinator(self._group_id, GROUP)
-        if number:
-            raise broker_error(number, what)
-
 
 def _member(options: Any) -> Member:
     result, _ = decode_versioned("ConsumerProtocolSubscription", options.metadata)
@@ -301,18 +297,14 @@ def _member(options: Any) -> Member:
     return Member(frozenset(result.topics), owned, result.generation_id, options.group_instance_id)
 
 
-class ConsumerMembership:
+class ConsumerMembership(_Membership):
     """One consumer's place in a group of the consumer protocol."""
 
     def __init__(
         self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], consumer: GroupConsumer
     ):
-        assert settings.group_id is not None
-        self._cluster = cluster
-        self._settings = settings
-        self._group_id = settings.group_id
+        super().__init__(cluster, settings, consumer)
         self._topics = sorted(topics)
-        self._consumer = consumer
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._due = 0.0
@@ -384,12 +376,7 @@ class ConsumerMembership:
             if (name := self._cluster.cluster.topic_name(entry.topic_id)) is not None
             for partition in entry.partitions
         ]
-        held = set(self._consumer.assignment())
-        gone = held - set(requested)
-        if gone:
-            await self._consumer._on_revoked(gone, lost=False)
-        new = [entry for entry in requested if entry not in held]
-        await self._consumer._on_assigned(new)
+        gone, new = await self._hand_over(requested)
         if gone or new:
             self._due = 0.0  # what we let go others wait for
 
@@ -410,15 +397,6 @@ class ConsumerMembership:
                 return  # its session will end
 
     async def _requested(self, body: Any) -> Any:
-        broker = await self._cluster.coordinator(self._group_id, GROUP)
-        try:
-            answer = await self._cluster.request(broker, body)
-        except NetworkError:
-            self._cluster.forget_coordinator(self._group_id, GROUP)
-            raise
-        if answer.error_code in COORDINATOR_MOVED:
-            self._cluster.forget_coordinator(self._group_id, GROUP)
-        if answer.error_code:
-            said = f" ({answer.error_message})" if answer.error_message else ""
-            raise broker_error(answer.error_code, f"group {self._group_id}{said}")
+        answer = await self._ask(body)
+        self._check(answer.error_code, f"group {self._group_id}", answer.error_message)
         return answer

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client import offsets
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
 from kafkaframes.errors import LEADER_MOVED, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
@@ -85,12 +85,11 @@ async def _ask(
     body = cls(replica_id=-1, isolation_level=int(read_committed))
     least = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(requested.values()), 0)
     at = connection.version_of(body, least=least)
-    topics: dict[str, list[Any]] = {}
-    for partition, timestamp in requested.items():
-        entry = cls.ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-        if at == _OLD:
-            entry.max_num_offsets = 1
-        topics.setdefault(partition.topic, []).append(entry)
+    old = {"max_num_offsets": 1} if at == _OLD else {}
+    topics = by_topic(
+        requested,
+        lambda entry: cls.ListOffsetsPartition(partition_index=entry.partition, timestamp=requested[entry], **old),
+    )
     body.topics = [cls.ListOffsetsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
     response = await connection.request(body, version=at)
     return {

@@ -254,15 +254,14 @@ class Sender:
     def _answered(self, batch: Batch, answer: Any) -> None:
         now = time.monotonic()
         if answer is None:
-            error = NetworkError(f"the answer does not name partition {batch.partition}")
-            self.sequencer.lost(batch, error, now)
+            self.sequencer.lost(batch, NetworkError(f"the answer does not name partition {batch.partition}"), now)
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
         else:
             if answer.error_code in LEADER_MOVED:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
-            said = f" ({answer.error_message})" if answer.error_message else ""
-            self.sequencer.refused(batch, broker_error(answer.error_code, f"produce to {batch.partition}{said}"), now)
+            error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
+            self.sequencer.refused(batch, error, now)
 
     def _settle(self) -> None:
         """Give results to those who wait for them."""
@@ -371,6 +370,5 @@ async def produce_raw(
     if answer.error_code:
         if answer.error_code in LEADER_MOVED:
             cluster.cluster.topics.pop(partition.topic, None)
-        said = f" ({answer.error_message})" if answer.error_message else ""
-        raise broker_error(answer.error_code, f"produce to {partition}{said}")
+        raise broker_error(answer.error_code, f"produce to {partition}", answer.error_message)
     return int(answer.base_offset)

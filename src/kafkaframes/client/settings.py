@@ -233,6 +233,11 @@ class ConsumerSettings(ClientSettings):
         choices("group_protocol", self.group_protocol, ("classic", "consumer"))
 
     @property
+    def reads_committed(self) -> bool:
+        """Whether records of transactions that are open or aborted are left out."""
+        return self.isolation_level == "read_committed"
+
+    @property
     def strategies(self) -> list[str]:
         """The assignment strategies in order of preference."""
         return [_ASSIGNORS.get(name.rpartition(".")[2], name) for name in _names(self.partition_assignment_strategy)]

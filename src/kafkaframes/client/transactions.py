@@ -13,18 +13,16 @@ from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
-from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import (
-    COORDINATOR_MOVED,
     BrokerError,
     ErrorCode,
     KafkaframesError,
     MaybeWrittenError,
     NetworkError,
     OptionError,
-    broker_error,
 )
 from kafkaframes.protocol.messages.objects import Message
 
@@ -77,8 +75,11 @@ class Transactions:
         transactional_id = self._settings.transactional_id
 
         async def step() -> Producer:
-            broker = await self._coordinator() if transactional_id is not None else None
-            connection = await (self._cluster.any_connection() if broker is None else self._cluster.connection(broker))
+            if transactional_id is None:
+                connection = await self._cluster.any_connection()
+            else:
+                broker = await self._cluster.coordinator(transactional_id, TRANSACTION)
+                connection = await self._cluster.connection(broker)
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
             at = connection.version_of(body)
             if at >= _KNOWS_EPOCHS:
@@ -163,15 +164,12 @@ class Transactions:
     async def _add(self, partitions: list[TopicPartition]) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")
         producer_id, epoch = self._sender.sequencer.producer
-        topics: dict[str, list[int]] = {}
-        for partition in partitions:
-            topics.setdefault(partition.topic, []).append(partition.partition)
         body = cls(
             v3_and_below_transactional_id=self._settings.transactional_id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=[
-                cls.AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+                cls.AddPartitionsToTxnTopic(name=name, partitions=all_) for name, all_ in by_topic(partitions).items()
             ],
         )
 
@@ -279,10 +277,8 @@ class Transactions:
             producer_id=producer_id,
             producer_epoch=epoch,
         )
-        topics: dict[str, list[Any]] = {}
-        for partition, offset in offsets.items():
-            entry = cls.TxnOffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
-            topics.setdefault(partition.topic, []).append(entry)
+        entry_of = cls.TxnOffsetCommitRequestPartition
+        topics = by_topic(offsets, lambda at: entry_of(partition_index=at.partition, committed_offset=offsets[at]))
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         if not isinstance(group, str):
             body.member_id, body.generation_id = group.member_id, group.generation_id
@@ -298,34 +294,22 @@ class Transactions:
 
     # ---------------------------------------------------------------------------------------------------- asking
 
-    async def _coordinator(self) -> Broker:
-        return await self._cluster.coordinator(self._settings.transactional_id or "", TRANSACTION)
+    def _coordinator_of(self, group_id: str | None) -> tuple[str, int]:
+        """Return key and kind of a coordinator: the transaction's, or a group's."""
+        return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 
     async def _ask(self, body: Message, *, coordinator_of: str | None = None) -> Any:
         """Ask the transaction's coordinator, or a group's."""
-        if coordinator_of is None:
-            broker = await self._coordinator()
-        else:
-            broker = await self._cluster.coordinator(coordinator_of, GROUP)
-        try:
-            return await self._cluster.request(broker, body, most=_NEWEST_OF_FORM[self._form].get(body.spec.name))
-        except NetworkError:
-            self._forget(coordinator_of)
-            raise
-
-    def _forget(self, group_id: str | None) -> None:
-        if group_id is None:
-            self._cluster.forget_coordinator(self._settings.transactional_id or "", TRANSACTION)
-        else:
-            self._cluster.forget_coordinator(group_id, GROUP)
+        key, kind = self._coordinator_of(coordinator_of)
+        most = _NEWEST_OF_FORM[self._form].get(body.spec.name)
+        return await self._cluster.ask_coordinator(key, body, kind, most=most)
 
     def _check(self, number: int, what: str, group_id: str | None = None) -> None:
         """Raise for an error code; remember a fence."""
-        if not number:
-            return
-        if number in COORDINATOR_MOVED:
-            self._forget(group_id)
-        error = broker_error(number, what)
-        if number in _FENCED:
-            self._fenced = error
-        raise error
+        key, kind = self._coordinator_of(group_id)
+        try:
+            self._cluster.check_coordinator(number, what, key, kind)
+        except BrokerError as error:
+            if number in _FENCED:
+                self._fenced = error
+            raise

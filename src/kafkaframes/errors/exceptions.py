@@ -213,10 +213,10 @@ _CLASS_OF_CODE: Final = {
 }
 
 
-def broker_error(code: int, what: str) -> BrokerError:
-    """Return the exception for an error code that a broker has answered with."""
+def broker_error(code: int, what: str, said: str | None = None) -> BrokerError:
+    """Return the exception for an error code that a broker has answered with, and what it said beside it."""
     known = ErrorCode(code)
-    return _CLASS_OF_CODE.get(known, BrokerError)(f"{what}: {known}", known)
+    return _CLASS_OF_CODE.get(known, BrokerError)(f"{what} ({said}): {known}" if said else f"{what}: {known}", known)
 
 
 class LostTaskError(KafkaframesError):

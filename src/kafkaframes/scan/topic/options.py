@@ -52,7 +52,7 @@ class TopicOptions:
     @property
     def read_committed(self) -> bool:
         """Whether only what was committed is read (``kafka.isolation.level``)."""
-        return ConsumerSettings.of(self.client).isolation_level == "read_committed"
+        return ConsumerSettings.of(self.client).reads_committed
 
 
 @dataclass(frozen=True, slots=True)
