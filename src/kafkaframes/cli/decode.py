@@ -7,15 +7,14 @@ import json
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkaframes.cli.options import json_option_of, specs_option
+from kafkaframes.cli.options import Command, json_option_of, specs_option, with_options
 from kafkaframes.cli.text import say
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.protocol.framing import frame
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from kafkaframes.records.batch import Batch
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
 
 
@@ -71,7 +69,7 @@ def _from_hex(text: str) -> bytes:
 
 def which_message(command: Command) -> Command:
     """Add the options that say which message the bytes are."""
-    options = [
+    return with_options(
         click.option("--api", help="API name or key: the bytes are a response (with its header) of this API"),
         click.option("--message", "name", help="a message's name: the bytes are its body, without header"),
         click.option("--version", type=int, help="version of the API or the message"),
@@ -80,10 +78,7 @@ def which_message(command: Command) -> Command:
         specs_option,
         click.option("--names-of", metavar="RELEASE", help="also the name that a field had in this release: 2.8"),
         click.option("--mode", type=click.Choice(["reference", "strict"]), default="reference", show_default=True),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    )(command)
 
 
 def annotate(
@@ -119,7 +114,9 @@ def annotate(
             annotated = annotate_response(data, key, version, mode=mode, apis=apis)
     if names_of is not None:
         names = ReleaseNames(names_of)
-        annotated.runs = [replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs]
+        annotated.runs = [
+            dataclasses.replace(run, path=_with_former_name(run.path, names, names_of)) for run in annotated.runs
+        ]
     return annotated
 
 

@@ -311,13 +311,11 @@ def judge(use: Use, seen: Seen, target: Release, apis: Apis = CATALOG) -> Findin
         return Finding(verdict, what, reason, seen, key, version)
     lowest, highest = accepted.accepted.lowest, accepted.accepted.highest
     bounds = key, version, lowest, highest
-    if key == API_VERSIONS or version in range(lowest, highest + 1):
+    if key == API_VERSIONS or lowest <= version <= highest:
+        verdict, reason = FINE, f"{target.name} accepts {name} {lowest} to {highest}"
         if version in accepted.deprecated:
-            return Finding(
-                DEPRECATED, what, f"{target.name} calls it deprecated; later releases do not have it", seen, *bounds
-            )
-        return Finding(FINE, what, f"{target.name} accepts {name} {lowest} to {highest}", seen, *bounds)
-    if version > highest:
+            verdict, reason = DEPRECATED, f"{target.name} calls it deprecated; later releases do not have it"
+    elif version > highest:
         verdict, reason = _of_newer(use, name, target, highest)
     elif use.at_broker_limit and use.client.software_name is not None:
         verdict = FINE
@@ -340,10 +338,8 @@ def _of_missing_api(key: int, target: Release) -> tuple[str, str]:
     if not having:
         return UNKNOWN, f"no release is known that has API {key}"
     if known.index(having[0]) > known.index(target.name):
-        return (
-            UNKNOWN,
-            f"{target.name} does not have it yet ({having[0]} has); a client that asks for versions sees that",
-        )
+        reason = f"{target.name} does not have it yet ({having[0]} has); a client that asks for versions sees that"
+        return UNKNOWN, reason
     return REMOVED, f"{target.name} does not have it any more; {having[-1]} was the last release known that had"
 
 
@@ -351,16 +347,12 @@ def _of_newer(use: Use, name: str, target: Release, highest: int) -> tuple[str, 
     """Judge a version above what the target has."""
     own = _java_release(use.client)
     if own is None:
-        return (
-            UNKNOWN,
-            f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known",
-        )
+        reason = f"{target.name} accepts {name} up to {highest} only; whether this client goes so low is not known"
+        return UNKNOWN, reason
     lowest = own.all_apis[use.api_key].accepted.lowest if use.api_key in own.all_apis else 0
     if lowest > highest:
-        return (
-            REMOVED,
-            f"{target.name} accepts {name} up to {highest}, kafka-clients {own.name} speaks it from {lowest} on",
-        )
+        reason = f"{target.name} accepts {name} up to {highest}, kafka-clients {own.name} speaks it from {lowest} on"
+        return REMOVED, reason
     return FINE, f"kafka-clients {own.name} goes down to {name} {lowest}, {target.name} accepts up to {highest}"
 
 
@@ -376,22 +368,20 @@ def _java_release(client: Client) -> Release | None:
 def judge_format(use: FormatUse, seen: Seen, target: Release) -> Finding:
     """Judge a record format: brokers from 4.0 on read 0 and 1 from disk, and write neither (KIP-724)."""
     what = f"record format {use.magic} ({use.where}{'' if use.topic is None else ' of ' + use.topic})"
+    verdict = DEPRECATED
     if use.magic >= _NEWEST_FORMAT:
-        return Finding(FINE, what, "the current format", seen, format_use=use)
-    if _numbers(target) < _FORMATS_GONE:
-        return Finding(
-            DEPRECATED, what, f"{target.name} takes it; Kafka 4.0 does not write it (KIP-724)", seen, format_use=use
-        )
-    if use.where == "disk":
-        return Finding(
-            DEPRECATED, what, f"{target.name} reads it from disk; converting it is advised", seen, format_use=use
-        )
-    if use.where == "fetch":
+        verdict, reason = FINE, "the current format"
+    elif _numbers(target) < _FORMATS_GONE:
+        reason = f"{target.name} takes it; Kafka 4.0 does not write it (KIP-724)"
+    elif use.where == "disk":
+        reason = f"{target.name} reads it from disk; converting it is advised"
+    elif use.where == "fetch":
         reason = (
             f"{target.name} reads it from disk, and does not convert for old clients; converting the log is advised"
         )
-        return Finding(DEPRECATED, what, reason, seen, format_use=use)
-    return Finding(REMOVED, what, f"{target.name} takes records of format 2 only (KIP-724)", seen, format_use=use)
+    else:
+        verdict, reason = REMOVED, f"{target.name} takes records of format 2 only (KIP-724)"
+    return Finding(verdict, what, reason, seen, format_use=use)
 
 
 def _numbers(release: Release) -> tuple[int, ...]:

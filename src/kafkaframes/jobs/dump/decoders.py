@@ -30,9 +30,7 @@ _COPY_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT
 _DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
-def remote_log_metadata(
-    *, with_index: bool
-) -> Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]:
+def remote_log_metadata(*, with_index: bool) -> Decoder:
     """Return what makes the texts of a record (no key, and the value).
 
     Args:
@@ -58,12 +56,8 @@ def _remote_segment(result: Any, with_index: bool) -> str:
         "brokerId": result.broker_id,
         "maxTimestampMs": result.max_timestamp_ms,
         "eventTimestampMs": result.event_timestamp_ms,
-        "segmentLeaderEpochs": _epochs(result),
-        "segmentSizeInBytes": result.segment_size_in_bytes,
-        "customMetadata": _custom(result.custom_metadata),
-        "state": _named(_COPY_STATES, result.remote_log_segment_state),
     }
-    return _java("RemoteLogSegmentMetadata", texts | _transaction_index(result, with_index))
+    return _java("RemoteLogSegmentMetadata", texts | _of_segment(result, with_index))
 
 
 def _remote_update(result: Any, _: bool) -> str:
@@ -93,12 +87,8 @@ def _remote_snapshot(result: Any, with_index: bool) -> str:
         "startOffset": result.start_offset,
         "endOffset": result.end_offset,
         "maxTimestampMs": result.max_timestamp_ms,
-        "segmentLeaderEpochs": _epochs(result),
-        "segmentSizeInBytes": result.segment_size_in_bytes,
-        "customMetadata": _custom(result.custom_metadata),
-        "state": _named(_COPY_STATES, result.remote_log_segment_state),
     }
-    return _java("RemoteLogSegmentMetadataSnapshot", texts | _transaction_index(result, with_index))
+    return _java("RemoteLogSegmentMetadataSnapshot", texts | _of_segment(result, with_index))
 
 
 _REMOTE_TEXTS: Mapping[int, Callable[[Any, bool], str]] = {
@@ -109,13 +99,15 @@ _REMOTE_TEXTS: Mapping[int, Callable[[Any, bool], str]] = {
 }
 
 
-def _epochs(result: Any) -> str:
+def _of_segment(result: Any, with_index: bool) -> dict[str, object]:
     epochs = dict(sorted((one.leader_epoch, one.offset) for one in result.segment_leader_epochs))
-    return f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}"
-
-
-def _transaction_index(result: Any, with_index: bool) -> dict[str, str]:
-    return {"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {}
+    texts = {
+        "segmentLeaderEpochs": f"{{{', '.join(f'{epoch}={start}' for epoch, start in epochs.items())}}}",
+        "segmentSizeInBytes": result.segment_size_in_bytes,
+        "customMetadata": _custom(result.custom_metadata),
+        "state": _named(_COPY_STATES, result.remote_log_segment_state),
+    }
+    return texts | ({"txnIdxEmpty": "true" if result.txn_index_empty else "false"} if with_index else {})
 
 
 def _java(name: str, texts: Mapping[str, object]) -> str:
@@ -143,7 +135,6 @@ def _named(names: tuple[str, ...], number: int) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-RecordDecoder = Callable[[int, bytes | None, bytes | None], Texts]
 DELETED = "<DELETE>"
 _STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
@@ -196,9 +187,9 @@ def _json(value: Any) -> str:
 # ------------------------------------------------------------------------------- coordinators, as JSON
 
 
-def _coordinator(topic: str) -> RecordDecoder:
+def _coordinator(topic: str, texts_of: Callable[[Any], Texts]) -> Decoder:
+    """Return what decodes the records of a coordinator's topic, given what makes the texts of one."""
     from kafkaframes.protocol.messages import envelopes
-    from kafkaframes.storage.log.internal_topics import open_members
 
     def decode(offset: int, key: bytes | None, value: bytes | None) -> Texts:
         if key is None:
@@ -207,29 +198,27 @@ def _coordinator(topic: str) -> RecordDecoder:
             record = envelopes.decode_coordinator_record(topic, key, value)
         except DecodeError as error:
             return f"Error at offset {offset}, skipping. {error}", None
-        lowest = record.key.spec.valid_versions.lowest
-        key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
-        if record.value is None:
-            return key_text, DELETED
-        data = record.value.to_json(record.value_version, unknown_tags=False)
-        open_members(data, unknown_tags=False)
-        return key_text, _json({"version": str(record.value_version), "data": data})
+        return texts_of(record)
 
     return decode
+
+
+def _as_json(record: Any) -> Texts:
+    from kafkaframes.storage.log.internal_topics import open_members
+
+    lowest = record.key.spec.valid_versions.lowest
+    key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
+    if record.value is None:
+        return key_text, DELETED
+    data = record.value.to_json(record.value_version, unknown_tags=False)
+    open_members(data, unknown_tags=False)
+    return key_text, _json({"version": str(record.value_version), "data": data})
 
 
 # ------------------------------------------------------------------------- transactions, as text until 3.9
 
 
-def _transactions_as_text(offset: int, key: bytes | None, value: bytes | None) -> Texts:
-    from kafkaframes.protocol.messages import envelopes
-
-    if key is None:
-        return f"Error at offset {offset}, skipping. the record has no key", None
-    try:
-        record = envelopes.decode_coordinator_record("__transaction_state", key, value)
-    except DecodeError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
+def _transactions_as_text(record: Any) -> Texts:
     key_text = f"transaction_metadata::transactionalId={record.key.transactional_id}"
     if record.value is None:
         return key_text, DELETED
@@ -278,15 +267,7 @@ def _hash(topic: str, partition: int) -> int:
 # ------------------------------------------------------------------------------ group offsets as text, 2.8
 
 
-def _offsets_as_text(offset: int, key: bytes | None, value: bytes | None) -> Texts:
-    from kafkaframes.protocol.messages import envelopes
-
-    if key is None:
-        return f"Error at offset {offset}, skipping. the record has no key", None
-    try:
-        record = envelopes.decode_coordinator_record("__consumer_offsets", key, value)
-    except DecodeError as error:
-        return f"Error at offset {offset}, skipping. {error}", None
+def _offsets_as_text(record: Any) -> Texts:
     result = record.value
     if record.type in (0, 1):
         key_text = f"offset_commit::group={record.key.group},partition={record.key.topic}-{record.key.partition}"
@@ -360,12 +341,12 @@ def control_json(kind: str, value: bytes | None) -> str | None:
     return None if opened.value is None else f"{_MARKER_LABELS[kind]} {opened.value}"
 
 
-DECODERS: Mapping[str, Callable[[Style], RecordDecoder]] = {
-    "offsets": lambda style: _coordinator("__consumer_offsets") if style.json_offsets else _offsets_as_text,
-    "transaction-log": lambda style: (
-        _coordinator("__transaction_state") if style.json_transactions else _transactions_as_text
+DECODERS: Mapping[str, Callable[[Style], Decoder]] = {
+    "offsets": lambda style: _coordinator("__consumer_offsets", _as_json if style.json_offsets else _offsets_as_text),
+    "transaction-log": lambda style: _coordinator(
+        "__transaction_state", _as_json if style.json_transactions else _transactions_as_text
     ),
     "cluster-metadata": lambda style: _metadata,
     "remote-log-metadata": lambda style: remote_log_metadata(with_index=style.remote_transaction_index),
-    "share-group-state": lambda style: _coordinator("__share_group_state"),
+    "share-group-state": lambda style: _coordinator("__share_group_state", _as_json),
 }

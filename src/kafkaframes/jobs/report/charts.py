@@ -183,11 +183,7 @@ def _stack(index: int, column: Column, end: float) -> list[Markup]:
 def share(parts: Sequence[Part], *, text: Text) -> Markup:
     """Return one bar that is the whole, with a legend that shows each part's share."""
     whole = sum(part.value for part in parts)
-    chunks = [
-        tag("span", class_=f"part {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)
-        for part in parts
-        if part.value
-    ]
+    chunks = [_part(part, whole) for part in parts if part.value]
     words = [
         tag(
             "li", tag("i", class_=part.color), tag("b", part.tip.split("\n")[0]), " ",

@@ -15,7 +15,7 @@ as before or after the timeline, not drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -388,43 +388,24 @@ def ticks(edges: list[int], *, about: int = 8) -> list[Tick]:
         result = [one for one in _months(low, high, months) if low <= one <= min(high, LAST_MS)]
         if len(result) <= about + 1:
             break
-    return _labelled(result, _years if months >= 12 else _of_months)
+    return _labelled(result, _YEARS if months >= 12 else _OF_MONTHS)
 
 
-Label = Callable[[datetime], tuple[str, str]]
+# The label of a time, and of the greater unit; the first of the table for steps of at least that many milliseconds.
+_DAY, _YEAR = "{0.day} {0:%b} {0.year}", "{0.year}"
+_LABELS = (
+    (DAY, ("{0.day} {0:%b}", _YEAR)),
+    (MINUTE, ("{0:%H:%M}", _DAY)),
+    (SECOND, ("{0:%H:%M:%S}", _DAY)),
+    (1, ("{0:%H:%M:%S}.{1:03}", _DAY)),
+)
+_YEARS, _OF_MONTHS = (_YEAR, ""), ("{0:%b}", _YEAR)
 
 
-def _days(time: datetime) -> tuple[str, str]:
-    return f"{time.day} {time:%b}", f"{time.year}"
-
-
-def _minutes(time: datetime) -> tuple[str, str]:
-    return f"{time:%H:%M}", f"{time.day} {time:%b} {time.year}"
-
-
-def _seconds(time: datetime) -> tuple[str, str]:
-    return f"{time:%H:%M:%S}", f"{time.day} {time:%b} {time.year}"
-
-
-def _millis(time: datetime) -> tuple[str, str]:
-    return f"{time:%H:%M:%S}.{time.microsecond // 1000:03}", f"{time.day} {time:%b} {time.year}"
-
-
-_LABELS = ((DAY, _days), (MINUTE, _minutes), (SECOND, _seconds), (1, _millis))
-
-
-def _of_months(time: datetime) -> tuple[str, str]:
-    return f"{time:%b}", f"{time.year}"
-
-
-def _years(time: datetime) -> tuple[str, str]:
-    return f"{time.year}", ""
-
-
-def _labelled(result: list[int], label: Label) -> list[Tick]:
+def _labelled(result: list[int], label: tuple[str, str]) -> list[Tick]:
     ticks, before = [], None
     for at in result:
-        small, great = label(_time(at))
+        small, great = (text.format(_time(at), at % SECOND) for text in label)
         ticks.append(Tick(at, f"{small}\n{great}".strip() if great != before else small, great != before))
         before = great
     return ticks

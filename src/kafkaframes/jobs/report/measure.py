@@ -77,21 +77,19 @@ class Cell:
         raw_bytes: what the batches would be without compression.
     """
 
+    format: str
+    codec: str
     batches: int = 0
     records: int = 0
     log_bytes: int = 0
     raw_bytes: int = 0
 
-    def add(self, batches: int, records: int, log_bytes: int, raw_bytes: int) -> None:
-        """Add numbers."""
-        self.batches += batches
-        self.records += records
-        self.log_bytes += log_bytes
-        self.raw_bytes += raw_bytes
-
     def merge(self, other: Cell) -> None:
-        """Add another's."""
-        self.add(other.batches, other.records, other.log_bytes, other.raw_bytes)
+        """Add another's numbers."""
+        self.batches += other.batches
+        self.records += other.records
+        self.log_bytes += other.log_bytes
+        self.raw_bytes += other.raw_bytes
 
 
 @dataclass(slots=True)
@@ -120,7 +118,7 @@ class Measure:
     """Numbers of a segment, a partition or a topic.
 
     Attributes:
-        cells: by format and codec's name.
+        cells: by the number of the format and the codec's name.
         record_sizes: bytes of key and value of each record of data; headers are not in it.
         batch_sizes: bytes of each batch in the log.
         with_headers: records that have a header.
@@ -167,7 +165,7 @@ class Measure:
     def merge(self, other: Measure) -> None:
         """Add another's numbers."""
         for index, cell in other.cells.items():
-            self.cells.setdefault(index, Cell()).merge(cell)
+            self.cells.setdefault(index, Cell(cell.format, cell.codec)).merge(cell)
         for producer, counts in other.producers.items():
             self.producers.setdefault(producer, ProducerCounts()).merge(counts)
         for name in ("record_sizes", "batch_sizes", "times", "keys"):
@@ -275,11 +273,11 @@ def _add_batches(
     for kind in np.unique(kinds[sound]).tolist():
         magic, codec = divmod(kind, len(CODECS) + 1)
         chosen = sound & (kinds == kind)
-        cell = measure.cells.setdefault((magic, CODECS[codec]), Cell())
-        cell.add(
-            int(chosen.sum()), int(rows[chosen & is_data].sum()), int(sizes[chosen].sum()),
-            int((raw + headers)[chosen].sum()),
-        )  # fmt: skip
+        cell = measure.cells.setdefault((magic, CODECS[codec]), Cell(f"v{magic}", CODECS[codec]))
+        cell.batches += int(chosen.sum())
+        cell.records += int(rows[chosen & is_data].sum())
+        cell.log_bytes += int(sizes[chosen].sum())
+        cell.raw_bytes += int((raw + headers)[chosen].sum())
     measure.control_records += int(rows[sound & ~is_data].sum())
     measure.offsets_seen += int(rows[sound].sum())
     measure.batch_sizes.add(sizes[sound])

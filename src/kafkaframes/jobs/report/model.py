@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import Sizes
-from kafkaframes.jobs.report.measure import Loss, Measure
+from kafkaframes.jobs.report.measure import Cell, Loss, Measure
 from kafkaframes.jobs.report.metadata import Transactions
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import TopicPartition
@@ -63,18 +63,6 @@ class TimeReport:
     after: int = 0
     without: int = 0
     append_time: int = 0
-
-
-@dataclass(slots=True)
-class CellReport:
-    """The batches of one format and codec."""
-
-    format: str
-    codec: str
-    batches: int
-    records: int
-    log_bytes: int
-    raw_bytes: int
 
 
 @dataclass(slots=True)
@@ -151,7 +139,7 @@ class TopicReport:
     first: int = -1
     last: int = -1
     activity: list[int] = field(default_factory=list)
-    cells: list[CellReport] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
     keys: KeyReport = field(default_factory=KeyReport)
     transactions: TransactionReport = field(default_factory=TransactionReport)
     errors: int = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkaframes.jobs.report import sections, state_sections
 from kafkaframes.jobs.report.model import Report
-from kafkaframes.jobs.report.tables import Markup, html_page, path_codes, tag
+from kafkaframes.jobs.report.tables import Markup, html_page, path_codes
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, ratio_text, size_text, time_text
 
 _MOST_PATHS = 4
@@ -71,7 +71,7 @@ def _cards(report: Report) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _tiles(report: Report) -> Markup:
+def _tiles(report: Report) -> tuple[tuple[str, str, str, str], ...]:
     errors, warnings = report.errors(), sum(one.severity.name == "WARNING" for one in report.findings)
     total = report.total
     log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
@@ -79,7 +79,7 @@ def _tiles(report: Report) -> Markup:
     first, last = sections.drawn_range(report.times) if report.times.edges else (report.times.first, report.times.last)
     state = "bad" if errors else "good"
     verdict = count_text(errors, "error") if errors else "Sound"
-    tiles = (
+    return (
         ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
         ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
         ("Size", size_text(size), stored, ""),
@@ -87,12 +87,6 @@ def _tiles(report: Report) -> Markup:
         ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
         ("Damage", verdict, count_text(warnings, "warning") if warnings else "no warnings", state),
     )
-    return tag("div", (_tile(*tile) for tile in tiles), class_="tiles")
-
-
-def _tile(name: str, value: str, more: str, color: str) -> Markup:
-    children = tag("span", name), tag("b", value), tag("small", more)
-    return tag("div", children, class_=f"tile {color}".strip())
 
 
 def _day(timestamp_ms: int) -> str:

@@ -57,14 +57,11 @@ def json_rows(question: Question, outcome: Outcome, scaled: Sequence[Scaled]) ->
     ]
 
 
-def _tiles(outcome: Outcome) -> Markup:
-    tiles = []
+def _tiles(outcome: Outcome) -> Iterator[tuple[str, str, str, str]]:
     for (kind,), weight in outcome.by("kind").items():
         if weight.messages:
             share = f"{100 * weight.saved / weight.before:.2f} % of {size_text(weight.before)}" if weight.before else ""
-            saved = tag("b", f"{weight.saved:,} B")
-            tiles.append(tag("div", tag("span", f"Saved, {kind}"), saved, tag("small", share), class_="tile"))
-    return tag("div", tiles, class_="tiles")
+            yield f"Saved, {kind}", f"{weight.saved:,} B", share, ""
 
 
 def _changes(question: Question) -> Markup:

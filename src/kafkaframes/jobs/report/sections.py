@@ -8,7 +8,8 @@ from typing import Any
 
 from kafkaframes.jobs.report import charts, histograms
 from kafkaframes.jobs.report.charts import Bar, Column, Part, Tick
-from kafkaframes.jobs.report.model import CellReport, Report, SizeReport, TimeReport, TopicReport
+from kafkaframes.jobs.report.measure import Cell
+from kafkaframes.jobs.report.model import Report, SizeReport, TimeReport, TopicReport
 from kafkaframes.jobs.report.tables import Field, Markup, join, number, table, tag
 from kafkaframes.jobs.report.words import (
     count_text,
@@ -118,7 +119,7 @@ def compression(report: Report) -> Markup:
     return card("compression", "Compression", drawn, table(codecs, fields, name="codecs"), note=note)
 
 
-def _ratio(entry: CellReport | TopicReport) -> float:
+def _ratio(entry: Cell | TopicReport) -> float:
     return entry.raw_bytes / entry.log_bytes if entry.log_bytes else 0
 
 
@@ -126,13 +127,11 @@ def _ratio_tip(topic: TopicReport) -> str:
     return f"{topic.name}\n{size_text(topic.log_bytes)} in the log, {size_text(topic.raw_bytes)} without compression"
 
 
-def _by(topics: Iterable[TopicReport], name: str) -> list[CellReport]:
+def _by(topics: Iterable[TopicReport], name: str) -> list[Cell]:
     """Sum the cells of all topics by format or by codec, the most bytes first."""
-    result: dict[str, CellReport] = {}
+    result: dict[str, Cell] = {}
     for cell in (cell for topic in topics for cell in topic.cells):
-        entry = result.setdefault(getattr(cell, name), CellReport(cell.format, cell.codec, 0, 0, 0, 0))
-        for count in ("batches", "records", "log_bytes", "raw_bytes"):
-            setattr(entry, count, getattr(entry, count) + getattr(cell, count))
+        result.setdefault(getattr(cell, name), Cell(cell.format, cell.codec)).merge(cell)
     return sorted(result.values(), key=lambda entry: (-entry.log_bytes, entry.codec))
 
 

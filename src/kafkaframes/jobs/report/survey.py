@@ -19,7 +19,6 @@ from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, tim
 from kafkaframes.jobs.report.measure import Loss, Measure, Measured, ProducerCounts, Task, measure_segment
 from kafkaframes.jobs.report.metadata import Transactions, compacted_topics, transactional_ids, transactions_of
 from kafkaframes.jobs.report.model import (
-    CellReport,
     DirectoryReport,
     KeyReport,
     NotRead,
@@ -104,10 +103,7 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
         record_sizes=SizeReport.of(measure.record_sizes),
         first=measure.times.first,
         last=measure.times.last,
-        cells=[
-            CellReport(f"v{magic}", codec, one.batches, one.records, one.log_bytes, one.raw_bytes)
-            for (magic, codec), one in sorted(measure.cells.items())
-        ],
+        cells=[cell for _, cell in sorted(measure.cells.items())],
         keys=KeyReport(
             compacted=compacted,
             keyed=measure.keyed,

@@ -174,7 +174,7 @@ def html_page(
     heading: str,
     where: Child,
     made: str,
-    tiles: Markup,
+    tiles: Iterable[tuple[str, str, str, str]],
     cards: Iterable[Markup],
     version: str,
     sections: Mapping[str, str] | None = None,
@@ -185,13 +185,15 @@ def html_page(
     Args:
         title: of the window; ``heading`` of the page.
         where, made: what the page is about, and when and by what it was made.
-        tiles, cards: its content.
+        tiles: the figures at its head, each with its name, words on it, and ``good``, ``warn``, ``bad`` or nothing.
+        cards: its content.
         version: of kafkaframes.
         sections: links to cards, by their ids.
         data: what can be saved as JSON; without it the page has no script, so nothing is sorted or searched.
     """
+    head = tag("div", (_tile(*one) for one in tiles), class_="tiles")
     lines = tag("div", tag("h1", heading), tag("p", where, class_="paths"), tag("p", made, class_="soft"))
-    body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), tiles, class_="top")]
+    body = [tag("header", tag("div", lines, None if data is None else _buttons(), class_="title"), head, class_="top")]
     if sections is not None:
         links = (tag("a", name, href=f"#{card}") for card, name in sections.items())
         body.append(tag("nav", links, aria_label="Sections"))
@@ -204,14 +206,18 @@ def html_page(
             tag("script", Markup(safe), type="application/json", id="data"),
             tag("script", _file("page.js")),
         ]
-    head = [
+    about = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"kafkaframes {version}"),
         tag("title", title),
         tag("style", _file("page.css")),
     ]
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', tag('head', about), tag('body', body), lang='en')}\n"
+
+
+def _tile(name: str, value: str, more: str, state: str) -> Markup:
+    return tag("div", tag("span", name), tag("b", value), tag("small", more), class_=f"tile {state}".strip())
 
 
 def _buttons() -> Markup:

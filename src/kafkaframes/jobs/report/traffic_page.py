@@ -24,7 +24,6 @@ _STATES: Final = {"removed": "bad", "deprecated": "warn", "unknown": "", "fine":
 
 def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     """Return the page."""
-    tiles = tag("div", (_tile(verdict, audit) for verdict in _STATES), class_="tiles")
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     cards = [
@@ -41,19 +40,20 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     title = f"Upgrade to Kafka {audit.target.name}"
     where = (tag("code", names), more)
     made = f"Made by kafkaframes {version}"
-    return html_page(title, heading=title, where=where, made=made, tiles=tiles, cards=cards, version=version)
-
-
-def _tile(verdict: str, audit: Audit) -> Markup:
-    count = sum(judged.verdict == verdict for judged in audit.clients)
-    state = _STATES[verdict] if count else ""
-    return tag(
-        "div",
-        tag("span", verdict.capitalize(), class_="name"),
-        tag("b", str(count)),
-        tag("span", "client" if count == 1 else "clients", class_="soft"),
-        class_=f"tile {state}".strip(),
+    return html_page(
+        title,
+        heading=title,
+        where=where,
+        made=made,
+        tiles=(_tile(verdict, audit) for verdict in _STATES),
+        cards=cards,
+        version=version,
     )
+
+
+def _tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
+    count = sum(judged.verdict == verdict for judged in audit.clients)
+    return verdict.capitalize(), str(count), "client" if count == 1 else "clients", _STATES[verdict] if count else ""
 
 
 def _audited_clients(audit: Audit) -> Markup:
@@ -148,11 +148,14 @@ def _cards(report: TrafficReport) -> list[Markup]:
     ]
 
 
-def _tiles(report: TrafficReport) -> Markup:
+def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
     requested = sum(one.request_bytes for one in report.apis.values())
     answered = sum(one.response_bytes for one in report.apis.values())
-    broken = [] if report.audit is None else [one for one in report.audit.clients if one.verdict == REMOVED]
-    tiles = (
+    broken, upgrade = list[ClientAudit](), ""
+    if report.audit is not None:
+        broken = [one for one in report.audit.clients if one.verdict == REMOVED]
+        upgrade = f"{'breaks' if len(broken) == 1 else 'break'} on {report.audit.target.name}"
+    return (
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
         ("Requests", size_text(requested), "without size prefixes", ""),
         ("Responses", size_text(answered), "without size prefixes", ""),
@@ -163,22 +166,7 @@ def _tiles(report: TrafficReport) -> Markup:
             count_text(report.incomplete, "incomplete call"),
             "bad" if report.gaps else "good",
         ),
-        (
-            "Upgrade",
-            count_text(len(broken), "client"),
-            ""
-            if report.audit is None
-            else f"{'breaks' if len(broken) == 1 else 'break'} on {report.audit.target.name}",
-            "bad" if broken else "good",
-        ),
-    )
-    return tag(
-        "div",
-        (
-            tag("div", tag("span", name), tag("b", value), tag("small", more), class_=f"tile {color}".strip())
-            for name, value, more, color in tiles
-        ),
-        class_="tiles",
+        ("Upgrade", count_text(len(broken), "client"), upgrade, "bad" if broken else "good"),
     )
 
 
