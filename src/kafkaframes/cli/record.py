@@ -12,7 +12,6 @@ from typing import IO
 
 import click
 
-from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.cli.options import ports_in, ports_option, specs_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -63,6 +62,8 @@ def command(
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """
+    from kafkaframes.capture.recorder import Recorder, Settings
+
     host, ports = _listen(listen)
     tls = {"server_tls": _server_tls(cert, key), "upstream_tls": _client_tls(upstream_tls, upstream_ca)}
     settings = Settings(host, ports, _upstream(upstream), **tls, apis=Apis(specs), strict=strict)
