@@ -19,11 +19,7 @@ class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An answer's body that is bytes already, in parts.
-
-    Attributes:
-        parts: of the body, without frame and header.
-    """
+    """An answer's body, without frame and header, that is bytes already, in parts."""
 
     parts: Sequence[bytes | memoryview | Part]
 

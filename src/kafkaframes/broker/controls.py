@@ -30,11 +30,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class TopicInfo(NamedTuple):
-    """A topic, as it was when somebody asked.
-
-    Attributes:
-        end_offsets: the log end offset of each partition.
-    """
+    """A topic, as it was when somebody asked, with the log end offset of each partition."""
 
     name: str
     topic_id: UUID
@@ -144,11 +140,7 @@ def report(entries: Iterable[Entry]) -> str:
 
 
 class MemberInfo(NamedTuple):
-    """A member of a group, as it was when somebody asked.
-
-    Attributes:
-        assignment: what it has now, sorted.
-    """
+    """A member of a group, as it was when somebody asked; ``assignment`` is sorted."""
 
     member_id: str
     client_id: str

@@ -30,11 +30,7 @@ def find_topic(
     by_id: bool = False,
     right: str = "TOPIC",
 ) -> KnownTopic:
-    """Find a topic by name, or by its id, and look whether the client has the right that its API declares.
-
-    Args:
-        right: to the topic, or to the cluster.
-    """
+    """Find a topic by name or id, if the client has the right, to it or to the cluster, that the API declares."""
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:

@@ -37,11 +37,7 @@ _HTTP_PORT: Final = 80
 
 
 class HttpError(Exception):
-    """An answer that is an error.
-
-    Attributes:
-        code: a number for programs; the status by default.
-    """
+    """An answer that is an error; ``code`` is a number for programs, the status by default."""
 
     def __init__(self, status: int, message: str, code: int | None = None) -> None:
         super().__init__(message)

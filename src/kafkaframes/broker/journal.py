@@ -246,11 +246,7 @@ def open_request_log(path: str) -> TextIO:
 
 
 class RequestLog:
-    """Writes a line for each answered request.
-
-    Args:
-        write: takes a line, without its end.
-    """
+    """Gives ``write`` a line, without its end, for each answered request."""
 
     def __init__(self, write: Callable[[str], None], now_ms: Callable[[], int]) -> None:
         self._write = write

@@ -189,11 +189,7 @@ PRODUCER_ID_BLOCK = 1_000
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic in the file.
-
-    Attributes:
-        replicas: the nodes of each partition, the preferred leader first; none where the broker has one node.
-    """
+    """A topic in the file; ``replicas`` are the nodes of each partition, none where the broker has one node."""
 
     topic_id: str
     partitions: int

@@ -448,11 +448,7 @@ class Server:
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
-        """Begin to listen; return the port.
-
-        Raises:
-            OptionError: the host is no name that DNS could know, such as ``a..b``.
-        """
+        """Begin to listen; return the port. A host that no DNS could know (``a..b``) is refused."""
         try:
             server = await self.loop.create_server(
                 lambda: Connection(self, listener), listener.host, listener.port, ssl=listener.tls, backlog=1024

@@ -93,12 +93,7 @@ def _fetched(cursor: Cursor, version: int, session: Session, broker: BrokerState
 
 
 class _Answer:
-    """An answer while it grows.
-
-    Attributes:
-        size: bytes of records that are in it.
-        parts: of its body.
-    """
+    """An answer while it grows: ``size`` bytes of records, and the parts of its body."""
 
     def __init__(self, version: int, session: Session, broker: BrokerState, limits: Limits) -> None:
         self._version = version

@@ -249,11 +249,7 @@ class Repeats:
         self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
-        """Append what a request has that came before in other words; None if it is not known, or not ordinary now.
-
-        Raises:
-            UnusualError: the frame ends early (or another of ``short_reading.UNUSUAL``); nothing is appended then.
-        """
+        """Append what a request has that came before in other words; None if it is not known, or not ordinary now."""
         at, broker = session.records_at, self._broker
         known = self._known.get(_key(frame, at))
         if known is None:

@@ -127,11 +127,7 @@ class Node:
 
 @dataclass(slots=True)
 class Nodes:
-    """All nodes, by number.
-
-    Attributes:
-        coordinators: groups and transactional ids that a test has moved, by (kind, key).
-    """
+    """All nodes, by number; and the ``coordinators`` that a test has moved, by kind and key."""
 
     by_id: dict[int, Node] = field(default_factory=lambda: {1: Node(1)})
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)

@@ -144,11 +144,7 @@ def limits_of(broker: BrokerState, group_id: str) -> Limits:
 
 
 class Word(NamedTuple):
-    """What a member says of records of one partition.
-
-    Attributes:
-        code: why it is refused already; 0 where it is not.
-    """
+    """What a member says of records of one partition; ``code`` is why it is refused already, or 0."""
 
     key: PartitionKey
     batches: Sequence[Acknowledged]
@@ -219,11 +215,7 @@ def lock_ms(request: Request, broker: BrokerState) -> int:
 
 
 def leaders(request: Request, broker: BrokerState, rows: Any) -> list[Any]:
-    """Tell who leads what is not led here (KIP-951); return the addresses of these nodes.
-
-    Args:
-        rows: pairs of a topic's id and its rows of the answer.
-    """
+    """Tell in rows, by topic id, who leads what is not led here (KIP-951); return the addresses of these nodes."""
     nodes = set()
     for topic_id, partitions in rows:
         topic = broker.topics_by_id.get(topic_id)

@@ -118,11 +118,7 @@ def _create(
 
 
 def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
-    """Make the topic of a row of CreateTopics that the broker asks of itself; it is there once it is kept.
-
-    Raises:
-        RefusedError, OptionError, StorageError: it cannot be made.
-    """
+    """Make the topic of a row of CreateTopics that the broker asks of itself; it is there once it is kept."""
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
     configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
@@ -132,11 +128,7 @@ def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
 def making_all(
     broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
-    """Make topics and keep them, for an answer that tells of them; return by name why one could not be made.
-
-    Args:
-        makers: what makes each of them; None where there is nothing to make.
-    """
+    """Make topics, but where a maker gives None, and keep them; return by name why one could not be made."""
     failed: dict[str, KafkaframesError] = {}
 
     def making(name: str) -> Steps[Topic | None]:

@@ -251,11 +251,7 @@ class Security:
         return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
 
     def credentials(self) -> Credentials:
-        """Return the users, as a broker keeps them.
-
-        Raises:
-            OptionError, MissingExtraError: as of ``Kerberos.names``.
-        """
+        """Return the users, as a broker keeps them; refused as by ``Kerberos.names``."""
         kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
         return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 

@@ -31,11 +31,7 @@ class Viewer(Protocol):
 
 
 class ClassicFacts(NamedTuple):
-    """What a member of a consumer group is known by that speaks the classic protocol.
-
-    Attributes:
-        protocols: name and metadata of each, in the member's order.
-    """
+    """What is known of a member that speaks the classic protocol; ``protocols`` in the member's order."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

@@ -131,11 +131,7 @@ class _Plan:
 
 @dataclass(slots=True)
 class ConsumerGroups:
-    """The protocol on consumer groups.
-
-    Attributes:
-        on_leave: called before members are removed; it returns True where it did so itself, by a downgrade.
-    """
+    """The protocol on consumer groups; before members are removed ``on_leave`` tells whether it has done so itself."""
 
     clock: Clock
     settings: GroupSettings
@@ -411,11 +407,7 @@ def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
 
 
 def check(beat: Beat, *, may_lack_id: bool) -> None:
-    """Refuse a request that contradicts itself: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
-
-    Args:
-        may_lack_id: a joining member may leave its id to the coordinator: version 0.
-    """
+    """Refuse a request that contradicts itself; a joining member of version 0 ``may_lack_id``."""
     joins = beat.epoch == 0
     wrong = (
         (not beat.member_id and not (may_lack_id and joins), "MemberId can't be empty."),

@@ -172,11 +172,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- consumer groups
 
     def consumer_heartbeat(self, beat: Beat, *, may_lack_id: bool = False) -> Beaten:
-        """Answer a ConsumerGroupHeartbeat.
-
-        Args:
-            may_lack_id: version 0: the coordinator gives the member its id.
-        """
+        """Answer a ConsumerGroupHeartbeat; of version 0 the member ``may_lack_id``, and is given one."""
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
             beat = beat._replace(member_id=self.new_uuid())
@@ -247,11 +243,7 @@ class GroupCoordinator:
         return answer
 
     def change_share_group(self, group_id: str, *, may_make: bool = False) -> ShareGroup:
-        """Return a share group without members (else NON_EMPTY_GROUP), whose offsets may be changed.
-
-        Args:
-            may_make: offsets may be set before there is such a group.
-        """
+        """Return a share group without members (else NON_EMPTY_GROUP), whose offsets may be changed; or a new one."""
         if may_make and group_id not in self.groups:
             return ShareGroup(group_id)
         group = self.group(group_id, ShareGroup)

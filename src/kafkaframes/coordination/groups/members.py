@@ -223,12 +223,7 @@ def watch(
     session_timeout_ms: int,
     keeps_rebalance: bool = False,
 ) -> None:
-    """Begin a member's session anew, and its time to give up what it must.
-
-    Args:
-        expire: gives a member up.
-        keeps_rebalance: leave the time to give up as it is.
-    """
+    """Begin a member's session anew, and, unless it ``keeps_rebalance``, its time to give up what it must."""
     key, epoch = member.member_id, member.epoch
     cancel(group.sessions, key)
     group.sessions[key] = clock.call_later(session_timeout_ms, lambda: expire(key))

@@ -90,11 +90,7 @@ class LoadedRecord(NamedTuple):
 
 
 class Group(Protocol):
-    """A group of any type, for the rules of offsets and of administration.
-
-    Attributes:
-        type: ``classic``, ``consumer``, ``share`` or ``streams``.
-    """
+    """A group of any type (classic, consumer, share, streams), for the rules of offsets and of administration."""
 
     group_id: str
     type: ClassVar[str]
@@ -200,11 +196,7 @@ class GroupSettings:
 
     @classmethod
     def of_config(cls, text: Callable[[str], str]) -> GroupSettings:
-        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value.
-
-        Args:
-            text: a setting by Kafka's name; empty where nothing is known of it.
-        """
+        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value."""
         policy = (text(_POLICY) or "bidirectional").lower()
         if policy not in POLICIES:
             raise OptionError(f"{_POLICY} is {', '.join(sorted(POLICIES))}, not {policy!r}")

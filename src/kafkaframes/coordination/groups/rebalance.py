@@ -72,11 +72,7 @@ class Leaving(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalances:
-    """The rebalance protocol on classic groups.
-
-    Attributes:
-        new_id: a random UUID.
-    """
+    """The rebalance protocol on classic groups."""
 
     clock: Clock
     settings: GroupSettings

@@ -18,12 +18,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """One member.
-
-    Attributes:
-        topics: what it subscribes to, sorted.
-        epoch: of the assignment that it has.
-    """
+    """One member: its topics, sorted, and what it is assigned, with the epoch of that."""
 
     member_id: str
     rack_id: str | None = None

@@ -43,11 +43,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """What a member says of a run of records.
-
-    Attributes:
-        types: for each of them, or one for all.
-    """
+    """What a member says of a run of records: ``types`` for each of them, or one for all."""
 
     first: int
     last: int

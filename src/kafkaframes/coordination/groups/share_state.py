@@ -217,12 +217,7 @@ class ShareSession:
 
 @dataclass(slots=True)
 class ShareCoordinator:
-    """What share groups need beside their members.
-
-    Attributes:
-        states: where each group stands in each partition.
-        sessions: by node, group and member.
-    """
+    """What share groups need beside their members: their states, and their sessions by node, group and member."""
 
     states: ShareStates
     sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)

@@ -60,11 +60,7 @@ class TransactionSettings:
 
     @classmethod
     def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
-        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value.
-
-        Args:
-            text: a setting by Kafka's name; empty where nothing is known of it.
-        """
+        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value."""
         return cls(**numbers_of_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
 
