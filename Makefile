@@ -93,7 +93,7 @@ dist: $(READY) ## wheels with compiled kernels for Linux and macOS on x86-64 and
 	@for wheel in $(WHEELS); do \
 	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $${wheel#*=}" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
 	  $(PY) -m kafkaframes kernels pack --for $${wheel%=*} build/$${wheel%=*} && \
-	  $(PY) -m kafkaframes.kernels.dist dist/*-none-any.whl build/$${wheel%=*} || exit 1; done
+	  $(PY) tools/wheel_with_kernels.py dist/*-none-any.whl build/$${wheel%=*} || exit 1; done
 	@KAFKAFRAMES_DIST=$(CURDIR)/dist $(PY) -m pytest -q -rs --timeout 1200 tests/interop/test_wheels.py
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each

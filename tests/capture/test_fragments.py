@@ -8,7 +8,7 @@ import struct
 import pytest
 from tests.capture.steps import lines_of
 
-from kafkaframes.capture.fragments import MOST_DATAGRAMS, Defragmenter
+from kafkaframes.capture.packets import MOST_DATAGRAMS, Defragmenter
 
 
 def fragment(data, offset, more, number=1):

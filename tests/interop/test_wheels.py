@@ -29,12 +29,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 
     def run(*command: str) -> None:
-        subprocess.run([sys.executable, "-m", *command], env=environment, cwd=ROOT, check=True, timeout=600)
+        subprocess.run([sys.executable, *command], env=environment, cwd=ROOT, check=True, timeout=600)
 
-    run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), ".")
+    run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), ".")
     (pure,) = place.glob("*.whl")
-    run("kafkaframes", "kernels", "pack", str(place / "units"))
-    run("kafkaframes.kernels.dist", str(pure), str(place / "units"))
+    run("-m", "kafkaframes", "kernels", "pack", str(place / "units"))
+    run("tools/wheel_with_kernels.py", str(pure), str(place / "units"))
     (made,) = set(place.glob("*.whl")) - {pure}
     return made
 

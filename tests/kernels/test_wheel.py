@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.kernels import demand, dist
+from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
 
+WRITE = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "wheel_with_kernels.py"))["write"]
 LOG = next(Path(__file__).parents[2].joinpath("examples", "logs").glob("*/*/*.log"))
 INFORMATION = {
     "METADATA": "Metadata-Version: 2.4\nName: kafkaframes\nVersion: 0.1.0\n",
@@ -58,7 +60,7 @@ def pure(tmp_path_factory):
 def installed(pure, libraries, tmp_path_factory):
     """The wheel's content in a folder, beside a numba that must not be imported."""
     site = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(dist.write(pure, libraries)) as wheel:
+    with zipfile.ZipFile(WRITE(pure, libraries)) as wheel:
         wheel.extractall(site)
     (site / "numba.py").write_text(NO_NUMBA)
     return site
@@ -97,7 +99,7 @@ def test_sources_that_were_changed_are_compiled_anew(installed, libraries, tmp_p
 
 
 def test_the_wheel_says_what_it_is_for_and_lists_what_it_holds(pure, libraries):
-    made = dist.write(pure, libraries)
+    made = WRITE(pure, libraries)
     tags = "manylinux_2_17_x86_64.musllinux_1_1_x86_64"
     assert made.name == f"kafkaframes-0.1.0-cp311-abi3-{tags}.whl" or "aarch64" in made.name
     with zipfile.ZipFile(made) as wheel:
@@ -113,16 +115,16 @@ def test_the_wheel_says_what_it_is_for_and_lists_what_it_holds(pure, libraries):
 
 
 def test_the_same_input_gives_the_same_wheel(pure, libraries):
-    assert dist.write(pure, libraries).read_bytes() == dist.write(pure, libraries).read_bytes()
+    assert WRITE(pure, libraries).read_bytes() == WRITE(pure, libraries).read_bytes()
 
 
 def test_libraries_for_no_processor_or_that_name_a_c_library_make_no_wheel(pure, tmp_path):
     with pytest.raises(ValueError, match="one target"):
-        dist.write(pure, [])
+        WRITE(pure, [])
     needing = tmp_path / "x-x86-64-v3-0123456789abcdef.abi3.so"
     needing.write_bytes(b"memcpy\0GLIBC_2.34\0")
     with pytest.raises(ValueError, match=r"needs a C library: GLIBC_2\.34"):
-        dist.write(pure, [needing])
+        WRITE(pure, [needing])
 
 
 def test_warm_has_nothing_to_do_where_all_is_ready_and_takes_packages(installed, tmp_path):

@@ -190,7 +190,7 @@ class Decoded:
         """Which messages cannot be read."""
         if self.errors.null_count == self.count:
             return np.zeros(0, np.int64)
-        return np.flatnonzero(self.errors.is_valid().to_numpy(zero_copy_only=False))
+        return flagged(self.errors)
 
     def error_codes(self) -> Iterator[ErrorCodes]:
         """Yield the error codes that are not 0, field by field, of messages that can be read."""
@@ -214,7 +214,7 @@ def _trimmed(
     raw: Bytes, starts: Ints, errors: pa.Array, api_key: int, api_version: int, direction: str, apis: Apis
 ) -> list[bytes] | None:
     """Return messages without the bytes that are left over behind some of them: Kafka does not look at those."""
-    bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    bad = flagged(errors).tolist()
     if not bad:
         return None
     data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
@@ -247,11 +247,16 @@ def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> It
             yield np.ascontiguousarray(owners), array.field(field.json_name)
         elif field.struct is not None and field.array and _has(field.struct, _is_records):
             child = array.field(field.json_name)
-            parents = _parents(child)
+            parents = parents_of(child)
             yield from sets_of_records(child.values, field.struct, owners[parents])
 
 
-def _parents(lists: pa.ListArray) -> Ints:
+def flagged(errors: pa.Array) -> Ints:
+    """Return which rows of a column of errors have one."""
+    return np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False))
+
+
+def parents_of(lists: pa.ListArray) -> Ints:
     """Return for each element of the lists which of them holds it."""
     return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
@@ -287,7 +292,7 @@ def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) 
             if not field.array:
                 yield from _codes(child, field.struct, rows, _member(path_of, field.json_name))
             else:
-                offsets, parents = child.offsets.to_numpy(), _parents(child)
+                offsets, parents = child.offsets.to_numpy(), parents_of(child)
                 deeper = _element(path_of, field.json_name, parents, offsets)
                 yield from _codes(child.values, field.struct, rows[parents], deeper)
 
@@ -313,19 +318,6 @@ def is_known(api_key: int, api_version: int, direction: str, apis: Apis = CATALO
     """Tell whether there is such a message."""
     try:
         frame_plan(api_key, api_version, direction, apis)
-    except (KafkaframesError, DecodeError):
+    except KafkaframesError:
         return False
     return True
-
-
-__all__ = [
-    "REQUEST",
-    "RESPONSE",
-    "Decoded",
-    "ErrorCodes",
-    "TextColumns",
-    "as_array",
-    "is_known",
-    "sets_of_records",
-    "texts_of",
-]

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
+from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, is_known, texts_of
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes
-from kafkaframes.errors.sensitive import has_secrets
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
@@ -227,7 +227,7 @@ class Calls:
                 decoded = Decoded(raw, starts, key, version, direction, self.maker.apis)
                 parts.append(typed.aligned(decoded.body, decoded.errors, direction))
                 indexes.append(rows)
-                for index in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
+                for index in decoded.bad.tolist():
                     self.add_error(int(rows[index]), f"{direction}: {decoded.errors[index].as_py()}")
         return self.spread(parts, indexes, kind)
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
+from kafkaframes.capture.bodies import Decoded, is_known
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.tables import sasl_user
 from kafkaframes.errors import DecodeError, ErrorCode
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.headers import decode_request, decode_response
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_extents, is_known
+from kafkaframes.capture.bodies import Decoded, binary_extents, is_known, parents_of
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Span, Streams
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.wire.primitives import uuid_to_text
@@ -101,9 +102,9 @@ class RecordMaker:
     def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets | None:
         topics_name, topic_name, partitions_name, index_name = names
         topics = decoded.body.field(topics_name)
-        of_topic = rows[_parents(topics)]
+        of_topic = rows[parents_of(topics)]
         partitions = topics.values.field(partitions_name)
-        owner = _parents(partitions)
+        owner = parents_of(partitions)
         blobs = partitions.values.field("records")
         if not len(blobs):
             return None
@@ -192,10 +193,6 @@ def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     joined = np.empty(int(indexes[-1]), np.uint8)
     copy_stretches(data, np.stack([starts, wholes, indexes[:-1]], axis=1), joined)
     return joined, indexes
-
-
-def _parents(lists: pa.ListArray) -> Ints:
-    return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
 
 def _column(array: pa.StructArray, name: str) -> list[Any]:

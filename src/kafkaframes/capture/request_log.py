@@ -13,11 +13,12 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from kafkaframes.capture.columns import CALLS
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.tables import NamedBodies
 from kafkaframes.errors import DecodeError, KafkaframesError
@@ -157,6 +158,7 @@ _FROM: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(.*?)(?: \([\
 _SOFTWARE: Final = re.compile(r"clientInformation:ClientInformation\(softwareName=(.*?), softwareVersion=(.*?)\)")
 _CONNECTION: Final = re.compile(r"^(.*):(\d+)-(.*):(\d+)(?:-[\d-]+)?$")
 _NO_BODY: Final = "not in the log (its level is {})"
+_COLUMNS: Final = tuple(column.name for column in CALLS)
 Row = dict[str, Any]
 
 
@@ -401,13 +403,3 @@ def error_codes(body: Any, path: str = "") -> Iterator[Row]:
     elif isinstance(body, list):
         for index, value in enumerate(body):
             yield from error_codes(value, f"{path}[{index}]")
-
-
-def columns_of_calls() -> Iterable[str]:
-    """Return the names of all columns of calls."""
-    from kafkaframes.capture.columns import CALLS
-
-    return [column.name for column in CALLS]
-
-
-_COLUMNS = tuple(columns_of_calls())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cached_property
 from types import CellType, FunctionType
 from typing import Any, Final
 
@@ -68,21 +69,15 @@ class Device:
         self.py_func = function
         self.plain = plain
         self.options = options
-        self._made: Any = None
 
     def __call__(self, *args: Any) -> Any:
         """Run it, compiled for these arguments."""
-        import numba
+        return _by_numba(self.py_func)(*args)
 
-        return numba.njit(**OPTIONS)(rehomed(self.py_func))(*args)
-
+    @cached_property
     def dispatcher(self) -> Any:
-        """Return numba's form of this function, for others to be compiled with."""
-        if self._made is None:
-            import numba
-
-            self._made = numba.njit(**OPTIONS, **INSIDE, **self.options)(rehomed(self.py_func))
-        return self._made
+        """Numba's form of this function, for others to be compiled with."""
+        return _by_numba(self.py_func, **INSIDE, **self.options)
 
 
 class Intrinsic:
@@ -94,15 +89,19 @@ class Intrinsic:
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any]) -> None:
         self.function = function
         self.plain = plain
-        self._made: Any = None
 
+    @cached_property
     def dispatcher(self) -> Any:
-        """Return numba's form of this function, for others to be compiled with."""
-        if self._made is None:
-            from numba.extending import intrinsic
+        """Numba's form of this function, for others to be compiled with."""
+        from numba.extending import intrinsic
 
-            self._made = intrinsic(rehomed(self.function))
-        return self._made
+        return intrinsic(rehomed(self.function))
+
+
+def _by_numba(function: Callable[..., Any], **options: Any) -> Any:
+    import numba
+
+    return numba.njit(**OPTIONS, **options)(rehomed(function))
 
 
 def real(value: Any) -> Any:
@@ -112,12 +111,12 @@ def real(value: Any) -> Any:
             value._made.append(value._make())
         return value._made[0]
     if hasattr(type(value), "dispatcher"):
-        return value.dispatcher()
+        return value.dispatcher
     if is_of_kernels(value):
         return rehomed(value)
     if type(value) in (tuple, list):
         return type(value)(map(real, value))
-    return LOADED[id(value)].dispatcher() if id(value) in LOADED else value
+    return LOADED[id(value)].dispatcher if id(value) in LOADED else value
 
 
 def is_of_kernels(value: Any) -> bool:
@@ -175,7 +174,6 @@ class Kernel:
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
         self._load = load
         self._run = self._first
-        self._made: Any = None
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel.
@@ -190,10 +188,7 @@ class Kernel:
         self._run = self._load(self)
         return self._run(*args)
 
+    @cached_property
     def dispatcher(self) -> Any:
-        """Return numba's form of this function, for other kernels to be compiled with."""
-        if self._made is None:
-            import numba
-
-            self._made = numba.njit(**OPTIONS, **INSIDE)(rehomed(self.py_func))
-        return self._made
+        """Numba's form of this function, for other kernels to be compiled with."""
+        return _by_numba(self.py_func, **INSIDE)

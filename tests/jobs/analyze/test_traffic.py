@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kafkaframes.capture.bodies import REQUEST, RESPONSE
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.traffic import BY, Task, messages_of
 
 DATA = Path(__file__).parents[2] / "data"

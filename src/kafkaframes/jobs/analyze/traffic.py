@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.bodies import (
-    REQUEST,
-    RESPONSE,
     WITH_RECORDS,
     Decoded,
+    as_array,
     binary_extents,
+    flagged,
     is_known,
     sets_of_records,
 )
@@ -31,6 +31,7 @@ from kafkaframes.capture.request_log import log_rows
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.jobs.analyze.records import RecordSizes
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan
@@ -199,9 +200,7 @@ def _captured(
 
 def _answered_at_0(raw: Any, starts: Ints, version: int, apis: Apis) -> Ints:
     """Return which ApiVersions responses are of version 0, as a broker answers to a version that it lacks (KIP-511)."""
-    array = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(raw)]
-    )
+    array = as_array(raw, starts)
     read = [
         decode_columns(frame_plan(API_VERSIONS, one, RESPONSE, apis), array).field("_error") for one in (version, 0)
     ]
@@ -217,7 +216,7 @@ def _captured_at_0(
 
 
 def _unread(errors: pa.Array, labels: Ints) -> Counter[tuple[int, str]]:
-    bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    bad = flagged(errors).tolist()
     return Counter((int(labels[row]), str(errors[row].as_py())) for row in bad)
 
 

@@ -1,13 +1,16 @@
 """Make the protocol guide: the catalog, and specs of a user's own, as data inside one HTML page without a server.
 
-The page is ``guide.html`` with the data put in; all that is computed (layouts, sizes, changes) is computed here.
+The page is ``guide.html`` with the data put in, the sentences stand in ``guide.toml``; all that is computed (layouts,
+sizes, changes) is computed here.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -43,18 +46,6 @@ _EXAMPLES: Final[dict[str, Any]] = {
 }
 _INTEGERS: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _VARINTS: Final = (0, 1, -1, 63, -64, 64, 127, 128, 300, 8191, 8192, 2**31 - 1, -(2**31))
-_RECORD: Final = (
-    ("length", "varint", "bytes of this record after it"),
-    ("attributes", "int8", "0: no bit is in use"),
-    ("timestamp delta", "varlong", "added to the batch's base_timestamp"),
-    ("offset delta", "varint", "added to the batch's offset"),
-    ("key length", "varint", "-1 is null"),
-    ("key", "bytes", ""),
-    ("value length", "varint", "-1 is null: a tombstone in a compacted topic"),
-    ("value", "bytes", ""),
-    ("header count", "varint", ""),
-    ("headers", "varint + bytes, varint + bytes", "name (never null) and value (-1 is null) of each"),
-)
 _FLAGS: Final = (
     (layout.LOG_APPEND_TIME, "the timestamps are the broker's (formats 1 and 2)"),
     (layout.TRANSACTIONAL, "part of a transaction"),
@@ -74,23 +65,7 @@ def wire_pages() -> list[tuple[str, str, list[Section]]]:
 
 
 def _frames() -> Iterable[Section]:
-    words = (
-        "A connection carries frames: an int32 with the size of what follows, a header, a body. Numbers are "
-        "big-endian.",
-        "A client may send many requests before the first answer; a broker answers them in their order, and an answer "
-        "has the correlation id of its request, nothing else of it. Produce with acks=0 has no answer.",
-        "A body that is flexible (KIP-482) follows request header 2 and response header 1, others 1 and 0. Three cases "
-        "differ: an ApiVersions response always has header 0, since a client cannot know yet what the broker speaks "
-        "(KIP-511); ControlledShutdown 0 has header 0, without a client id; the client id of header 2 keeps its int16 "
-        "length.",
-        "A client begins with ApiVersions, and takes of each API the highest version that both ends have. A "
-        "broker that "
-        "does not know the version of ApiVersions itself answers at version 0 with error 35 and the versions "
-        "that it has.",
-        "SaslHandshake 0 is followed by tokens in frames without a header; from version 1 on they are in "
-        "SaslAuthenticate.",
-    )
-    yield "How messages travel", words, ()
+    yield _section("How messages travel")
     for name in ("RequestHeader", "ResponseHeader"):
         spec = catalog.load(name)
         for version in spec.valid_versions:
@@ -99,26 +74,18 @@ def _frames() -> Iterable[Section]:
 
 
 def _types() -> Iterable[Section]:
-    words = (
-        "In versions before KIP-482 a string's length is an int16, that of bytes, records and arrays an "
-        "int32; null is -1.",
-        "In flexible versions each of these lengths is an unsigned varint of the length plus one; null is 0. "
-        "Every struct "
-        "then ends with a tag section.",
-        "A struct is its fields one after another. A nullable struct is led by an int8: -1 null, 1 present; as a "
-        "tagged field by an unsigned varint, 0 or 1. Elements of arrays are never null. A uuid is never null: zeros "
-        "stand for none.",
-    )
-    yield "Primitive types", words, [(("type", "bytes", "example", "inflexible", "flexible"), list(map(_type, SIZES)))]
-    numbers = (
-        "An unsigned varint holds seven bits a byte, the low ones first; the high bit of a byte says that more follow.",
-        "A varint is the unsigned varint of its zig-zag number, (n << 1) ^ (n >> 31), so that small negative "
-        "numbers are "
-        "short. Lengths and tags of messages are unsigned; all numbers in a record of format 2 are zig-zag.",
-        "At most 5 bytes for 32 bits, 10 for 64. Readers of Kafka's take forms that are longer than needed.",
-    )
-    table = [(str(number), *_varints(number)) for number in _VARINTS]
-    yield "Varints", numbers, [(("number", "unsigned", "zig-zag"), table)]
+    yield _section("Primitive types", (("type", "bytes", "example", "inflexible", "flexible"), list(map(_type, SIZES))))
+    numbers = [(str(number), *_varints(number)) for number in _VARINTS]
+    yield _section("Varints", (("number", "unsigned", "zig-zag"), numbers))
+
+
+def _section(title: str, *tables: Table, **computed: str) -> Section:
+    return title, [sentence.format(**computed) for sentence in _text()[title]], tables
+
+
+@cache
+def _text() -> dict[str, Any]:
+    return tomllib.loads(TEXT.read_text(encoding="utf-8"))
 
 
 def _type(name: str) -> tuple[str, ...]:
@@ -144,38 +111,16 @@ def _tags() -> Iterable[Section]:
     for tag, data in ((0, struct.pack(">h", 27)), (3, b"\x01")):
         TAG_HEADERS["adopted"].write(out, tag, len(data))
         out += data
-    words = (
-        "In flexible versions each struct ends with its tagged fields: their count, then of each the tag, the size in "
-        "bytes and the value, ascending by tag; count, tag and size are unsigned varints. No tagged field: "
-        "one byte, 00.",
-        "A field is written only where its value is not the default; a reader that does not know a tag skips it by its "
-        "size, and keeps the bytes. So a tagged field can be added to a version that is released; a tag is never used "
-        "again.",
-        f"Two fields, an int16 of 27 with tag 0 and a true with tag 3: {out.hex(' ')}",
-        "Tags that no spec declares can be set on every struct and header, for a trace id, say; others pass them on.",
-    )
-    yield "Tag sections", words, ()
+    yield _section("Tag sections", tags=out.hex(" "))
 
 
 def _records() -> Iterable[Section]:
-    words = (
-        "Records lie in batches, in a log's segments as in Produce and Fetch. Byte 16 of a batch or message "
-        "is its magic: "
-        "the format. A batch is 12 bytes and as many more as size says.",
-        "Format 2 (0.11 and later) is one header for many records. The codec compresses the records behind the header.",
-        f"Codecs by number: {', '.join(f'{number} {name}' for number, name in enumerate(layout.CODECS))}. Flags: "
-        + "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAGS),
-    )
-    yield "Batch, format 2", words, [_header(layout.BATCH_V2)]
-    yield "Record, format 2", ("Varints are zig-zag.",), [(("field", "type", ""), list(_RECORD))]
-    sets = (
-        "A message set is messages one after another. In each, after the fields below: key and value, each an int32 "
-        "length (-1 is null) and bytes. There are no headers.",
-        "A compressed message's value is a message set. Its own offset is that of the last message in it; "
-        "offsets inside "
-        "count from 0 in format 1 (KIP-31) and are absolute in format 0.",
-    )
-    yield "Message, format 0", sets, [_header(layout.MESSAGE_V0)]
+    codecs = ", ".join(f"{number} {name}" for number, name in enumerate(layout.CODECS))
+    flags = "; ".join(f"bit {flag.bit_length() - 1}: {text}" for flag, text in _FLAGS)
+    yield _section("Batch, format 2", _header(layout.BATCH_V2), codecs=codecs, flags=flags)
+    fields = [tuple(row) for row in _text()["fields of a record"]]
+    yield _section("Record, format 2", (("field", "type", ""), fields))
+    yield _section("Message, format 0", _header(layout.MESSAGE_V0))
     yield "Message, format 1", (), [_header(layout.MESSAGE_V1)]
 
 
@@ -185,6 +130,7 @@ def _header(of: layout.HeaderLayout) -> Table:
 
 
 TEMPLATE = Path(__file__).parent / "guide.html"
+TEXT = Path(__file__).parent / "guide.toml"
 _SLOT = "/*DATA*/null"
 
 

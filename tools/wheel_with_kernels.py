@@ -1,5 +1,5 @@
-"""Put compiled kernels into a pure wheel: ``python -m kafkaframes.kernels.dist PURE.whl FOLDER``, a folder that
-``kafkaframes kernels pack`` filled. Prints the name of the wheel that it wrote beside the pure one.
+"""Put compiled kernels into a pure wheel: ``python tools/wheel_with_kernels.py PURE.whl FOLDER``, a folder
+that ``kafkaframes kernels pack`` filled. Prints the name of the wheel that it wrote beside the pure one.
 
 The libraries use Python's stable ABI, so that one wheel for each target serves CPython 3.11 and all later ones.
 """
