@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -85,6 +87,18 @@ class TestEncode:
     def test_unknown_tags_must_ascend(self) -> None:
         tags = [{"tag": 5, "data": b""}, {"tag": 5, "data": b""}]
         self.refuse([{"_unknown_tags": []}, {"_unknown_tags": tags}], r"row 1, field _unknown_tags: tags must ascend")
+
+    @pytest.mark.parametrize("listed", [pa.list_, pa.large_list])
+    def test_unknown_tags_are_taken_by_name(self, listed: Callable[..., pa.DataType]) -> None:
+        tags = listed(pa.struct([("data", pa.large_binary()), ("tag", pa.int64())]))  # pyarrow 18 casts by position
+        rows = pa.array([{"_unknown_tags": [{"tag": 7, "data": b"x"}]}], pa.struct([("_unknown_tags", tags)]))
+        (encoded,) = encode_columns(self.plan, rows).to_pylist()
+        assert encoded == message("MetadataRequest")(unknown_tags=[(7, b"x")]).encode(12)
+
+    def test_unknown_tags_of_other_types_name_the_field(self) -> None:
+        self.refuse([{"_unknown_tags": [7]}], "field _unknown_tags is int64, not a struct")
+        self.refuse([{"_unknown_tags": [{"tag": 1 << 40, "data": b""}]}], "field _unknown_tags.tag is int64, not int32")
+        self.refuse([{"_unknown_tags": [{"tagg": 1, "data": b""}]}], "row 0, field _unknown_tags: null")
 
     def test_a_field_of_another_version_must_be_ignorable_or_at_its_default(self) -> None:
         plan = plan_of("MetadataRequest", 3)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array
-from kafkaframes.protocol.messages._program import ERROR, TAG_TYPE, UNKNOWN_TAGS, Kind, Node, Program
+from kafkaframes.protocol.messages._program import ERROR, UNKNOWN_TAGS, Kind, Node, Program
 from kafkaframes.protocol.messages._reference import declared_tag
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
@@ -142,17 +142,18 @@ class Gatherer:
         self, node: Node, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
     ) -> None:
         """Take a struct's unknown tags, which must ascend, and be none that the spec declares."""
+        path = _join(path, UNKNOWN_TAGS)
         if UNKNOWN_TAGS not in names:
             array = _repeat([], len(parent), node.type)
         else:
             array = _cast(parent.field(names.index(UNKNOWN_TAGS)), node.type, path)
         counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         self.parts[node.column] = (self.offsets_of(node.column, counts), _valid(array), None)
-        elements, item = array.flatten(), node.children[0]
+        item = node.children[0]
+        elements = _cast(array.flatten(), item.type, path)
         self.lengths[item.level] = len(elements)
-        path = _join(path, UNKNOWN_TAGS)
         alive = np.repeat(live & _valid(array), counts)
-        tag, data = elements.field(0), elements.field(1)
+        tag, data = (_member(elements, child, path) for child in item.children)
         self.refuse(alive & ~(_valid(tag) & _valid(data) & _valid(elements)), item.level, path, "null")
         numbers = pc.fill_null(tag, 0).to_numpy(zero_copy_only=False).astype(np.int64)
         before = np.concatenate(([-1], numbers[:-1])) if len(numbers) else numbers
@@ -280,16 +281,24 @@ def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
         if pa.types.is_struct(to) and not pa.types.is_struct(array.type) and not pa.types.is_null(array.type):
             raise EncodeError(f"field {path} is {array.type}, not a struct")
         return array.cast(to) if pa.types.is_null(array.type) else array
-    if to is not TAG_TYPE and _is_list_of_structs(to) and not pa.types.is_null(array.type):
+    if _is_list_of_structs(to) and not pa.types.is_null(array.type):
         if pa.types.is_list(array.type):
             return array
         if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
             return array.cast(pa.list_(array.type.value_type))
         raise EncodeError(f"field {path} is {array.type}, not a list")
     try:
-        return array.cast(to)  # unknown tags too: tag and data by name
+        return array.cast(to)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EncodeError(f"field {path} is {array.type}, not {to}: {error}") from None
+
+
+def _member(structs: pa.Array, node: Node, path: str) -> pa.Array:
+    """Return a field of structs by its name, of its type; nulls where they do not have it."""
+    index = structs.type.get_field_index(node.name)
+    if index < 0:
+        return pa.nulls(len(structs), node.type)
+    return _cast(structs.field(index), node.type, _join(path, node.name))
 
 
 def _is_list_of_structs(type_: pa.DataType) -> bool:
