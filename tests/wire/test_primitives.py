@@ -1,6 +1,7 @@
 """Every primitive goes through its pair; the odd bytes read as Kafka reads them."""
 
 import doctest
+import sys
 from uuid import UUID
 
 import pytest
@@ -96,12 +97,30 @@ def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
     ],
 )
 def test_broken_utf8_is_replaced_as_in_java(raw, text):
-    assert wire.utf8_to_text(bytes.fromhex(raw)) == text
+    assert wire.java_text(bytes.fromhex(raw)) == text
 
 
 @given(st.binary(max_size=60))
 def test_replacement_never_fails(raw):
-    assert isinstance(wire.utf8_to_text(raw), str)
+    assert isinstance(wire.java_text(raw), str)
+
+
+def test_no_step_of_python_is_taken_for_a_bad_byte():
+    steps = 0
+
+    def count(*_):
+        nonlocal steps
+        steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        text = wire.java_text(b"\xff" * 32767)
+    finally:
+        sys.settrace(before)
+    assert text == "\ufffd" * 32767
+    assert steps < 20  # one for each byte, and a look at all that follow it, were quadratic
 
 
 def test_a_lone_surrogate_is_written_as_a_question_mark_and_a_pair_as_one_character():

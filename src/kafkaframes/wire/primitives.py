@@ -39,22 +39,6 @@ class Part:
         raise NotImplementedError
 
 
-# Java replaces an encoded surrogate by one U+FFFD, Python each of its bytes.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-
-
-def java_text(data: bytes) -> str:
-    """Decode UTF-8 as ``new String(bytes, UTF_8)`` does: one U+FFFD for each malformed sequence.
-
-    >>> java_text(b"a\\xffb"), java_text(b"\\xed\\xa0\\x80")
-    ('a\\ufffdb', '\\ufffd')
-    """
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
-
-
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Writer: TypeAlias = Callable[[bytearray, Any], None]
 
@@ -139,30 +123,21 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=raw)
 
 
-def utf8_to_text(raw: bytes) -> str:
-    """Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does, which never fails.
+# Python and Java both put one U+FFFD for each longest broken prefix, but for an encoded surrogate (``ed a0..bf``): Java
+# replaces all of it by one, Python each of its bytes. No other sequence holds an ``ed`` behind its first byte.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
-    Python and Java both put one U+FFFD for each longest broken prefix, except for an encoded surrogate
-    (``ed a0..bf``), which is one U+FFFD in Java and one a byte in Python.
+
+def java_text(data: bytes) -> str:
+    """Decode UTF-8 as ``new String(bytes, UTF_8)`` does, which never fails: one U+FFFD for each malformed sequence.
+
+    >>> java_text(b"a\\xffb"), java_text(b"\\xed\\xa0\\x80")
+    ('a\\ufffdb', '\\ufffd')
     """
-    parts: list[str] = []
-    start = 0
-    while True:
-        try:
-            parts.append(raw[start:].decode())
-        except UnicodeDecodeError as error:
-            bad = start + error.start
-            parts += (raw[start:bad].decode(), "�")
-            start = _end_of_surrogate(raw, bad) or start + error.end
-        else:
-            return "".join(parts)
-
-
-def _end_of_surrogate(raw: bytes, position: int) -> int | None:
-    """Return where an encoded surrogate (of 2 or 3 bytes) that starts at ``position`` ends, if one starts there."""
-    if raw[position] != 0xED or not 0xA0 <= int.from_bytes(raw[position + 1 : position + 2]) <= 0xBF:
-        return None
-    return position + 3 if int.from_bytes(raw[position + 2 : position + 3]) & 0xC0 == 0x80 else position + 2
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
 
 
 def text_to_utf8(text: str) -> bytes:
@@ -234,25 +209,27 @@ _INT16_LENGTH: Final = (read_int16, write_int16)
 _INT32_LENGTH: Final = (read_int32, write_int32)
 _COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
 
-read_string, write_string = _sized(_INT16_LENGTH, utf8_to_text, text_to_utf8, "string")
-read_compact_string, write_compact_string = _sized(_COMPACT_LENGTH, utf8_to_text, text_to_utf8, "string")
+read_string, write_string = _sized(_INT16_LENGTH, java_text, text_to_utf8, "string")
+read_compact_string, write_compact_string = _sized(_COMPACT_LENGTH, java_text, text_to_utf8, "string")
 read_bytes, write_bytes = _sized(_INT32_LENGTH, _same, _same, "bytes")
 read_compact_bytes, write_compact_bytes = _sized(_COMPACT_LENGTH, _same, _same, "bytes")
 read_records, write_records = read_bytes, write_bytes  # KIP-482's RECORDS: bytes on the wire
 read_compact_records, write_compact_records = read_compact_bytes, write_compact_bytes
 
 
-FIXED_SIZE: Final = {  # in bytes, by the type's name in a spec
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "int64": 8,
-    "float64": 8,
-    "uuid": 16,
+#: How ``struct`` names each type of a fixed size, by the type's name in a spec; and its size in bytes.
+FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
 }
+FIXED_SIZE: Final = {name: struct.calcsize(f">{letter}") for name, letter in FORMATS.items()}
 INTEGER_RANGES: Final = {
     name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
     for name, size in FIXED_SIZE.items()

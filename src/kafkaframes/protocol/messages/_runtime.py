@@ -16,22 +16,11 @@ from itertools import repeat
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import FORMATS, Part
 
 MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
-FORMATS: Final = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "float64": "d",
-    "uuid": "16s",
-}
-BOOLS: Final = (False, True)  # BOOLS[2] is odd
+BOOLS: Final = (False, True)  # there is no BOOLS[2]
 _SHORT: Final = 64  # arrays of fewer elements have their struct.Struct at hand
 _MOST_SHAPES: Final = 1024
 new = object.__new__

@@ -5,12 +5,11 @@ Names in the text: ``o`` the object, ``p`` the position, ``n`` a length as it st
 
 from __future__ import annotations
 
-from kafkaframes.protocol.messages._runtime import FORMATS
+from struct import calcsize
+
 from kafkaframes.protocol.messages._source import Text, default_text, is_fixed, is_simple, not_default, uses
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE
-
-_SIZES = {"B": 1, "b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
 # What stands for the value between p and x, where the buffer is bytes, and where it is a view.
 _SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
@@ -61,8 +60,9 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
             reader.number(FORMATS[field.type], name)
         lists.append(f"o.{field.attribute} = [{', '.join(names)}]")
     reader.number("B", "n")
-    size = sum(_SIZES[one] for one in reader.formats)
-    text.constant("unpack", "shape", "".join(reader.formats))
+    layout = "".join(reader.formats)
+    size = calcsize(f">{layout}")
+    text.constant("unpack", "shape", layout)
     with text.block("def read_shape(items, i, buf, p):"):
         with text.block("for o in islice(items, i, None):"):
             with text.block(f"if p + {size} > len(buf):"):
@@ -181,7 +181,7 @@ class _Reader:
         else:
             comma = "," if len(self.targets) == 1 else ""
             self.text.add(f"{', '.join(self.targets)}{comma} = {self.text.constant('unpack', fmt, fmt)}(buf, p)")
-        self.text.add(f"p += {sum(_SIZES[one] for one in self.formats)}")
+        self.text.add(f"p += {calcsize(f'>{fmt}')}")
         for line in self.after:
             self.text.add(line)
         self.formats, self.targets, self.after = [], [], []

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkaframes.protocol.messages._runtime import FORMATS, run_format
+from kafkaframes.protocol.messages._runtime import run_format
 from kafkaframes.protocol.messages._source import Text, is_fixed, not_default, uses
 from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
-from kafkaframes.wire.primitives import FIXED_SIZE
+from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
 
 def encoder_source(plan: MessagePlan) -> Text:

@@ -21,7 +21,7 @@ from kafkaframes.protocol.messages._source import Text
 from kafkaframes.protocol.messages._source_read import decoder_source, shape_source
 from kafkaframes.protocol.messages._source_write import PackedShape, encoder_source
 from kafkaframes.protocol.messages.plan import MessagePlan, StructPlan
-from kafkaframes.wire.primitives import Part
+from kafkaframes.wire.primitives import FORMATS, Part
 from kafkaframes.wire.varint import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
@@ -209,7 +209,7 @@ def _constant(name: str, value: Any, classes: Classes) -> Any:
     """Return what a name of the text stands for."""
     prefix = name.split("_", 1)[0]
     if prefix == "unpack":
-        return runtime.number_readers(value) if value in runtime.FORMATS else struct.Struct(f">{value}").unpack_from
+        return runtime.number_readers(value) if value in FORMATS else struct.Struct(f">{value}").unpack_from
     if prefix == "pack":
         return struct.Struct(f">{value}").pack
     if prefix == "default":

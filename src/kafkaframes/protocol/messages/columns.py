@@ -30,7 +30,7 @@ from kafkaframes.protocol.messages._gather import Gatherer
 from kafkaframes.protocol.messages._kernels_encode import encode
 from kafkaframes.protocol.messages._program import compile_program
 from kafkaframes.protocol.messages.plan import MessagePlan
-from kafkaframes.wire.primitives import utf8_to_text
+from kafkaframes.wire.primitives import java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
 _WORTH_LOADING: Final = 4 << 20  # bytes; a straight-line decoder loads in some 100 ms and saves 1 ms for a megabyte
@@ -237,4 +237,4 @@ def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
 
 def _mend(raw: pa.Array) -> pa.Array:
     """Return text for bytes of which some are not UTF-8, as Java's decoder reads them."""
-    return pa.array([None if one is None else utf8_to_text(one) for one in raw.to_pylist()], pa.string())
+    return pa.array([None if one is None else java_text(one) for one in raw.to_pylist()], pa.string())
