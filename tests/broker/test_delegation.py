@@ -12,7 +12,7 @@ from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, LITERAL, Acl, AclAccess
 from kafkaframes.broker.security.options import Security
 from kafkaframes.client import Admin
-from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.errors import BrokerError, ErrorCode, OptionError
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 KEY = {"delegation.token.secret.key": "of this cluster"}
@@ -190,3 +190,32 @@ def test_our_client_comes_in_by_a_token_and_only_where_it_says_so(mechanism):
         without = {"bootstrap.servers": broker.bootstrap_servers, **told, "sasl.jaas.config": f"{login};"}
         with pytest.raises(BrokerError, match="SASL_AUTHENTICATION_FAILED"), Admin(without) as admin:
             admin.list_topics()
+
+
+def test_admin_makes_renews_ends_and_lists_tokens_and_clients_come_in_by_them():
+    users = Security(users={"alice": "secret", "bob": "hidden"})
+    with Broker(security=users, config=KEY) as broker:
+        login = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"}
+        login["sasl.mechanism"] = "SCRAM-SHA-256"
+        with Admin(login, sasl_username="alice", sasl_password="secret") as admin:
+            token = admin.create_delegation_token(["User:bob"], max_lifetime_ms=2 * DAY_MS)
+            assert (token.owner, token.requester, token.renewers) == ("User:alice", "User:alice", ("User:bob",))
+            lasts = token.expiry_timestamp_ms - token.issue_timestamp_ms
+            assert (lasts, token.max_timestamp_ms - token.issue_timestamp_ms) == (DAY_MS, 2 * DAY_MS)
+            assert str(token.hmac) not in repr(token)
+            for principals in (None, ["User:alice"], ["User:bob"], ["User:carol", "User:bob"]):
+                assert admin.describe_delegation_token(principals) == [token]
+            assert admin.describe_delegation_token(["User:carol"]) == []
+            with Admin(login, sasl_username="bob", sasl_password="hidden") as renewer:
+                assert renewer.renew_delegation_token(token.hmac, renew_period_ms=7 * DAY_MS) == token.max_timestamp_ms
+            with Admin(login, sasl_username=token.token_id, sasl_password=token.password, sasl_tokenauth=True) as other:
+                assert other.list_topics() == []
+                with pytest.raises(BrokerError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+                    other.create_delegation_token()
+            assert admin.expire_delegation_token(token.hmac, expiry_period_ms=HOUR_MS) < token.expiry_timestamp_ms
+            admin.expire_delegation_token(token.hmac)
+            assert admin.describe_delegation_token() == []
+            with pytest.raises(BrokerError, match="DELEGATION_TOKEN_NOT_FOUND"):
+                admin.renew_delegation_token(token.hmac)
+            with pytest.raises(OptionError, match="'bob' is not of the form User:name"):
+                admin.create_delegation_token(["bob"])

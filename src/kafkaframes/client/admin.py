@@ -1,4 +1,4 @@
-"""The admin client, on asyncio: topics, partitions, configurations, records, groups.
+"""The admin client, on asyncio: topics, partitions, configurations, records, groups, delegation tokens.
 
 Each method asks the broker that has to be asked (controller, leader or coordinator), tries again what can be tried
 again, and raises ``BrokerError`` with the broker's own words for the first thing that was refused.
@@ -6,6 +6,7 @@ again, and raises ``BrokerError`` with the broker's own words for the first thin
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Unpack
@@ -80,6 +81,32 @@ class GroupDescription(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True)
+class DelegationToken:
+    """A delegation token (KIP-48): lets its bearer in as ``owner``, by SCRAM with ``sasl_tokenauth=True``.
+
+    Attributes:
+        token_id: the name to log in with.
+        hmac: what names the token to brokers; ``password`` is made of it.
+        owner, requester, renewers: principals, such as ``User:alice``; ``requester`` is empty before Kafka 3.3.
+        issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms: since 1970; no renewal goes beyond the last.
+    """
+
+    token_id: str
+    hmac: bytes = field(repr=False)
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+
+    @property
+    def password(self) -> str:
+        """The password to log in with."""
+        return b64encode(self.hmac).decode()
 
 
 class AsyncAdmin:
@@ -351,7 +378,51 @@ class AsyncAdmin:
             for entry in topic.partitions
         )
 
+    # -------------------------------------------------------------------------------------------- delegation tokens
+
+    async def create_delegation_token(
+        self, renewers: Iterable[str] = (), *, owner: str | None = None, max_lifetime_ms: int = -1
+    ) -> DelegationToken:
+        """Create a token.
+
+        Args:
+            renewers: principals that may renew it beside its owner, such as ``User:bob``.
+            owner: who logs in with it, by default who asks (another: KIP-373, brokers of 3.3 and later).
+            max_lifetime_ms: after this it cannot be renewed; -1 is the broker's longest.
+
+        Raises:
+            BrokerError: brokers have no ``delegation.token.secret.key``, or who asks may not.
+        """
+        cls = self.settings.message("CreateDelegationTokenRequest")
+        rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
+        body = cls(renewers=rows, max_lifetime_ms=max_lifetime_ms, **_principal("owner_", owner) if owner else {})
+        answer = await self._of_any(body, "delegation token")
+        return _token(answer, [_text_of(row) for row in rows], "_ms")
+
+    async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
+        """Have a token last longer, -1: as long as brokers do by default; return until when, in ms since 1970."""
+        body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
+        return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
+
+    async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
+        """End a token after a time, -1: at once; return when, in milliseconds since 1970."""
+        body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
+
+    async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """Return the tokens that these principals own or may renew, all if None; those that may be seen."""
+        cls = self.settings.message("DescribeDelegationTokenRequest")
+        rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
+        answer = await self._of_any(cls(owners=rows), "delegation tokens")
+        return [_token(entry, [_text_of(row) for row in entry.renewers], "") for entry in answer.tokens]
+
     # ------------------------------------------------------------------------------------------------------- asking
+
+    async def _of_any(self, body: Message, what: str) -> Any:
+        """Ask any broker."""
+        answer = await self._cluster.retried(lambda: self._cluster.request(None, body))
+        _raise_first([(answer.error_code, None, what)])
+        return answer
 
     async def _controlled(self, body: Message, codes: Any) -> Any:
         """Ask the controller; where it has moved, ask the new one."""
@@ -386,44 +457,50 @@ def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
             raise broker_error(number, what, said)
 
 
+def _principal(prefix: str, text: str) -> dict[str, str]:
+    """Return the fields of a principal such as ``User:alice``."""
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise OptionError(f"principal {text!r} is not of the form User:name")
+    return {f"{prefix}principal_type": kind, f"{prefix}principal_name": name}
+
+
+def _text_of(row: Any, prefix: str = "") -> str:
+    kind, name = getattr(row, f"{prefix}principal_type"), getattr(row, f"{prefix}principal_name")
+    return f"{kind}:{name}" if name else ""
+
+
+def _token(answer: Any, renewers: Iterable[str], unit: str) -> DelegationToken:
+    """Return a token as CreateDelegationToken or DescribeDelegationToken names its fields."""
+    owner, requester = _text_of(answer), _text_of(answer, "token_requester_")
+    times = (getattr(answer, f"{name}_timestamp{unit}") for name in ("issue", "expiry", "max"))
+    return DelegationToken(answer.token_id, answer.hmac, owner, requester, tuple(renewers), *times)
+
+
 def _classic_group(match: Any) -> GroupDescription:
     members = tuple(
-        MemberDescription(
-            entry.member_id,
-            entry.group_instance_id,
-            entry.client_id,
-            entry.client_host,
-            _assigned(entry.member_assignment),
-        )
-        for entry in match.members
+        _member(entry, entry.group_instance_id, _assigned(entry.member_assignment)) for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, match.protocol_type, match.protocol_data, members)
 
 
 def _new_group(match: Any) -> GroupDescription:
     members = tuple(
-        MemberDescription(
-            entry.member_id,
-            entry.instance_id,
-            entry.client_id,
-            entry.client_host,
-            tuple(
-                TopicPartition(topic.topic_name, number)
-                for topic in entry.assignment.topic_partitions
-                for number in topic.partitions
-            ),
-        )
+        _member(entry, entry.instance_id, [(at.topic_name, at.partitions) for at in entry.assignment.topic_partitions])
         for entry in match.members
     )
     return GroupDescription(match.group_id, match.group_state, "consumer", match.assignor_name, members)
 
 
-def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+def _member(entry: Any, instance_id: str | None, assigned: Iterable[tuple[str, Iterable[int]]]) -> MemberDescription:
+    partitions = tuple(TopicPartition(topic, number) for topic, numbers in assigned for number in numbers)
+    return MemberDescription(entry.member_id, instance_id, entry.client_id, entry.client_host, partitions)
+
+
+def _assigned(data: bytes) -> list[tuple[str, list[int]]]:
     """Return a member's partitions; those of a protocol of its own (Connect's) are nobody else's to read."""
     try:
         match, _ = decode_versioned("ConsumerProtocolAssignment", data)
     except KafkaframesError:
-        return ()
-    return tuple(
-        TopicPartition(topic.topic, entry) for topic in match.assigned_partitions for entry in topic.partitions
-    )
+        return []
+    return [(topic.topic, topic.partitions) for topic in match.assigned_partitions]

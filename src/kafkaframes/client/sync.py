@@ -292,3 +292,7 @@ class Admin(_Client):
     group_offsets = _waits(AsyncAdmin.group_offsets)
     alter_group_offsets = _waits(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = _waits(AsyncAdmin.delete_group_offsets)
+    create_delegation_token = _waits(AsyncAdmin.create_delegation_token)
+    renew_delegation_token = _waits(AsyncAdmin.renew_delegation_token)
+    expire_delegation_token = _waits(AsyncAdmin.expire_delegation_token)
+    describe_delegation_token = _waits(AsyncAdmin.describe_delegation_token)
