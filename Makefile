@@ -86,7 +86,7 @@ docs: $(READY) ## the site, in out/site; a link that leads nowhere is an error
 # A target of kafkaframes/kernels/target.py, and the same for zig's C compiler.
 WHEELS := x86_64=x86_64-linux-gnu.2.17 aarch64=aarch64-linux-gnu.2.17 macos-x86_64=x86_64-macos.11.0 macos-arm64=aarch64-macos.11.0
 
-dist: $(READY) ## wheels with compiled kernels for Linux and macOS on x86-64 and aarch64, the pure one, the sdist, in dist/
+dist: $(TOOLS) ## wheels with compiled kernels for Linux and macOS on x86-64 and aarch64, the pure one, the sdist, in dist/
 	@$(SYNC) --group dist
 	@rm -rf dist build
 	@$(VENV)/bin/uv build --quiet --python $(PY) --out-dir dist .
