@@ -80,7 +80,7 @@ def journal():
 
 
 def noted(journal: Journal, api: str, body, answer) -> Request:
-    request = Request(next(one for one in all_apis().values() if one.name == api), 9, body=body)
+    request = Request(next(one for one in all_apis().values() if one.name == api), 9, decoded=body)
     journal.before(request)
     journal.after(request, answer)
     return request
@@ -102,7 +102,7 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
     types = message("ProduceRequest")
     large = types(**produce(bytes(40 << 20)))
     api = next(one for one in all_apis().values() if one.name == "Produce")
-    waiting = Request(api, 7, body=large)
+    waiting = Request(api, 7, decoded=large)
     journal.before(waiting)
     noted(journal, "Produce", large, None)
     assert waiting.journal_entry.body is None
@@ -116,6 +116,6 @@ def test_an_answer_that_comes_after_its_request_was_forgotten_counts_again(journ
 def test_a_request_that_is_abandoned_leaves_nothing_behind(journal):
     api = next(one for one in all_apis().values() if one.name == "Metadata")
     for _ in range(20_000):
-        journal.before(Request(api, 9, body=message("MetadataRequest")()))
+        journal.before(Request(api, 9, decoded=message("MetadataRequest")()))
     assert len(journal) <= 10_000
     assert not [name for name, value in vars(journal).items() if hasattr(value, "__len__") and len(value) > 10_000]

@@ -181,13 +181,13 @@ class DiskFaults:
         return FaultyDisk(LocalDisk() if disk is None else disk, self)
 
 
+@dataclass(frozen=True, slots=True)
 class FaultyFile:
     """A file of a ``FaultyDisk``."""
 
-    def __init__(self, file: DiskFile, path: str, faults: DiskFaults) -> None:
-        self._file = file
-        self._path = path
-        self._faults = faults
+    _file: DiskFile
+    _path: str
+    _faults: DiskFaults
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
 from kafkaframes.coordination.groups.ports import LoadedRecord
@@ -109,27 +110,20 @@ _BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coord
 KeyValue = tuple[bytes | None, bytes | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InternalTopics:
     """The internal topics of one broker.
 
-    Args:
+    Attributes:
         partition_of: a topic's partition, made if there is none yet.
         partitions: the partitions of a topic that are there.
         appended: told of each append (durability, waiting fetches).
     """
 
-    def __init__(
-        self,
-        *,
-        partition_of: Callable[[str, int], Partition],
-        partitions: Callable[[str], Sequence[Partition]],
-        now_ms: Callable[[], int],
-        appended: Callable[[Partition], None],
-    ) -> None:
-        self._partition_of = partition_of
-        self._partitions = partitions
-        self._now_ms = now_ms
-        self._appended = appended
+    partition_of: Callable[[str, int], Partition]
+    partitions: Callable[[str], Sequence[Partition]]
+    now_ms: Callable[[], int]
+    appended: Callable[[Partition], None]
 
     def append(
         self,
@@ -152,13 +146,13 @@ class InternalTopics:
         """
         data = build_batch(
             records,
-            timestamp_ms=self._now_ms(),
+            timestamp_ms=self.now_ms(),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=_BASE_SEQUENCES.get(topic, -1),
             transactional=transactional,
         )
-        return self._append(self._partition_of(topic, partition), data)
+        return self._append(self.partition_of(topic, partition), data)
 
     def write_marker(
         self, partition: Partition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
@@ -171,7 +165,7 @@ class InternalTopics:
         """
         data = build_marker(
             commit=commit,
-            timestamp_ms=self._now_ms(),
+            timestamp_ms=self.now_ms(),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
@@ -180,16 +174,14 @@ class InternalTopics:
 
     def _append(self, partition: Partition, data: bytearray) -> int:
         log = partition.log
-        info = log.append_as_leader(
-            data, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=COORDINATOR
-        )
+        info = log.append_as_leader(data, leader_epoch=partition.leader_epoch, now_ms=self.now_ms(), origin=COORDINATOR)
         log.update_high_watermark(log.log_end_offset)
-        self._appended(partition)
+        self.appended(partition)
         return info.first_offset
 
     def replay(self, topic: str) -> Iterator[LoadedRecord]:
         """Yield every record of an internal topic, partition by partition, in the order of offsets."""
-        for partition in self._partitions(topic):
+        for partition in self.partitions(topic):
             log, offset = partition.log, partition.log.log_start_offset
             while offset < log.log_end_offset:
                 data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records

@@ -245,12 +245,12 @@ def open_request_log(path: str) -> TextIO:
     return open(path, "a", encoding="utf-8", opener=opener)
 
 
+@dataclass(frozen=True, slots=True)
 class RequestLog:
     """Gives ``write`` a line, without its end, for each answered request."""
 
-    def __init__(self, write: Callable[[str], None], now_ms: Callable[[], int]) -> None:
-        self._write = write
-        self._now_ms = now_ms
+    write: Callable[[str], None]
+    now_ms: Callable[[], int]
 
     def before(self, request: Request) -> None:
         """Let every request pass."""
@@ -265,13 +265,13 @@ class RequestLog:
             return
         response = _shown(request, RESPONSE, answer) if isinstance(answer, Message) else None
         line = json.dumps(self._line(request, body, response), separators=(",", ":"), default=str)
-        moment = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        moment = datetime.fromtimestamp(self.now_ms() / 1000, UTC)
         stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}"
-        self._write(f"[{stamp}] DEBUG Completed request:{line} (kafka.request.logger)")
+        self.write(f"[{stamp}] DEBUG Completed request:{line} (kafka.request.logger)")
 
     def _line(self, request: Request, body: dict[str, Any], answer: dict[str, Any] | None) -> dict[str, Any]:
         session = request.session
-        took = self._now_ms() - request.received_ms
+        took = self.now_ms() - request.received_ms
         return {
             "isForwarded": False,
             "requestHeader": {

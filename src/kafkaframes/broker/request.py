@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -60,6 +60,7 @@ class Session:
     when_closed: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestOf(Generic[RequestT, ResponseT]):
     """A request of one API: its header, and its body once a handler reads it.
 
@@ -68,65 +69,34 @@ class RequestOf(Generic[RequestT, ResponseT]):
     Attributes:
         header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
         answer_tags: such fields for the response's header; a hook may add some.
+        decoded: its body, once somebody has asked for it.
         class_of: gives the classes of its body and its response.
         journal_entry: what the journal notes of it, if there is one.
         throttle_ms: for how long its connection is not heard after the answer: it is over a quota.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
     """
 
-    __slots__ = (
-        "_body",
-        "answer_tags",
-        "api",
-        "class_of",
-        "client_id",
-        "correlation_id",
-        "data",
-        "header_tags",
-        "is_unknown_version",
-        "journal_entry",
-        "position",
-        "received_ms",
-        "session",
-        "throttle_ms",
-        "version",
-    )
-
-    def __init__(
-        self,
-        api: Api,
-        version: int,
-        *,
-        correlation_id: int = 0,
-        client_id: str | None = None,
-        data: bytes = b"",
-        position: int = 0,
-        session: Session | None = None,
-        header_tags: list[tuple[int, bytes]] | None = None,
-        received_ms: int = 0,
-        class_of: ClassOf = class_in_catalog,
-        body: RequestT | None = None,
-    ) -> None:
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.data = data
-        self.position = position
-        self.session = session or Session()
-        self.header_tags = header_tags or []
-        self.received_ms = received_ms
-        self.class_of = class_of
-        self.answer_tags: list[tuple[int, bytes]] = []
-        self.throttle_ms = 0
-        self.is_unknown_version = False
-        self.journal_entry: Any = None
-        self._body = body
+    api: Api
+    version: int
+    _: KW_ONLY
+    correlation_id: int = 0
+    client_id: str | None = None
+    data: bytes = b""
+    position: int = 0
+    session: Session = field(default_factory=Session)
+    header_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    answer_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    received_ms: int = 0
+    class_of: ClassOf = class_in_catalog
+    decoded: RequestT | None = None
+    throttle_ms: int = 0
+    is_unknown_version: bool = False
+    journal_entry: Any = None
 
     @property
     def body(self) -> RequestT:
         """The decoded request; where it cannot be decoded, the connection is closed, as by Kafka."""
-        if self._body is None:
+        if self.decoded is None:
             cls: Any = self.class_of(self.api.key, "request")
             try:
                 # What follows the body nobody looks at, as in Kafka: librdkafka 2.16 sends Metadata 13 with three
@@ -134,8 +104,8 @@ class RequestOf(Generic[RequestT, ResponseT]):
                 body: RequestT = cls.decode_prefix(self.data, self.version, position=self.position)[0]
             except DecodeError as error:
                 raise CloseConnection(str(error.within(cls.__name__))) from error
-            self._body = body
-        return self._body
+            self.decoded = body
+        return self.decoded
 
     @property
     def may_be_long(self) -> bool:

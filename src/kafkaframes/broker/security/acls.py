@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
@@ -188,30 +189,23 @@ def _pattern(acl: Acl) -> _Pattern:
     return acl.resource_type, acl.pattern_type == PREFIXED, acl.resource_name
 
 
+_RULE = attrgetter(
+    *("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
+)
+_FILTER = attrgetter(
+    *("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter"),
+    *("operation", "permission_type"),
+)
+
+
 def acl_of(row: Any) -> Acl:
     """Return the rule of a row of CreateAcls."""
-    return Acl(
-        row.resource_type,
-        row.resource_name,
-        row.resource_pattern_type,
-        row.principal,
-        row.host,
-        row.operation,
-        row.permission_type,
-    )
+    return Acl(*_RULE(row))
 
 
 def filter_of(row: Any) -> AclFilter:
     """Return the filter of DescribeAcls, or of a row of DeleteAcls."""
-    return AclFilter(
-        row.resource_type_filter,
-        row.resource_name_filter,
-        row.pattern_type_filter,
-        row.principal_filter,
-        row.host_filter,
-        row.operation,
-        row.permission_type,
-    )
+    return AclFilter(*_FILTER(row))
 
 
 def check_elements(rows: Iterable[Acl | AclFilter]) -> None:

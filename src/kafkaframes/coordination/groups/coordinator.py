@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, classic_group_of, consumer_group_of
-from kafkaframes.coordination.groups.commits import Commits, Offset, Producer
+from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
-from kafkaframes.coordination.groups.loading import load
 from kafkaframes.coordination.groups.ports import (
     DOWNGRADES,
     UPGRADES,
@@ -32,7 +31,7 @@ from kafkaframes.coordination.groups.ports import (
     Record,
 )
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
-from kafkaframes.coordination.groups.records import consumer_records, share_records
+from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
 from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.coordination.groups.share_protocol import check as check_share
@@ -40,6 +39,7 @@ from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, StreamsGroups
 from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
 _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
@@ -387,3 +387,55 @@ class GroupCoordinator:
 def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
     what = "not found" if group is None else f"is not a {kind.type} group"
     return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+
+
+def load(groups: dict[str, Group], offsets: OffsetStore, loaded: Iterable[LoadedRecord]) -> int:
+    """Take records over into groups and offsets; return how many could not be read."""
+    unread = 0
+    for record in loaded:
+        if record.is_marker:
+            offsets.end_transaction((record.partition, record.producer_id), commit=record.is_commit)
+        elif record.key is not None:
+            try:
+                _replay(groups, offsets, record, records.decode(record.key, record.value))
+            except DecodeError:
+                unread += 1
+    return unread
+
+
+def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord, read: CoordinatorRecord) -> None:
+    if read.type in records.COMMIT_TYPES:
+        transaction = (record.partition, record.producer_id) if record.is_transactional else None
+        _replay_commit(groups, offsets, read, transaction)
+    elif read.type == records.GROUP_TYPE:
+        if read.value is not None:
+            groups[read.key.group] = records.group_of(read.key.group, read.value)
+        elif isinstance(groups.get(read.key.group), ClassicGroup):
+            del groups[read.key.group]
+    else:
+        for rows in (consumer_records, share_records, streams_records):
+            if read.type in rows.types:
+                _replay_modern(groups, read, rows)
+
+
+def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
+    """Replay a record of a consumer, share or streams group, which the record of its epoch ends."""
+    group_id = read.key.group_id
+    group = groups.get(group_id)
+    is_there = isinstance(group, rows.group_type)
+    if is_there and rows.is_end(read):
+        del groups[group_id]
+    elif is_there or read.value is not None:
+        group = groups[group_id] = group if is_there and group is not None else rows.group_type(group_id)
+        rows.replay(group, read)
+
+
+def _replay_commit(
+    groups: dict[str, Group], offsets: OffsetStore, read: CoordinatorRecord, transaction: tuple[int, int] | None
+) -> None:
+    where = TopicPartition(read.key.topic, read.key.partition)
+    if read.value is None:
+        offsets.remove(read.key.group, where)
+        return
+    groups.setdefault(read.key.group, ClassicGroup(read.key.group))
+    offsets.put(read.key.group, where, records.commit_of(read.value), transaction=transaction)
