@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import BrokerError, CorruptRecordError
+from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAILFAST
@@ -122,11 +122,6 @@ class Fetched:
     def transactions(self) -> TransactionState:
         """What ``read_committed`` leaves out of ``data``."""
         return transactions_of_fetched(self.data, self.batches, self.aborted or ())
-
-
-def too_large(partition: TopicPartition, size: int) -> BrokerError:
-    """Return what a consumer raises for a batch that no fetch of its size can bring (brokers before 0.10.1)."""
-    return BrokerError(f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}")
 
 
 class ConsumerRecord(NamedTuple):

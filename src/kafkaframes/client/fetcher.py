@@ -18,11 +18,11 @@ from typing import Any, Final
 from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
-from kafkaframes.client.fetched import Fetched, too_large
+from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError, broker_error
+from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, KafkaframesError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _WHOLE_BATCHES: Final = 3  # Fetch's first version that gives a whole batch however large it is
@@ -332,19 +332,23 @@ class Fetcher:
         )
         end = fetched.batches.end
         if not len(fetched.batches) and end.corrupt:
-            self._raise_later(CorruptRecordError(f"{end.reason}, at offset {position.offset}", file=str(partition)))
-            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+            reason = f"{end.reason}, at offset {position.offset}"
+            self._unreadable(position, CorruptRecordError(reason, file=str(partition)))
             return
         if not len(fetched.batches):
             self._cut(partition, position, version)
             return
         if not position.offset < fetched.next_offset <= _LARGEST_OFFSET:  # it would be asked for again and again
             reason = f"what was fetched from offset {position.offset} on ends with offset {_last_offset(fetched)}"
-            self._raise_later(CorruptRecordError(reason, file=str(partition)))
-            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+            self._unreadable(position, CorruptRecordError(reason, file=str(partition)))
             return
         self._ready.append(fetched)
         self._arrived.set()
+
+    def _unreadable(self, position: Position, error: Exception) -> None:
+        """Say what is wrong with a partition, and ask for it again after a while."""
+        self._raise_later(error)
+        position.not_before = time.monotonic() + self._cluster.backoff_s(5)
 
     def _aborted(self, answer: Any) -> list[tuple[int, int]] | None:
         if not self._settings.reads_committed or not answer.aborted_transactions:
@@ -355,8 +359,8 @@ class Fetcher:
         """Ask for more bytes where not even one batch came whole (before KIP-74)."""
         limit = min(self._settings.fetch_max_bytes, _LARGEST_FETCH)
         if version >= _WHOLE_BATCHES or position.max_bytes >= limit:
-            self._raise_later(too_large(partition, position.max_bytes))
-            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+            reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {position.max_bytes}"
+            self._unreadable(position, BrokerError(reason))
         else:
             position.max_bytes = min(position.max_bytes * 2, limit)
 

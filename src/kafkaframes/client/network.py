@@ -304,15 +304,11 @@ class Connection:
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request; return its response, header and all. Raises as ``request`` does."""
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        answer = await self._write(body, version, wait_ms)
+        await self._wire.writable()
+        answer = self._post(body, version, wait_ms)
         assert answer is not None
         frame: Frame = await answer
         return frame
-
-    async def _write(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
-        """Send a request; return a future of its answer, which is waited for so long, or is not with None."""
-        await self._wire.writable()
-        return self._post(body, version, wait_ms)
 
     def _post(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
         wire = self._wire
@@ -340,7 +336,8 @@ class Connection:
         again = fallback_version(frame, specs=self._settings.specs)
         if again is not None:
             frame = await self.exchange(body, again)
-        _raise_for(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
+        if frame.body.error_code:
+            raise broker_error(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
         self.ranges = listed_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
@@ -410,11 +407,6 @@ def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
         yield entry
     if short:
         yield b"".join(short)
-
-
-def _raise_for(number: int, what: str) -> None:
-    if number:
-        raise broker_error(number, what)
 
 
 async def _token(settings: ClientSettings) -> str:

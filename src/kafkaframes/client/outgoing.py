@@ -47,8 +47,8 @@ def checked_record(
     Raises:
         EncodeError: one is of a wrong type, or the record is larger than ``largest`` bytes.
     """
-    if type(topic) is not str or not topic:
-        topic_of(topic)
+    if not isinstance(topic, str) or not topic:
+        raise EncodeError(f"topic is {_kind(topic) if topic != '' else 'empty'}; it has to be a topic's name")
     size = _OVERHEAD_BYTES
     if value is not None:
         value = value if type(value) is bytes else bytes_of("value", value) or b""
@@ -61,8 +61,11 @@ def checked_record(
         pairs = headers_of(headers)
         size += sum(2 * len(name) + len(content or b"") for name, content in pairs)
     if partition is not None:
-        partition = partition_number(partition)
-    timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_of(timestamp_ms)
+        partition = _whole("partition", partition, "a partition's number", 0, _LARGEST_PARTITION)
+    if timestamp_ms is None:
+        timestamp = int(time.time() * 1000)
+    else:
+        timestamp = _whole("timestamp_ms", timestamp_ms, "milliseconds since 1970", _SMALLEST, _LARGEST)
     if size > largest:
         raise EncodeError(f"a record of about {size} bytes; max_request_size is {largest}")
     return topic, key, value, pairs, partition, timestamp, size
@@ -110,35 +113,6 @@ def _header(pair: object) -> tuple[str, bytes | None]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
         raise EncodeError(f"headers has {pair!r:.80}, which is no pair of a text and bytes")
     return pair[0], bytes_of(f"the value of {pair[0]!r:.80} in headers", pair[1])
-
-
-def topic_of(topic: Any) -> str:
-    """Return a topic's name.
-
-    Raises:
-        EncodeError: it is no text.
-    """
-    if not isinstance(topic, str) or not topic:
-        raise EncodeError(f"topic is {_kind(topic) if topic != '' else 'empty'}; it has to be a topic's name")
-    return topic
-
-
-def timestamp_of(timestamp_ms: Any) -> int:
-    """Return milliseconds since 1970.
-
-    Raises:
-        EncodeError: it is no whole number, or needs more than 64 bits.
-    """
-    return _whole("timestamp_ms", timestamp_ms, "milliseconds since 1970", _SMALLEST, _LARGEST)
-
-
-def partition_number(partition: Any) -> int:
-    """Return a partition's number.
-
-    Raises:
-        EncodeError: it is no whole number from 0 on.
-    """
-    return _whole("partition", partition, "a partition's number", 0, _LARGEST_PARTITION)
 
 
 def _whole(name: str, value: Any, what: str, least: int, most: int) -> int:

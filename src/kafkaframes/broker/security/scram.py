@@ -235,14 +235,15 @@ class DelegationTokens:
         return token
 
     def renew(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Let a token last for another period, the usual one if it is negative; return when it ends.
+        """Let a token last for another period, the usual one at most, and if it is not above 0; return when it ends.
 
         Raises:
             RefusedError: there is no such token, the principal does not hold it, or it is over.
         """
         token = self._held(secret, principal, now_ms)
         self._check_time(token, now_ms)
-        token.expires_ms = min(token.ends_ms, now_ms + (period_ms if period_ms >= 0 else self.default_ms))
+        period_ms = min(period_ms, self.default_ms) if period_ms > 0 else self.default_ms
+        token.expires_ms = min(token.ends_ms, now_ms + period_ms)
         return token.expires_ms
 
     def expire(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
