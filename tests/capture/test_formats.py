@@ -194,3 +194,12 @@ def test_what_is_not_read_is_refused_by_name(raw, words, tmp_path):
     with pytest.raises(DecodeError, match=words) as caught:
         calls_of(raw, tmp_path)
     assert "x.pcap" in str(caught.value)
+
+
+def test_a_client_id_that_is_no_utf_8_is_read_as_java_does(tmp_path):
+    asked = ASKED.replace(b"tester", b"t\xed\xa0\x80er")  # a surrogate: one U+FFFD in Java, three in Python
+    path = Tape().segment(CLIENT, 0, asked).segment(SERVER, 0, ANSWERED).write(tmp_path / "x.pcapng")
+    names = [
+        name for batch in read_capture([path], CaptureOptions(columns=("clientId",))) for name in batch[0].to_pylist()
+    ]
+    assert names == ["t\ufffder"] * len(KNOWN)

@@ -24,6 +24,7 @@ from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
+from kafkaframes.wire.primitives import java_text
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {
@@ -414,7 +415,7 @@ def _text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [None if one is None else one.decode("utf-8", "replace") for one in array.to_pylist()]
+        texts = [None if one is None else java_text(one) for one in array.to_pylist()]
         return pa.array(texts, pa.string())
 
 

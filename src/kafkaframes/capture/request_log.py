@@ -32,6 +32,7 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 # Texts are not quoted, so one with a comma or a bracket in it cannot be told apart; such a value is kept as it can be.
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
+_END: Final = re.compile(r"[,}]")
 _INTEGER: Final = re.compile(r"-?\d+")
 _SIZE: Final = re.compile(r"(?:size|sizeInBytes|buffer)=(\d+)|lim=(\d+)|records\((\d+)")
 MOST_DEPTH: Final = 64
@@ -67,8 +68,8 @@ def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
     while at < len(text) and text[at] != "}":
         match = _NAME.match(text, at)
         if match is None:
-            end = min((index for index in (text.find(",", at), text.find("}", at)) if index >= 0), default=len(text))
-            at = end + (text[end : end + 1] == ",")
+            end = _END.search(text, at)
+            at = len(text) if end is None else end.start() + (end[0] == ",")
             continue
         result[match.group(1)], at = _value(text, match.end(), depth + 1)
         if text.startswith(",", at):
