@@ -18,6 +18,7 @@ from kafkaframes.broker.changes import Changes, finished, once
 from kafkaframes.broker.metadata_file import write_metadata
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
+from kafkaframes.wire.primitives import uuid_to_text
 
 
 class Turns:
@@ -189,7 +190,7 @@ def test_what_was_never_written_to_is_empty_after_a_crash_and_what_was_must_be_t
         broker.kill()
         assert seen(broker) == {"orders": 4}
         assert [one.log.log_end_offset for one in broker.state.topics["orders"].partitions] == [0, 0, 1, 0]
-        assert {one.log.topic_id for one in broker.state.partitions()} == {state.text_of_id(topic.topic_id)}
+        assert {one.log.topic_id for one in broker.state.partitions()} == {uuid_to_text(topic.topic_id)}
         assert [one for one in os.listdir(broker.state.logs.path) if one.startswith("orders-")] == ["orders-2"]
     broker.state.logs.close(now_ms=0)
     os.rename(os.path.join(broker.state.logs.path, "orders-2"), os.path.join(broker.state.logs.path, "elsewhere"))

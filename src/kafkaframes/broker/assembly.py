@@ -29,7 +29,7 @@ from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
 from kafkaframes.broker.properties import general_name
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState, id_of_text, text_of_id
+from kafkaframes.broker.state import DELETING, LOG, MEMORY, BrokerState
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Nodes, Partition, Replicas, Topic
 from kafkaframes.errors import LogDirError, OptionError
@@ -41,6 +41,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.memory_disk import MemoryDisk, OverlayDisk
 from kafkaframes.storage.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.storage.partition import LogManager, LogSettings, ManagerSettings, open_log_directory
+from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
 
 NOBODY = -1
 
@@ -97,7 +98,7 @@ def open_broker(
         problems = _leave_out_unreadable(there, path)
     metadata = read_metadata(there, path)
     is_new = metadata is None
-    metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
+    metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
     leave_out_unreadable(settings, metadata)
     stored = metadata.topics
     settings.explicit.update(metadata.configs)
@@ -123,7 +124,7 @@ def open_broker(
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         named = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
-        identity = MetaProperties(named | {"directory.id": text_of_id(uuid4())})  # as Kafka from 3.7 on (KIP-858)
+        identity = MetaProperties(named | {"directory.id": uuid_to_text(uuid4())})  # as Kafka from 3.7 on (KIP-858)
     logs = open_log_directory(
         path,
         now_ms=clock.now_ms,
@@ -247,7 +248,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
         if not state.is_read_only:
             _check_missing(logs, name, missing, is_ours=is_ours)
         text = known.topic_id if known is not None else _topic_id(logs, keys)
-        topic = Topic(name, id_of_text(text) if text else state.new_id(), dict(known.configs) if known else {})
+        topic = Topic(name, uuid_from_text(text) if text else state.new_id(), dict(known.configs) if known else {})
         replicas = _replicas(state, name, count, known)
         topic.partitions += [_adopted(state, logs, topic, *of_partition) for of_partition in enumerate(replicas)]
         known_count = known.partitions if known is not None and is_ours else 0
@@ -272,7 +273,7 @@ def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | No
 def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
     """Return a partition with its log; where there is none, with a new one."""
     key = TopicPartition(topic.name, index)
-    log = logs.logs.get(key) or logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=state.clock.now_ms)
+    log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
     log.update_high_watermark(log.log_end_offset)
     partition = Partition(key, log, replicas, leader_epoch=max(log.leader_epochs.latest, 0))
     state.note_settings(topic, partition)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.state import BrokerState, text_of_id
+from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import GroupSettings, Record, Timer
@@ -16,6 +16,7 @@ from kafkaframes.coordination.groups.share_state import ShareCoordinator, ShareK
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.wire.primitives import uuid_to_text
 
 _TRANSACTION_VERSION = 2
 
@@ -112,7 +113,7 @@ def attach(state: BrokerState) -> None:
         GroupSettings.of_config(state.settings.text),
         lambda: str(uuid4()),
         BrokerTopics(state),
-        new_uuid=lambda: text_of_id(uuid4()),
+        new_uuid=lambda: uuid_to_text(uuid4()),
         setting=lambda group_id, name: int(group_setting(state, group_id, name)),
     )
     state.groups = groups
@@ -127,7 +128,7 @@ def attach(state: BrokerState) -> None:
     )
     state.transactions = transactions
     transactions.load(state.internal.replay(TRANSACTION_STATE))
-    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), text_of_id, lambda key: _wake(state, key))
+    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), uuid_to_text, lambda key: _wake(state, key))
     states.load(state.internal.replay(SHARE_GROUP_STATE))
     groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +39,7 @@ from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.storage.files.directory import Remark
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
+from kafkaframes.wire.primitives import uuid_to_text
 
 _SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # among the stored entities
 NO_UUID = UUID(int=0)
@@ -59,20 +59,6 @@ _INTERNAL_CONFIGS = {
 MEMORY, LOG, FSYNC = "memory", "log", "fsync"
 # Raised to 1 and 2 by the coordinators that speak KIP-848 and KIP-890, when they are attached.
 FEATURES = {"group.version": (0, 1, 0), "transaction.version": (0, 2, 0)}
-
-
-def text_of_id(topic_id: UUID) -> str:
-    """Return a topic id as Kafka writes it: 22 characters of URL-safe base64.
-
-    >>> text_of_id(UUID(int=1))
-    'AAAAAAAAAAAAAAAAAAAAAQ'
-    """
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-
-
-def id_of_text(text: str) -> UUID:
-    """Return the topic id that 22 characters of URL-safe base64 stand for."""
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 @dataclass(slots=True, eq=False)
@@ -237,7 +223,7 @@ class BrokerState:
 
     def _create_partition(self, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
         key = TopicPartition(topic.name, index)
-        log = self.logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=self.clock.now_ms)
+        log = self.logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, replicas)
         self.nodes.let_lead(partition)
         self.note_settings(topic, partition)
@@ -280,7 +266,7 @@ class BrokerState:
             for partition in partitions:
                 self.unflushed.discard(partition)
                 partition.is_offline = True
-            deleting = {topic.name: text_of_id(topic.topic_id) for topic in topics}
+            deleting = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
             self.metadata.entities[DELETING] = deleting
             self._save_or_later()  # deleting makes room on a disk that is full
             for partition in partitions:
@@ -447,7 +433,7 @@ class BrokerState:
             return
         self.is_unsaved = True
         self.metadata.topics = {
-            name: StoredTopic(text_of_id(topic.topic_id), len(topic.partitions), topic.configs, self._replicas(topic))
+            name: StoredTopic(uuid_to_text(topic.topic_id), len(topic.partitions), topic.configs, self._replicas(topic))
             for name, topic in self.topics.items()
         }
         write_metadata(self.logs.disk, self.logs.path, self.metadata)

@@ -8,7 +8,6 @@ directory is gone in the end, unless the driver itself is killed.
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import uuid
@@ -28,6 +27,7 @@ from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.schema import types_of
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 from kafkaframes.storage.files import atomic
+from kafkaframes.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -124,4 +124,4 @@ def in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any
 
 def new_topic_id() -> str:
     """Return a random topic id: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return uuid_to_text(uuid.uuid4())

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
+from kafkaframes.wire.primitives import uuid_to_text
 
 LEAST_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 16
@@ -227,7 +228,7 @@ class DelegationTokens:
     def create(self, owner: str, requester: str, renewers: list[str], lifetime_ms: int, now_ms: int) -> DelegationToken:
         """Make a token, for the longest time if ``lifetime_ms`` is not above 0; refused where there are none at all."""
         self._check(now_ms)
-        token_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        token_id = uuid_to_text(uuid.uuid4())
         ends_ms = now_ms + (min(lifetime_ms, self.longest_ms) if lifetime_ms > 0 else self.longest_ms)
         expires_ms = min(ends_ms, now_ms + self.default_ms)
         token = DelegationToken(token_id, owner, requester, renewers, now_ms, expires_ms, ends_ms)

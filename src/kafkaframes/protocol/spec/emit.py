@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from typing import Any
 
 from kafkaframes.protocol.spec.defaults import BadDefaultError, parse_default
 from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, MessageSpec, StructSpec
+from kafkaframes.wire.primitives import uuid_to_text
 
 # What a field's default is when the spec says none.
 _OWN_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())
@@ -94,7 +94,7 @@ def default_text(field: FieldSpec) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, uuid.UUID):
-        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        return uuid_to_text(value)
     return _float_text(value) if isinstance(value, float) else str(value)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.protocol.spec.changes import RULES, Finding, Verdict, version_text
+from kafkaframes.protocol.spec.changes import RULES, SEVERITY, Finding, Verdict, version_text
 from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 
@@ -61,8 +61,7 @@ class _Comparison:
 
     def _findings(self) -> list[Finding]:
         findings = [self._finding(RULES[rule].name, path, text, at) for (rule, path, text), at in self.seen.items()]
-        order = {"breaking": 0, "note": 1, "compatible": 2}
-        return sorted(findings, key=lambda finding: order[finding.verdict])
+        return sorted(findings, key=lambda finding: -SEVERITY[finding.verdict])
 
     def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
         verdict: Verdict = RULES[rule].verdict
@@ -275,7 +274,7 @@ class _Comparison:
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
                 continue
             now = self._now(path)
-            if _default(old) != _default(new) and _kind_of(old) == _kind_of(new):
+            if _default(old) != _default(new) and _kind(old) == _kind(new):
                 is_safe = self._is_harmless(old, new) and self._is_carried(path, now)
                 rule = "default-to-null" if is_safe else "default-changed"
                 self._say(rule, now, f"default {_text(old)} is now {_text(new)}")
@@ -356,17 +355,9 @@ def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
     return struct
 
 
-def _kind(slot: Slot) -> str:
+def _kind(of: Slot | FieldSpec) -> str:
     """The type without the names of structs."""
-    return _words_of(slot.type.is_array, slot.type.is_struct, slot.type.name)
-
-
-def _kind_of(field_spec: FieldSpec) -> str:
-    return _words_of(field_spec.type.is_array, field_spec.type.is_struct, field_spec.type.name)
-
-
-def _words_of(is_array: bool, is_struct: bool, name: str) -> str:
-    return ("[]" if is_array else "") + ("struct" if is_struct else name)
+    return ("[]" if of.type.is_array else "") + ("struct" if of.type.is_struct else of.type.name)
 
 
 def _shape(slot: Slot) -> tuple[object, ...]:

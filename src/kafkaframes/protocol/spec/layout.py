@@ -5,13 +5,13 @@ What two specs write is equal when their layouts are. KIP-482: untagged fields f
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kafkaframes.protocol.spec.model import NIL_UUID, PRIMITIVES, Default, FieldSpec, FieldType, MessageSpec, StructSpec
+from kafkaframes.wire.primitives import uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def default_words(value: Default) -> str:
     if value in ((), b"") and not isinstance(value, bool | int | float):
         return "empty"
     if isinstance(value, uuid.UUID):
-        return "zero uuid" if value == NIL_UUID else base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        return "zero uuid" if value == NIL_UUID else uuid_to_text(value)
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
 
 
