@@ -21,7 +21,7 @@ from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover
 
 
-@click.command("audit", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
 @settings_options(AuditSettings)
 @click.option("-o", "--output", metavar="FILE", help="Write to a file: a page (.html), JSON (.json), else text.")

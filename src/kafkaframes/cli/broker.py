@@ -27,7 +27,7 @@ _USERS = "KAFKAFRAMES_SASL_USERS"
 MOST_REMARKS = 20  # of copies and stores are printed
 
 
-@click.command("broker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("broker")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",

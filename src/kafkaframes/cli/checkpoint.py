@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option
+from kafkaframes.cli.connecting import as_json_option
 from kafkaframes.cli.options import pair_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.writing.micro_batch import Offsets
 
 
-@click.group("checkpoint", context_settings=HELP)
+@click.group("checkpoint")
 def command() -> None:
     """Look at and convert checkpoints of Spark's streaming queries over topics."""
 
 
-@command.command("show", context_settings=HELP)
+@command.command("show")
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @as_json_option
 def show(path: str, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def _as_json(result: Checkpoint) -> dict[str, object]:
     }
 
 
-@command.command("convert", context_settings=HELP)
+@command.command("convert")
 @click.argument("path", type=click.Path(exists=True, file_okay=False))
 @click.argument("to", type=click.Path())
 @click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXIT_PRESENT = 1
 
 
-@click.command("compact", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("compact")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")

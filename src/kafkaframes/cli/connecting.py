@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Connect: TypeAlias = Callable[[], "Admin"]
-HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 as_json_option = json_option_of("As JSON.")
 timeout_option = click.option(
     "--timeout",
@@ -44,7 +43,7 @@ def _with_those_before(context: click.Context, option: click.Parameter, values: 
 def connecting_group(name: str, help_text: str) -> click.Group:
     """Return a group that takes ``-b``, ``-X`` and ``--timeout`` before its subcommands, too."""
 
-    @click.group(name, help=help_text, context_settings=HELP)
+    @click.group(name, help=help_text)
     @connecting
     @click.pass_context
     def group(context: click.Context, /, **settings: Any) -> None:
@@ -102,11 +101,8 @@ def reached(
     """Return a client's settings once a broker has answered; say on standard error when that has to be waited for.
 
     Args:
-        servers: as ``-b`` has them.
-        properties: as ``-X`` has them.
         timeout: in seconds.
         new_topic: a topic that is written to, and made if the brokers make topics (``auto.create.topics.enable``).
-        more: settings beside those.
         kind: of a producer or a consumer; by default of an admin.
 
     Raises:
@@ -126,11 +122,7 @@ def reached(
 
 
 def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, Any]:
-    """Return a client's settings.
-
-    Raises:
-        OptionError: a property is not of the form KEY=VALUE.
-    """
+    """Return a client's settings; a property that is not of the form KEY=VALUE is an ``OptionError``."""
     known = {"bootstrap.servers": servers or os.environ.get(SERVERS) or "localhost:9092"}
     return known | pairs_of(properties, option="-X ")
 
@@ -154,13 +146,10 @@ def confirmed(question: str) -> Callable[[Function], Function]:
 
 
 def topic_partition_of(text: str) -> tuple[str, int]:
-    """Read a topic partition.
+    """Read a topic partition; what is none is an ``OptionError``.
 
     >>> topic_partition_of("orders-eu:3")
     ('orders-eu', 3)
-
-    Raises:
-        OptionError: it is not one.
     """
     topic, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal() or not topic:
@@ -184,9 +173,5 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "")
 
 
 def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
-    """Read KEY=VALUE texts.
-
-    Raises:
-        OptionError: one is not of that form.
-    """
+    """Read KEY=VALUE texts; one that is not of that form is an ``OptionError``."""
     return dict(pair_of(text, option) for text in texts)

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
 
 
-@click.command("consume", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("consume")
 @click.argument("topic")
 @connecting
 @click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")

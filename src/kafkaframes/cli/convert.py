@@ -137,7 +137,7 @@ def _show(report: JobReport, *, warn: bool) -> None:
     say(report.ending)
 
 
-@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("convert")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option(
     "--record-format",
@@ -186,7 +186,7 @@ def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str |
     return record_format, directories[0] if directories else None
 
 
-@click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("recompress")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @to_option
 @in_place_options

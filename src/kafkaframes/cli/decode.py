@@ -39,11 +39,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
 
 
 def read_bytes(source: str) -> bytes:
-    """Return the bytes that an argument names: hex digits, a file of them, a file of bytes, or ``-``.
-
-    Raises:
-        OptionError: neither hex nor a file.
-    """
+    """Return the bytes that an argument names: hex digits, a file of them, a file of bytes, or ``-``."""
     if source == "-":
         return _maybe_hex(sys.stdin.buffer.read())
     try:
@@ -93,11 +89,7 @@ def annotate(
     names_of: str | None,
     mode: str,
 ) -> Annotated:
-    """Return the runs of ``data`` as the options say what it is.
-
-    Raises:
-        OptionError: the options do not go together.
-    """
+    """Return the runs of ``data`` as the options say what it is; those that do not go together are refused."""
     apis = Apis(specs)
     if api is None and name is None:
         annotated = annotate_request(data, mode=mode, apis=apis)
@@ -370,7 +362,7 @@ def _tag(text: str) -> tuple[int, bytes]:
         raise OptionError(f"--tag {text}: must be NUMBER=HEX ({error})") from None
 
 
-@click.command("vectors", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("vectors")
 @click.argument("directory", metavar="DIR")
 @specs_option
 def vectors(directory: str, specs: str | None) -> None:

@@ -23,7 +23,7 @@ from kafkaframes.jobs.dump.names import KINDS, LATEST, MAX_MESSAGE_SIZE, STYLE_N
 FORMATS = ("text", "jsonl", "csv", "arrow")
 
 
-@click.command("dump-log", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("dump-log")
 @click.argument("paths", nargs=-1)
 @click.option(
     "--files", "named", multiple=True, metavar="FILE[,FILE]", help="The same as PATHS, under Kafka's name for it."

@@ -48,7 +48,7 @@ _ELSEWHERE = (  # have flags of their own, of other commands too, or are options
 )
 
 
-@click.command("export", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("export")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--to", metavar="DIR", help="The folder to write to (topic=T/partition=P/SEGMENT.FORMAT), or the table.")
 @click.option(
@@ -132,11 +132,7 @@ def _run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master
 
 
 def _single_file(flags: dict[str, Any], master: str | None) -> str:
-    """Return the file that ``-o`` names.
-
-    Raises:
-        OptionError: it is not for Parquet, or does not go with the other flags.
-    """
+    """Return the file that ``-o`` names: for Parquet alone, and without the flags that do not go with it."""
     output: str = flags["output"]
     if not output.endswith(".parquet"):
         hint = f"; --option {output} sets an option of kafka-log" if "=" in output else ""
@@ -156,11 +152,7 @@ def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **optio
 
 
 def _check_flags(flags: dict[str, Any], *, to_table: bool) -> None:
-    """Check that options fit the format.
-
-    Raises:
-        OptionError: one is for another format, or none says where to.
-    """
+    """Refuse options that are for another format, and an export that does not say where to."""
     form = flags["form"]
     if flags["incremental"] and not to_table:
         raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
@@ -198,12 +190,7 @@ def _settings(flags: Mapping[str, Any]) -> ExportSettings:
 
 
 def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any]) -> Callable[..., Outcome]:
-    """Return what exports into the table, given who runs the tasks.
-
-    Raises:
-        MissingExtraError: the table format's library is absent.
-        OptionError: the destination is something else, or the options do not fit.
-    """
+    """Return what exports into the table, given who runs the tasks."""
     from kafkaframes.jobs.tables.planning import table_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings

@@ -34,7 +34,7 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, V
 POLL_SECONDS = 1.0
 
 
-@click.command("grep", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("grep")
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option(

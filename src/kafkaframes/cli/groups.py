@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import (
-    HELP,
     Connect,
     as_json_option,
     confirmed,
@@ -36,7 +35,7 @@ _MEMBER = ("consumer_id", "host", "client_id")
 command = connecting_group("groups", "List, describe, reset and delete consumer groups.")
 
 
-@command.command("list", context_settings=HELP)
+@command.command("list")
 @with_admin
 @as_json_option
 def list_groups(connect: Connect, as_json: bool) -> None:
@@ -49,7 +48,7 @@ def list_groups(connect: Connect, as_json: bool) -> None:
     print_rows(rows, as_json, none="no groups")
 
 
-@command.command("describe", context_settings=HELP)
+@command.command("describe")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @with_admin
 @click.option("--members", is_flag=True, help="The members and how many partitions each reads.")
@@ -126,7 +125,7 @@ def _state_row(name: str, result: GroupDescription | None) -> dict[str, Any]:
     return {"group": name, "state": state, "assignment": protocol, "members": members}
 
 
-@command.command("reset", context_settings=HELP)
+@command.command("reset")
 @click.argument("group")
 @click.argument("offsets", nargs=-1, metavar="[TOPIC:PARTITION=OFFSET]...")
 @with_admin
@@ -176,7 +175,7 @@ def reset_group(
             say(f"{group}: {partition} {'would be ' if dry_run else ''}at {offset}")
 
 
-@command.command("delete-offsets", context_settings=HELP)
+@command.command("delete-offsets")
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
 @with_admin
@@ -191,7 +190,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], connect: Connect) -> Non
         say(f"{group}: {partition} forgotten")
 
 
-@command.command("delete", context_settings=HELP)
+@command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @with_admin
 @confirmed("Delete these groups and their offsets?")
@@ -247,11 +246,7 @@ def resets(admin: Admin, options: ResetOptions) -> Offsets:
 
 
 def partitions_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions of ``TOPIC`` (all) or ``TOPIC:N,N``.
-
-    Raises:
-        OptionError: one is not a number.
-    """
+    """Return the partitions of ``TOPIC`` (all) or ``TOPIC:N,N``."""
     from kafkaframes.client import TopicPartition
 
     partitions = []

@@ -190,7 +190,7 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     return f"{counted}; times are UTC; {how}"
 
 
-@click.command("info", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("info")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option(
     "--by",

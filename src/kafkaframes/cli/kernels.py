@@ -18,7 +18,7 @@ from kafkaframes.kernels import demand, directories, target, workers
 from kafkaframes.storage.files.atomic import named_file, new_file
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def command() -> None:
     """Manage the compiled parts of this package: list, compile, pack for other machines.
 

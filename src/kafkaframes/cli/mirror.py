@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, pairs_of, timeout_option
+from kafkaframes.cli.connecting import pairs_of, timeout_option
 from kafkaframes.cli.options import json_option, settings_options
 from kafkaframes.cli.text import note, say
 from kafkaframes.jobs.mirror.settings import MirrorSettings
@@ -24,7 +24,7 @@ _ELSEWHERE = (
 _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 
 
-@click.command("mirror", context_settings=HELP)
+@click.command("mirror")
 @click.option(
     "--from",
     "source",

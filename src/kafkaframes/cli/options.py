@@ -30,11 +30,7 @@ TABLE_FORMATS = ("delta", "iceberg")
 
 
 def size(text: str) -> int:
-    """Read a size in bytes, as Spark's settings write it: 134217728, 128m, 1g.
-
-    Raises:
-        click.BadParameter: it is not one.
-    """
+    """Read a size in bytes, as Spark's settings write it: 134217728, 128m, 1g."""
     try:
         return parse_size(text)
     except ValueError as error:
@@ -64,11 +60,7 @@ ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports 
 
 
 def ports_in(text: str) -> tuple[int, ...]:
-    """Read the ports on which brokers listen; none where the text is empty.
-
-    Raises:
-        OptionError: they are no numbers.
-    """
+    """Read the ports on which brokers listen, none of an empty text; what is no number is an ``OptionError``."""
     from kafkaframes.capture.streams import ports_of
 
     try:
@@ -121,15 +113,11 @@ commit_option = click.option(
 
 
 def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
-    """Read a name and its value.
+    """Read a name and its value; a text that is not of that form is an ``OptionError``.
 
     Args:
         option: with a space behind it, for the error.
         shown: what the text should look like; likewise.
-        has_value: whether a value must not be empty.
-
-    Raises:
-        OptionError: it is not of that form.
     """
     name, equals, value = text.partition("=")
     if not name or not equals or (has_value and not value):
@@ -203,12 +191,8 @@ def reads(
 ) -> Callable[[Command], Command]:
     """Add the flags of settings to a command that reads logs; it is handed ``settings`` in their place.
 
-    What lies under its paths and is not read for being a symbolic link is named on standard error.
-
-    Args:
-        names: the command's parameters that have its paths.
-        kind: of the settings; without it the command is handed ``storage``, how sources are read.
-        leave_out: settings that have no flag here.
+    What lies under its paths, the parameters ``names``, and is not read for being a symbolic link is named on standard
+    error. Without a ``kind`` of settings the command is handed ``storage``, how sources are read.
     """
     made = kind or SourceSettings
     own = [entry.name for entry in fields(made) if entry.name not in leave_out]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 10_000
 
 
-@click.command("produce", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("produce")
 @click.argument("topic")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
 @connecting

@@ -20,7 +20,7 @@ from kafkaframes.protocol.messages.registry import Apis
 _WRITE_BUFFER = 8 << 20
 
 
-@click.command("record", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("record")
 @click.option(
     "--listen",
     required=True,
@@ -169,7 +169,7 @@ def _client_tls(requested: bool, trusted: str | None) -> ssl.SSLContext | None:
         raise OptionError(f"--upstream-ca {trusted}: {error}") from None
 
 
-@click.command("redact", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("redact")
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE...")
 @click.option("-o", "--output", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
 @click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")

@@ -58,7 +58,7 @@ def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool)
         raise OptionError("--in-place needs --backup DIR: the log as it is now is moved there")
 
 
-@click.command("repair", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("repair")
 @click.argument("logdir")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--in-place", is_flag=True, help="Replace LOGDIR by the repaired log; needs --backup.")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.report.model import Report
 
 
-@click.command("report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "-o",
@@ -68,13 +68,17 @@ def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """
     from kafkaframes.capture.files import is_traffic
 
-    kind = format_of(flags["output"], as_json, default=PAGE)
-    if all(map(is_traffic, flags["paths"])):
-        _report_traffic(flags["paths"], flags["output"], kind, flags["generated_at"], specs)
-    elif specs is not None:
+    paths, kind = flags["paths"], format_of(flags["output"], as_json, default=PAGE)
+    is_of_traffic = all(map(is_traffic, paths))
+    if specs is not None and not is_of_traffic:
         raise OptionError("--specs is for captures and request logs")
+    to = flags["output"] or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
+    when = _milliseconds(flags["generated_at"])
+    _check(to, paths)
+    if is_of_traffic:
+        _report_traffic(paths, to, kind, when, specs)
     else:
-        _report_logs(kind=kind, **flags)
+        _report_logs(paths, to, kind, when, flags["jobs"], flags["settings"])
 
 
 EXIT_UNREAD = 1
@@ -118,47 +122,29 @@ def _said(report: Report, output: str) -> str:
     return f"{output}: {counted}, {size_text(report.total('size_bytes'))}; {verdict}"
 
 
-def _report_traffic(
-    paths: Sequence[str], output: str | None, kind: str, generated_at: str | None, specs: str | None
-) -> None:
+def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
     """Report on captures and request logs."""
     from kafkaframes.capture.files import find_files
     from kafkaframes.jobs.report.traffic import make_traffic_report
     from kafkaframes.jobs.report.traffic_page import traffic_page
 
-    to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
-    when = _milliseconds(generated_at)
-    _check(to, paths)
     report = make_traffic_report(find_files(paths), specs=specs)
-    text = (
-        traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else json.dumps(report.as_json())
-    )
-    _write(text, to)
+    page = traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
+    _write(page or json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(f"{to}: {count_text(report.calls, 'call')}")
 
 
 def _report_logs(
-    *,
-    paths: tuple[str, ...],
-    output: str | None,
-    kind: str,
-    generated_at: str | None,
-    jobs: int | None,
-    settings: SelectionSettings,
+    paths: Sequence[str], to: str, kind: str, when: int, jobs: int | None, settings: SelectionSettings
 ) -> None:
-    """Write the report on ``paths`` to a file, or to standard output."""
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
 
-    to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
-    when = _milliseconds(generated_at)
-    _check(to, paths)
     result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    options = settings.storage
     with runner(None, jobs, label="measuring") as work:
-        report = make_report(
-            result, paths=paths, version=__version__, generated_at=when, options=settings.storage, run=work
-        )
+        report = make_report(result, paths=paths, version=__version__, generated_at=when, options=options, run=work)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))

@@ -31,7 +31,7 @@ _ELSEWHERE = (
 )
 
 
-@click.command("restore", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("restore")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")

@@ -150,11 +150,7 @@ def check_target(source: str | None, target: Path) -> None:
 
 
 def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
-    """Write the files of a folder that holds nothing else.
-
-    Raises:
-        OptionError: it holds something else, or cannot be written.
-    """
+    """Write the files of a folder that holds nothing else: it is refused if it does."""
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
     if existing - texts.keys():
         raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")

@@ -32,11 +32,7 @@ def named(name: str) -> list[MessageSpec]:
 
 
 def checked_version(spec: MessageSpec, version: int | None) -> int:
-    """Return a version of the spec, its newest if none was asked for.
-
-    Raises:
-        OptionError: the spec has no such version.
-    """
+    """Return a version of the spec, its newest if none was asked for; one that it has not is an ``OptionError``."""
     valid = spec.valid_versions
     if valid.is_empty:
         raise OptionError(f"{spec.name} was removed: it has no versions")

@@ -21,14 +21,10 @@ _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
 def published(origin: str) -> list[Published]:
-    """Return every spec file at a place, sorted by path.
+    """Return every spec file at a place, sorted by path; a place without any is an ``OptionError``.
 
-    Args:
-        origin: a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
-            that the current directory belongs to.
-
-    Raises:
-        OptionError: there is nothing there, or it cannot be read.
+    ``origin`` is a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
+    that the current directory belongs to.
     """
     path = Path(origin)
     if path.is_dir():
@@ -45,12 +41,7 @@ def published(origin: str) -> list[Published]:
 
 
 def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
-    """Return the specs at a source by name.
-
-    Raises:
-        OptionError: there is nothing there, or it cannot be read.
-        SpecError: a file is no spec, or two are of one message.
-    """
+    """Return the specs at a source by name; two of one message are a ``SpecError``."""
     return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, SERVERS, connecting, reached
+from kafkaframes.cli.connecting import SERVERS, connecting, reached
 from kafkaframes.cli.export import lines_of
 from kafkaframes.cli.options import (
     json_option,
@@ -42,7 +42,7 @@ FORMATS = ("delta", "iceberg", "parquet")
 EXIT_INCOMPLETE = 1
 
 
-@click.command("table", context_settings=HELP)
+@click.command("table")
 @click.argument("sources", nargs=-1, required=True, metavar="TOPIC|LOGDIR...")
 @click.option(
     "--to", nargs=2, type=(click.Choice(FORMATS), str), required=True, metavar="FORMAT DIR",
@@ -113,11 +113,7 @@ def _run(sources: tuple[str, ...], settings: TableSettings, flags: dict[str, Any
 
 
 def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
-    """Return whether the sources are topics of a cluster.
-
-    Raises:
-        OptionError: they are neither topics nor paths.
-    """
+    """Return whether the sources are topics of a cluster; what is neither a topic nor a path is an ``OptionError``."""
     if flags["servers"] is not None:
         return True
     paths = [one for one in sources if "/" in one or os.path.exists(one)]

@@ -95,11 +95,7 @@ def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
 
 
 def records_out(*, is_text: bool = True) -> BinaryIO:
-    """Return standard output for what is in records: bytes as they are, but printable on a terminal.
-
-    Raises:
-        OptionError: it is no text, and standard output is a terminal.
-    """
+    """Return standard output for what is in records, as it is; a terminal gets it printable, and nothing but text."""
     sys.stdout.flush()
     if not sys.stdout.isatty():
         return sys.stdout.buffer
@@ -144,9 +140,6 @@ def milliseconds(text: str) -> int:
 
     >>> milliseconds("1760000000000"), milliseconds("2025-10-09T08:53:20Z")
     (1760000000000, 1760000000000)
-
-    Raises:
-        OptionError: it is neither.
     """
     try:
         return parse_time(text)
@@ -157,10 +150,7 @@ def milliseconds(text: str) -> int:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()) -> None:
     """Print rows under their columns; the column ``name`` or else the first is bold, an empty column is left out.
 
-    Args:
-        columns: the headings.
-        rows: the cells, as many as there are columns.
-        dim: which rows are of less weight.
+    ``dim`` says which rows are of less weight.
     """
     from rich import box
     from rich.table import Table

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from kafkaframes.cli.connecting import (
-    HELP,
     Connect,
     as_json_option,
     confirmed,
@@ -26,7 +25,7 @@ _SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 command = connecting_group("topics", "List, create, describe, alter and delete topics and their records.")
 
 
-@command.command("list", context_settings=HELP)
+@command.command("list")
 @with_admin
 @click.option("--internal", is_flag=True, help="Also list Kafka's own topics.")
 @as_json_option
@@ -42,7 +41,7 @@ def list_topics(connect: Connect, internal: bool, as_json: bool) -> None:
     print_rows(rows, as_json, none="no topics")
 
 
-@command.command("create", context_settings=HELP)
+@command.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
 @click.option("--partitions", type=click.IntRange(-1), default=-1, help="Default: the broker's num.partitions.")
@@ -65,7 +64,7 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
     say(f"created {', '.join(names)}")
 
 
-@command.command("describe", context_settings=HELP)
+@command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @as_json_option
@@ -95,7 +94,7 @@ def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> 
     print_rows(rows, as_json)
 
 
-@command.command("offsets", context_settings=HELP)
+@command.command("offsets")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
@@ -113,7 +112,7 @@ def offsets_of_topics(names: tuple[str, ...], connect: Connect, at: str, as_json
     print_rows(rows, as_json)
 
 
-@command.command("alter", context_settings=HELP)
+@command.command("alter")
 @click.argument("name", metavar="TOPIC")
 @with_admin
 @click.option("--partitions", type=click.IntRange(1), required=True, help="The number of partitions afterwards.")
@@ -124,7 +123,7 @@ def alter_topic(name: str, connect: Connect, partitions: int) -> None:
     say(f"{name} has {partitions} partitions")
 
 
-@command.command("delete-records", context_settings=HELP)
+@command.command("delete-records")
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
 @with_admin
 @confirmed("Delete all records before these offsets?")
@@ -142,7 +141,7 @@ def delete_records(offsets: tuple[str, ...], connect: Connect) -> None:
             say(f"{partition} begins at {start}")
 
 
-@command.command("delete", context_settings=HELP)
+@command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @with_admin
 @confirmed("Delete these topics and all their records?")
@@ -156,7 +155,7 @@ def delete_topics(names: tuple[str, ...], connect: Connect) -> None:
 configs = connecting_group("configs", "Show and change settings of topics and brokers.")
 
 
-@configs.command("show", context_settings=HELP)
+@configs.command("show")
 @click.argument("kind", type=click.Choice(("topic", "broker", "group")))
 @click.argument("name")
 @with_admin
@@ -176,7 +175,7 @@ def show_configs(kind: str, name: str, connect: Connect, **flags: Any) -> None:
     print_rows(rows, flags["as_json"])
 
 
-@configs.command("set", context_settings=HELP)
+@configs.command("set")
 @click.argument("kind", type=click.Choice(("topic", "broker", "group")))
 @click.argument("name")
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")

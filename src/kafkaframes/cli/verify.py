@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 EXIT_DAMAGED = 1
 
 
-@click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not only the first twenty of each kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")

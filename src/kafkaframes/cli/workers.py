@@ -46,9 +46,8 @@ def in_order(
 
     Args:
         function: importable by its name, as are the tasks' parts: they travel to other processes.
-        size_of: a task's weight in bytes, for the bar.
+        size_of: a task's weight in bytes, for the bar, which a terminal shows on standard error.
         workers: how many processes; by default the cores, and one for little work.
-        label: what the bar says. It is shown on a terminal only, on standard error.
 
     Raises:
         KafkaframesError: a process was killed.
@@ -63,9 +62,7 @@ def staying(
 ) -> Iterator[Runner]:
     """Give what does ``in_order`` step after step with the same processes: to start some takes a second.
 
-    Args:
-        size_of, workers, label: see ``in_order``.
-        most: the largest number of tasks at once; more processes than that are not needed.
+    ``most`` is the largest number of tasks at once; more processes than that are not needed.
     """
     with ExitStack() as stack:
         pools: list[Executor] = []
@@ -226,15 +223,9 @@ spark_option = click.option(
 
 
 def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[Task], int]:
-    """Return a task for each share of the connections in some files, and the bytes of a share.
+    """Return a task for each share of the connections in some files, at most ``jobs``, and the bytes of a share.
 
-    Args:
-        paths: files and folders.
-        ports: on which brokers listen, as the option has it; empty: found by what is said there.
-        jobs: the largest number of shares; by default the number of cores.
-
-    Raises:
-        OptionError: a path cannot be read, or ``ports`` are no numbers.
+    Without ``ports``, brokers are found by what is said there.
     """
     from kafkaframes.jobs.analyze.traffic import Task
 
@@ -247,11 +238,10 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
 def measured(
     function: Callable[[_Task], _Answer], tasks: list[_Task], share_bytes: int, *, on_spark: bool, jobs: int | None
 ) -> Iterable[_Answer]:
-    """Return what ``function`` measures in each task.
+    """Return what ``function`` measures in each task of ``traffic_tasks``, or made of them.
 
     Args:
         function: importable by its name, since processes and Spark's workers call it.
-        tasks, share_bytes: of ``traffic_tasks``, or made of them.
         on_spark: in Spark's workers instead of processes.
         jobs: how many run at once at most; by default the number of cores.
     """

@@ -144,13 +144,10 @@ class MessageSize:
 
 
 def header_size(length: int, tag: int) -> HeaderSize:
-    """Return the size of a header as it was adopted and in the draft.
+    """Return the size of a header as it was adopted and in the draft; tag and length have 31 bits.
 
     >>> header_size(4, 5)
     HeaderSize(length=4, tag=5, adopted=2, interleaved=1, written=b'2')
-
-    Raises:
-        OptionError: tag or length is not a number of 31 bits.
     """
     for name, number in (("length", length), ("tag", tag)):
         if not 0 <= number < 1 << 31:
@@ -161,11 +158,7 @@ def header_size(length: int, tag: int) -> HeaderSize:
 
 
 def header_sizes(lengths: Iterable[int] = LENGTHS, tags: Iterable[int] = TAGS) -> list[HeaderSize]:
-    """Return the header of each length with each tag, the tags of a length side by side.
-
-    Raises:
-        OptionError: a number has more than 31 bits.
-    """
+    """Return the header of each length with each tag, the tags of a length side by side."""
     tags = tuple(tags)
     return [header_size(length, tag) for length in lengths for tag in tags]
 
@@ -181,11 +174,7 @@ def tagged_fields(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES)
 
 
 def message_size(spec: MessageSpec, version: int, text_bytes: int = TEXT_BYTES) -> MessageSize:
-    """Return the size of an example in each scheme.
-
-    Raises:
-        OptionError: the version is not flexible: it has no tag sections.
-    """
+    """Return the size of an example in each scheme; a version without tag sections is refused."""
     if not spec.flexible_versions.contains(version):
         raise OptionError(f"{spec.name} {version} is not flexible: it has no tagged fields")
     plan = plan_message(spec, version)
@@ -227,11 +216,7 @@ class Scaled(NamedTuple):
 
 
 def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
-    """Return the rates of a CSV file.
-
-    Raises:
-        OptionError: it cannot be read, or names an API or version that there is not.
-    """
+    """Return the rates of a CSV file; an API or version that there is not is an ``OptionError``."""
     keys = {api.name.lower(): api for api in apis.table.values()}
     rates = []
     try:
@@ -255,8 +240,7 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
 def counted_mix(files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG) -> list[Rate]:
     """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
 
-    Raises:
-        OptionError: it has no time to divide by.
+    Traffic that takes no time has none: an ``OptionError``.
     """
     counts, first, last = Counter[tuple[int, int]](), None, None
     columns = ("apiKey", "apiVersion", "requestTime", "responseTime")

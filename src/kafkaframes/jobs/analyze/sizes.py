@@ -48,11 +48,7 @@ HEADER_SIZES: Final[Mapping[str, HeaderSize]] = {
 
 
 def sizes(plan: MessagePlan, array: pa.StructArray) -> Ints:
-    """Return how many bytes each message takes.
-
-    Args:
-        plan: of the messages.
-        array: a row each, as ``decode_columns`` gives them.
+    """Return how many bytes each message takes; ``array`` has a row each, as ``decode_columns`` gives them.
 
     Raises:
         EncodeError: a message cannot be written under this plan; ``rows`` says which.
@@ -223,7 +219,6 @@ def fitted(array: pa.StructArray, plan: StructPlan, values: Mapping[str, MakeCol
 
     Args:
         array: the messages, or the structs at ``path``.
-        plan: of what they are to be.
         values: by path (``topics.owner``): what makes a column for some structs; a field without one is left out,
             which means its default.
     """

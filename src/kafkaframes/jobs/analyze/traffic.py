@@ -116,14 +116,7 @@ def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:
 def messages_of(
     task: Task, directions: Sequence[str], by: Sequence[str] = (), apis: Apis = CATALOG
 ) -> Iterator[Messages]:
-    """Yield the messages of a task's share.
-
-    Args:
-        task: files, and which share of their connections.
-        directions: request, response.
-        by: of what the labels are made: client, connection, second.
-        apis: what the messages are read by.
-    """
+    """Yield the messages of a task's share, with labels made of ``by``: client, connection, second."""
     for calls in captured_calls(task, apis):
         labels, names = np.zeros(calls.count, np.int64), [_NOBODY]
         if by:

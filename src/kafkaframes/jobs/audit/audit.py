@@ -58,11 +58,7 @@ _FEWEST_APIS: Final = 3  # fewer would fit many releases
 
 
 def guess_library(client_id: str | None, versions: Mapping[int, set[int]]) -> Guess | None:
-    """Return the probable library of a client.
-
-    Args:
-        client_id: what its requests carry.
-        versions: the versions that it used, by API key.
+    """Return the probable library of a client, by its id and the versions that it used, by API key.
 
     >>> guess_library("kafka-python-1.4.7", {})[:2]
     ('kafka-python', '1.4.7')
@@ -245,11 +241,7 @@ def is_between_brokers(api_key: int) -> bool:
 
 
 def target_release(name: str | None) -> Release:
-    """Return the release to upgrade to; the newest that is known for None.
-
-    Raises:
-        OptionError: it is not known; the message lists those that are.
-    """
+    """Return the release to upgrade to, the newest for None; the error of an unknown one lists those that are known."""
     try:
         return release(releases()[-1] if name is None else name)
     except OptionError as error:

@@ -35,11 +35,7 @@ API_VERSIONS: Final = 18
 def count_uses(
     files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> None:
-    """Count the calls of files into ``uses``.
-
-    Raises:
-        DecodeError: a file is neither a capture nor a request log.
-    """
+    """Count the calls of files; one that is neither a capture nor a request log is a ``DecodeError``."""
     options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=apis)
     limits = broker_limits(files, target, ports=ports, apis=apis)
     for batch in read_traffic(files, options):

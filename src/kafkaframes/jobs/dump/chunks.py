@@ -267,11 +267,7 @@ def _narrow(chunk: Decoded, keep: Flags, chosen: Callable[[bytes], bool]) -> Non
 
 
 def key_pattern(text: str) -> re.Pattern[bytes]:
-    """Compile a regular expression for keys.
-
-    Raises:
-        OptionError: ``text`` is not a regular expression.
-    """
+    """Compile a regular expression for keys; what is none is an ``OptionError``."""
     try:
         return re.compile(text.encode())
     except re.error as error:
@@ -333,13 +329,7 @@ def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
 
 
 def matching(batch: pa.RecordBatch, pattern: Pattern, fields: Collection[str] = SEARCHED) -> pa.RecordBatch:
-    """Return the rows in which the pattern is found.
-
-    Args:
-        batch: with the columns that are searched.
-        pattern: what is searched for.
-        fields: where: ``key``, ``value``, ``headers`` (names and values).
-    """
+    """Return the rows in which the pattern is found: in the key, the value, or names and values of headers."""
     result = np.zeros(batch.num_rows, np.bool_)
     for name in (one for one in (KEY, VALUE) if one in fields):
         result |= pattern.rows_of(batch.column(name))

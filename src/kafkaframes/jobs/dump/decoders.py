@@ -150,15 +150,7 @@ _MARKER_LABELS = {
 
 
 def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Slices]]:
-    """Return what makes the texts of a chunk's keys and values.
-
-    Args:
-        name: a flag's name: ``offsets``, ``transaction-log``, ``cluster-metadata``, ...
-        style: the version in whose form.
-
-    Raises:
-        OptionError: there is no such decoder.
-    """
+    """Return what makes the texts of a chunk's keys and values, by the name of a flag: ``offsets``, ..."""
     if name not in DECODERS:
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)

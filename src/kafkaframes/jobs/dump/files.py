@@ -63,7 +63,6 @@ def files_to_dump(
 
     Args:
         paths: files, directories, patterns; on a disk or by URL.
-        kinds: the kinds of files to return.
         temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are returned too.
         options: of the stores; ``key_files`` of encrypted tiered segments.
 
@@ -180,16 +179,7 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
 
 
 def selected(files: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
-    """Return the files of the topics and partitions that are requested; none are all.
-
-    Args:
-        files: from ``files_to_dump``.
-        topics: names or patterns.
-        partitions: numbers.
-
-    Raises:
-        OptionError: there is no such topic.
-    """
+    """Return the files of the topics (names or patterns) and partitions that are requested; none are all."""
     if not topics and not partitions:
         return files
     names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in files]

@@ -155,9 +155,6 @@ def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) ->
     """Yield the lines of every segment and KRaft snapshot under ``paths``, some thousand at a time.
 
     A directory's ``.deleted``, ``.swap`` and ``.cleaned`` segments are read too.
-
-    Raises:
-        LogDirError: a path does not exist, or a directory holds no segment.
     """
     for file in files_to_dump(paths, kinds=RECORDS, temporary=True):
         yield from JsonDump(file, options or JsonOptions())

@@ -51,9 +51,6 @@ def plan_format(text: str, origin: Origin) -> Line:
 
     >>> plan_format("%o %k\\\\n", Origin("t", 0, "t-0", "0.log")).bytes_columns
     ('key',)
-
-    Raises:
-        OptionError: a ``%`` is followed by no known letter, or a backslash by none.
     """
     return plan_line(*_parts(text, origin))
 
@@ -67,8 +64,7 @@ def _parts(text: str, origin: Origin) -> Iterator[Part]:
 def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | Meaning]:
     """Take a format string apart: what each letter after a ``%`` means, and the bytes between.
 
-    Raises:
-        OptionError: a ``%`` is followed by no known letter, or a backslash by none.
+    A ``%`` that is followed by no known letter, or a backslash by none, is an ``OptionError``.
     """
     for token in _TOKEN.finditer(text):
         letter, hexadecimal, escaped, plain, _ = token.groups()

@@ -179,12 +179,7 @@ class Line:
     bytes_columns: tuple[str, ...]
 
     def render(self, columns: Mapping[str, Column], count: int) -> Lines:
-        """Return the lines of ``count`` rows.
-
-        Args:
-            columns: integers or booleans for the parts that are numbers, bytes columns for the others.
-            count: how many rows every column has.
-        """
+        """Return the lines of ``count`` rows; numbers want integers or booleans, the other parts bytes columns."""
         if count > MOST_ROWS:  # what must be free for a line is far more than what most lines take
             return _joined(
                 [self._portion(columns, row, min(row + MOST_ROWS, count)) for row in range(0, count, MOST_ROWS)]

@@ -37,10 +37,7 @@ class Requested:
 def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Requested]:
     """Yield the files that may hold a requested record.
 
-    Args:
-        files: as ``files_to_dump`` found them.
-        conditions: a negative ``from_offset`` counts from the end of each partition.
-        limit: the largest number of records, over all files.
+    A negative ``from_offset`` counts from the end of each partition; ``limit`` is of records, over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for listed in _by_directory(files).values():
@@ -141,16 +138,8 @@ def merge_files(
 ) -> tuple[list[DumpFile], list[str]]:
     """Replace the segments of partitions that were found more than once by those that make one log of them.
 
-    Args:
-        files: as ``files_to_dump`` found them; temporary files, indexes and snapshots stay as they are.
-        paths: that were named; a file that was named itself is dumped as it is.
-        options: of the stores.
-
-    Returns:
-        The files, and messages for the user. Directories that are not copies of one log stay as they are.
-
-    Raises:
-        LogDirError: a copy cannot be read.
+    Temporary files, indexes, snapshots and files that were named themselves stay as they are, and so do directories
+    that are not copies of one log. Returns the files, and messages for the user.
     """
     named = {plain_path(path) for path in paths}
     looked_into = [path for path in paths if FileName.parse(split(plain_path(path))[1]) is None]

@@ -58,14 +58,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def bars(rows: Sequence[Bar], *, axis: Text, name: str, binary: bool = False) -> Markup:
-    """Return lying bars over one axis from zero.
-
-    Args:
-        rows: from top to bottom.
-        axis: writes a number of the axis.
-        name: what the axis shows, with its unit.
-        binary: whether the axis' steps are round in KiB and the like.
-    """
+    """Return lying bars over an axis from zero, called ``name``; its steps are round in KiB if ``binary``."""
     largest = max((sum(part.value for part in row.parts) for row in rows), default=0)
     marks = steps(largest, binary=binary)
     end = marks[-1]
@@ -113,17 +106,10 @@ def columns(
     x_name: str,
     y_name: str,
     label: str,
-    y_text: Text = short_text,
-    color: str = "c0",
 ) -> Markup:
-    """Return standing columns over an axis of ``ticks``.
+    """Return standing columns, each as wide as the others, over an axis of ``ticks``.
 
-    Args:
-        columns: from left to right, each as wide as the others.
-        ticks: the labels below.
-        x_name, y_name: what the axes show, with their units.
-        label: what the picture is, for who does not see it.
-        color: of columns without parts of their own.
+    ``label`` is what the picture is, for who does not see it.
     """
     count = max(len(columns), 1)
     marks = steps(max((sum(part.value for part in one.parts) for one in columns), default=0))
@@ -136,7 +122,9 @@ def columns(
         viewBox=f"0 0 {count} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
     )  # fmt: skip
     left = tag(
-        "div", (tag("span", y_text(mark), style=f"bottom:{_percent(mark, marks[-1])}") for mark in marks), class_="y"
+        "div",
+        (tag("span", short_text(mark), style=f"bottom:{_percent(mark, marks[-1])}") for mark in marks),
+        class_="y",
     )
     below = tag(
         "div", (_tick(one, count) for one in ticks), class_="x two" if any("\n" in one.label for one in ticks) else "x"

@@ -105,10 +105,7 @@ def joined_copies(
 ) -> list[Joined]:
     """Return each topic partition's logs, by name; reads the headers of those that are there more than once.
 
-    Args:
-        directories: from ``discover``.
-        named: paths that the caller named.
-        options: of the stores.
+    ``named`` are the paths that the caller named.
     """
     result: list[Joined] = []
     for _, copies in sorted(group(copies_of(directories, named)).items()):
@@ -153,9 +150,7 @@ def _joined(result: tuple[CopySource, ...], options: Mapping[str, Any], apart: s
 def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
     """Return what is said of each copy, of partitions that were found more than once.
 
-    Args:
-        joined: everything, by topic partition.
-        errors: how many findings of that severity there are, by directory.
+    ``errors`` are the numbers of findings of that severity, by directory.
     """
     listed = list(joined)
     several = {one.partition.topic_partition for one in listed if len(one.copies) > 1 or one.apart}

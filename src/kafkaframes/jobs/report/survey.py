@@ -211,18 +211,13 @@ def make_report(
     options: Mapping[str, Any] | None = None,
     run: Runner = run_here,
 ) -> Report:
-    """Read everything that was discovered and report it.
+    """Read everything that was discovered and report it; no partition is an ``OptionError``.
 
     Args:
-        directories: from ``discover``.
         paths: what the caller named; a renamed directory (``-delete``) counts only where one of them leads to it.
         version: of kafkaframes.
         generated_at: what time it is, in milliseconds; the report of the same files is otherwise the same.
         options: of the stores.
-        run: carries tasks out, in their order.
-
-    Raises:
-        OptionError: there is no partition.
     """
     listed = list(directories)
     if not any(directory.partitions for directory in listed):

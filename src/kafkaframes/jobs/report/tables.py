@@ -135,7 +135,6 @@ def table(
     """Return a table.
 
     Args:
-        rows, fields: the body and the columns.
         name: for who does not see it, and for the search field.
         searchable: add a search field, which looks at the first column.
         stacked: on a phone each row is a paragraph: for long texts.
@@ -186,7 +185,6 @@ def html_page(
         title: of the window; ``heading`` of the page.
         where, made: what the page is about, and when and by what it was made.
         tiles: the figures at its head, each with its name, words on it, and ``good``, ``warn``, ``bad`` or nothing.
-        cards: its content.
         version: of kafkaframes.
         sections: links to cards, by their ids.
         data: what can be saved as JSON; without it the page has no script, so nothing is sorted or searched.

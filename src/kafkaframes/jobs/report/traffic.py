@@ -123,16 +123,12 @@ def error_text(code: int) -> str:
 def make_traffic_report(
     files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1", specs: Specs | None = None
 ) -> TrafficReport:
-    """Measure captures and request logs.
+    """Measure captures and request logs; a file that is neither is a ``DecodeError``.
 
     Args:
-        files: captures and request logs.
         ports: on which brokers listen.
         target: the release that the clients are audited for.
         specs: a user's own; what they lack is read by the catalog's.
-
-    Raises:
-        DecodeError: a file is neither.
     """
     report = TrafficReport(tuple(files))
     question = Question("kip-636", before=None if specs is None else specs_by_name(specs))

@@ -78,15 +78,9 @@ def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iter
 
 
 def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> Report:
-    """Verify everything that was discovered.
+    """Verify everything that was discovered. Nothing raises for what is damaged.
 
-    Args:
-        directories: from ``discover``.
-        deep: decompress and read every record of format 2, too.
-        run: carries tasks out, in their order.
-
-    Returns:
-        What was seen. Nothing raises for what is damaged.
+    ``deep`` decompresses and reads every record of format 2, too.
     """
     listed = list(directories)
     results = iter(run(run_task, list(tasks_of(listed, deep=deep))))

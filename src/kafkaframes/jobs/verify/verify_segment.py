@@ -59,11 +59,9 @@ class Judged(NamedTuple):
 
 
 def judge(data: bytes | Bytes, batches: Batches) -> Judged:
-    """Read the records of batches, in columns.
+    """Read the records of whole batches, in columns.
 
-    Args:
-        data: the bytes that ``batches`` was scanned from, each batch whole.
-        batches: any; a message of format 0 or 1 that is not compressed has no CRC inside.
+    A message of format 0 or 1 that is not compressed has no CRC inside.
     """
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
@@ -144,16 +142,12 @@ class SegmentFacts:
 def verify_segment(
     filesystem: FileSystem, segment: Segment, *, deep: bool = False, observe: Observe = lambda window: None
 ) -> SegmentFacts:
-    """Verify one segment and its two indexes.
+    """Verify one segment and its two indexes. A segment that cannot be read is a finding, too.
 
     Args:
-        filesystem, segment: from the discovery.
         deep: decompress and read every record; otherwise only those of formats 0 and 1, whose inner CRCs the
             outer one does not replace.
         observe: called with every window and its bytes, for callers that measure more than is verified.
-
-    Returns:
-        What it holds and what is wrong with it. A segment that cannot be read is a finding, too.
     """
     base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # a KRaft snapshot counts anew
     facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
