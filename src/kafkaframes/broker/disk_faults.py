@@ -21,7 +21,6 @@ from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import FileSystemOver
 from kafkaframes.storage.files.local_disk import LocalDisk
 
-# ---------------------------------------------------------------------------------------------------------------------
 # How often a fault happens, and from when on: what rules for requests and for the disk have in common.
 
 
@@ -67,8 +66,6 @@ class Occasions:
     def __exit__(self, *exception: object) -> None:
         self.remove()
 
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
 _Write = Callable[[int], None]  # writes the first N bytes, given N

@@ -49,8 +49,6 @@ class Rule(Occasions):
     _held: list[Callable[[], None]] = field(default_factory=list)
     _said: str = ""
 
-    # ---------------------------------------------------------------------------------------------- what happens
-
     def error(self, code: str | int) -> Self:
         """Answer with an error code, by name or number, without doing anything.
 
@@ -123,8 +121,6 @@ class Rule(Occasions):
         self._said, self._act = said, act
         return self
 
-    # ---------------------------------------------------------------------------------------------- to which
-
     def remove(self) -> None:
         """Fit nothing any more; what is held goes on."""
         self.is_removed = True
@@ -172,8 +168,6 @@ class Rule(Occasions):
         if request.journal_entry is not None and self._said:
             request.journal_entry.fault = self._said
         return lambda go_on: act(request, go_on)
-
-    # ---------------------------------------------------------------------------------------------- how
 
     def _later(self, seconds: float, go_on: Pass) -> Answer:
         done, later = go_on(), Later()

@@ -430,7 +430,6 @@ class Broker:
         Raises:
             OptionError: the name or a setting is refused, or there is such a topic.
         """
-
         self.call(lambda state: controls.create_topic(state, name, partitions, configs))
 
     def configure_topic(self, name: str, **configs: str | int | bool) -> None:
@@ -439,7 +438,6 @@ class Broker:
         Raises:
             OptionError: there is no such topic or setting.
         """
-
         self.call(lambda state: controls.configure_topic(state, name, configs))
 
     def counters(self) -> Counter[str]:
@@ -525,7 +523,6 @@ class Broker:
         Raises:
             OptionError: there is no such partition or node.
         """
-
         self.call(lambda state: controls.move_leader(state, topic, partition, node_id))
 
     def move_coordinator(self, key: str, node_id: int, *, kind: str = "group") -> None:
@@ -574,7 +571,6 @@ class Broker:
         Raises:
             OptionError: there is no such partition, or the offset is negative.
         """
-
         self.call(lambda state: controls.truncate(state, topic, partition, offset))
 
     def on_disk(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:

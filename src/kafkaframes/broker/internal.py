@@ -17,7 +17,6 @@ from kafkaframes.storage.partition.producers import COORDINATOR
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.varint import write_varlong
 
-# ---------------------------------------------------------------------------------------------------------------------
 # A few records as one batch of format 2, in plain Python: what coordinators write, many times a second.
 #
 # ``records.build_records`` writes the same bytes; for one or two records its set-up costs more than the work.
@@ -102,8 +101,6 @@ def build_marker(
         control=True,
     )
 
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 _CHUNK_BYTES = 1 << 20
 _BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coordinators of these write

@@ -121,8 +121,6 @@ class Cleaning:
         if self._task is not None:
             await self._task
 
-    # ---------------------------------------------------------------------------------------------- what is due
-
     def _due(self) -> Iterable[Round]:
         for partition in self.broker.partitions():
             log = partition.log

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kafkaframes.broker.state import BrokerState
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Prometheus' text format: of a broker's metrics, and of streams on Spark.
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,8 +35,6 @@ def labels(**values: str) -> str:
     """
     return "{" + ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items()) + "}"
 
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 # Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
 _COUNTERS = {

@@ -178,12 +178,11 @@ class Connection(asyncio.BufferedProtocol):
     def _give_turn(self) -> None:
         """Let other connections be answered before this one's next request."""
         self._is_held = True
+        self._server.loop.call_soon(self._go_on)
 
-        def go_on() -> None:
-            self._is_held = False
-            self._pump()
-
-        self._server.loop.call_soon(go_on)
+    def _go_on(self) -> None:
+        self._is_held = False
+        self._pump()
 
     def _answer_frame(self, view: memoryview, out: Buffers) -> None:
         if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
@@ -227,8 +226,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._send(list(later.answer.parts))
                 self._server.loop.call_soon(self._pump)
                 return
-            self._server.closed(self.session, "SASL: authentication failed")
-            self.close()
+            self._drop("SASL: authentication failed")
 
         answer.when_complete(go_on)
 
@@ -247,8 +245,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise error
             answer = self._dispatcher.answer(request)
         except (CloseConnection, DecodeError) as reason:
-            self._server.closed(self.session, str(reason))
-            self.close()
+            self._drop(str(reason))
         except Exception as failure:
             later.fail(failure)
         else:
@@ -282,8 +279,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._later = None
         if isinstance(later.error, CloseConnection):
-            self._server.closed(self.session, str(later.error))
-            self.close()
+            self._drop(str(later.error))
             return
         if later.error is not None:
             _LOG.error("a handler failed", exc_info=later.error)
@@ -327,9 +323,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = True
 
         def go_on() -> None:
-            self._is_held = False
             self._send(buffers)
-            self._pump()
+            self._go_on()
 
         self._server.commit.when_flushed(go_on, self.abort)
 
@@ -350,6 +345,10 @@ class Connection(asyncio.BufferedProtocol):
         if is_full != self._is_paused:
             self._is_paused = is_full
             (self.transport.pause_reading if is_full else self.transport.resume_reading)()
+
+    def _drop(self, reason: str) -> None:
+        self._server.closed(self.session, reason)
+        self.close()
 
     def close(self) -> None:
         """Close the connection, after what was answered is sent."""

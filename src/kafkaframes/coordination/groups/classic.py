@@ -160,8 +160,6 @@ class ClassicGroup(Group):
 
     type: ClassVar[str] = "classic"
 
-    # ---------------------------------------------------------------------------------------------- what it is
-
     @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
@@ -248,8 +246,6 @@ class ClassicGroup(Group):
             for one in self.members.values()
         )
 
-    # ---------------------------------------------------------------------------------------------- what changes it
-
     def transition_to(self, state: GroupState, now_ms: int) -> None:
         """Come into another state; the table says from which."""
         assert self.state in VALID_PREVIOUS[state], f"{self.group_id}: {self.state} to {state}"
@@ -328,8 +324,6 @@ class ClassicGroup(Group):
             return frozenset(topic for one in metadata for topic in read_subscribed_topics(one))
         except DecodeError:
             return None
-
-    # ---------------------------------------------------------------------------------------------- offsets
 
     @property
     def state_name(self) -> str:

@@ -33,7 +33,6 @@ from kafkaframes.coordination.groups.subscriptions import (
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
-# ---------------------------------------------------------------------------------------------------------------------
 # A classic group with members becomes a consumer group, and the other way round (KIP-848, "Online migration").
 #
 # Upgrade: the first heartbeat of a member that speaks the consumer protocol converts the group; its other members keep
@@ -116,9 +115,6 @@ def names_by_id(topics: Topics) -> dict[UUID, str]:
     return {known[0]: name for name in topics.names() if (known := topics.find(name)) is not None}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class ClassicMembers:
     """The classic protocol on consumer groups.
@@ -130,8 +126,6 @@ class ClassicMembers:
 
     groups: ConsumerGroups
     new_id: Callable[[], str]
-
-    # ---------------------------------------------------------------------------------------------- JoinGroup
 
     def join(self, group: ConsumerGroup, request: Join) -> JoinResult:
         """Answer a JoinGroup, at once."""
@@ -182,8 +176,6 @@ class ClassicMembers:
             classic=ClassicFacts(request.session_timeout_ms, request.protocols),
         )
 
-    # ---------------------------------------------------------------------------------------------- SyncGroup
-
     def sync(self, group: ConsumerGroup, request: Sync) -> SyncResult:
         """Answer a SyncGroup with what the member has."""
         try:
@@ -208,8 +200,6 @@ class ClassicMembers:
         if generation != member.epoch:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
         return member
-
-    # ---------------------------------------------------------------------------------------------- the others
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member of this generation alive; return REBALANCE_IN_PROGRESS where it has to join again."""

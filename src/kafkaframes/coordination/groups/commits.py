@@ -149,8 +149,6 @@ class Commits:
     partitions: Callable[[], int]
     store: OffsetStore = field(default_factory=OffsetStore)
 
-    # ---------------------------------------------------------------------------------------------- committing
-
     def commit(
         self, committer: Committer, offsets: Mapping[TopicPartition, Offset], *, retention_ms: int = _NONE
     ) -> dict[TopicPartition, int]:
@@ -218,8 +216,6 @@ class Commits:
         """Return under what a producer's offsets of a group are staged."""
         return coordinator_partition(group_id, self.partitions()), producer_id
 
-    # ---------------------------------------------------------------------------------------------- fetching
-
     def fetch(
         self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, Fetched]:
@@ -241,8 +237,6 @@ class Commits:
         if require_stable and self.store.is_unstable(group_id, where):
             return Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return Fetched() if commit is None else Fetched(commit.offset, commit.leader_epoch, commit.metadata)
-
-    # ---------------------------------------------------------------------------------------------- deleting
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Delete committed offsets, where the group lets them go; return an error code for each."""

@@ -126,8 +126,6 @@ class ConsumerGroup(EpochGroup):
 
     type: ClassVar[str] = "consumer"
 
-    # ---------------------------------------------------------------------------------------------- what it is
-
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for, or the default."""
@@ -192,8 +190,6 @@ class ConsumerGroup(EpochGroup):
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return self.members[member_id]
-
-    # ---------------------------------------------------------------------------------------------- what changes it
 
     def put(self, member: ConsumerMember) -> None:
         """Take a member in, or its new value."""

@@ -140,8 +140,6 @@ class ConsumerGroups:
     setting: GroupSetting
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
 
-    # ---------------------------------------------------------------------------------------------- the request
-
     def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
         """Answer a heartbeat that does not leave.
 
@@ -196,8 +194,6 @@ class ConsumerGroups:
             )
             raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
-
-    # ---------------------------------------------------------------------------------------------- planning
 
     def _expressions(self, group: ConsumerGroup, viewer: Viewer | None) -> Expressions:
         """Return the group's expressions, or new ones where topics or rights have changed since."""
@@ -338,8 +334,6 @@ class ConsumerGroups:
         if plan.is_assigned:
             group.assignment_epoch, group.assigned_ms = plan.epoch, self.clock.now_ms
 
-    # ---------------------------------------------------------------------------------------------- leaving
-
     def leave(self, group: ConsumerGroup, beat: Beat) -> Beaten:
         """Let a member go; a static one with epoch -2 keeps its place until its session times out."""
         member = group.member(beat.member_id, beat.instance_id)
@@ -369,8 +363,6 @@ class ConsumerGroups:
         for member_id in member_ids:
             group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
-
-    # ---------------------------------------------------------------------------------------------- time
 
     def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
         """Begin the member's session anew, and its time to give up what it must."""

@@ -182,8 +182,6 @@ class EpochGroup(Group, Protocol):
         cancel(self.sessions, member_id)
         cancel(self.rebalances, member_id)
 
-    # ---------------------------------------------------------------------------------------------- offsets
-
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse a commit of another epoch, or from nobody while there are members."""
         if committer.generation < 0 and not self.members:

@@ -79,8 +79,6 @@ class Rebalances:
     write: Callable[[str, Sequence[Record]], None]
     new_id: Callable[[], str]
 
-    # ---------------------------------------------------------------------------------------------- JoinGroup
-
     def join(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
         """Let a member join, or join again; ``reply`` is called when its generation begins, or at once if refused."""
         try:
@@ -192,8 +190,6 @@ class Rebalances:
             members=group.described() if with_members else (),
         )
 
-    # ---------------------------------------------------------------------------------------------- the join phase
-
     def _rebalance_or_complete(self, group: ClassicGroup) -> None:
         if group.can_rebalance:
             self._prepare(group)
@@ -268,8 +264,6 @@ class Rebalances:
             group.rebalance_timeout_ms, lambda: self._expire_syncs(group, generation)
         )
 
-    # ---------------------------------------------------------------------------------------------- SyncGroup
-
     def sync(self, group: ClassicGroup, request: Sync, reply: Callable[[SyncResult], None]) -> None:
         """Answer with the member's assignment, once the leader's SyncGroup has brought it."""
         try:
@@ -338,8 +332,6 @@ class Rebalances:
             group.remove(member_id)
         self._prepare(group)
 
-    # ---------------------------------------------------------------------------------------------- Heartbeat
-
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Keep a member of this generation alive; return the error code that it gets."""
         member = group.check_member(member_id, instance_id)
@@ -377,8 +369,6 @@ class Rebalances:
         """Remove a member; a JoinGroup of it that waits for its answer is answered UNKNOWN_MEMBER_ID: join anew."""
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
-
-    # ---------------------------------------------------------------------------------------------- LeaveGroup
 
     def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Remove members; return an error code for each."""

@@ -6,33 +6,21 @@ What a member is assigned is where it may fetch; who gets which record is decide
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
-from kafkaframes.coordination.groups.members import cancel
+from kafkaframes.coordination.groups.consumer import Assigned, Partition
+from kafkaframes.coordination.groups.members import GroupMember, cancel
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
-class ShareMember:
-    """One member: its topics, sorted, and what it is assigned, with the epoch of that."""
+class ShareMember(GroupMember[Partition]):
+    """One member; it has nothing to give up first. Its topics are sorted."""
 
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
     topics: tuple[str, ...] = ()
-    epoch: int = 0
-    previous_epoch: int = 0
-    assigned: Assigned = NOTHING
-
-    def same_subscription(self, other: ShareMember) -> bool:
-        """Whether nothing that its record holds is different."""
-        same = replace(self, epoch=other.epoch, previous_epoch=other.previous_epoch, assigned=other.assigned)
-        return same == other
 
 
 Initialized = dict[UUID, tuple[str, frozenset[int]]]

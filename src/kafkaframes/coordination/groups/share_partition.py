@@ -112,8 +112,6 @@ class SharePartition:
     def __post_init__(self) -> None:
         self.end = max(self.end, self.start)
 
-    # ---------------------------------------------------------------------------------------------- what is free
-
     @property
     def next_fetch_offset(self) -> int:
         """The first record that is free."""
@@ -141,8 +139,6 @@ class SharePartition:
         """Return the runs that have records in a range."""
         at = max(self._at_or_before(first), 0)
         return [flight for flight in self._flights[at:] if flight.last >= first and flight.first <= last]
-
-    # ---------------------------------------------------------------------------------------------- acquire
 
     def acquire(self, fetch: Fetch, batches: Sequence[Span]) -> list[Acquired]:
         """Acquire free records among batches of the log for a member; they are locked for it."""
@@ -269,8 +265,6 @@ class SharePartition:
                 if delivery.state is state and first <= begin and end <= last:
                     delivery.archive()
 
-    # ---------------------------------------------------------------------------------------------- acknowledge
-
     def acknowledge(self, member_id: str, batches: Iterable[Acknowledged]) -> None:
         """Take a member's word for records that it has acquired, all or none of them."""
         changes: list[tuple[Delivery, int]] = []
@@ -319,8 +313,6 @@ class SharePartition:
             state = RecordState.ARCHIVED
         delivery.settle(state)
 
-    # ---------------------------------------------------------------------------------------------- take back
-
     def _lock(self, *flights: InFlight) -> object:
         """Return a lock for records of some runs; what still has it when its time is up comes back."""
         lock = object()
@@ -365,8 +357,6 @@ class SharePartition:
             self.start = max(self.start, flight.last + 1)
             del self._flights[0]
         self.end = max(self.end, self.start)
-
-    # ---------------------------------------------------------------------------------------------- stored state
 
     def batches(self) -> list[Batch]:
         """Return the state to be stored."""

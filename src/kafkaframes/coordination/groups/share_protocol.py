@@ -100,13 +100,7 @@ class ShareGroups:
         if beat.epoch == 0:
             return joining(group.members, beat.member_id, self.settings.share_max_size)
         member = group.member(beat.member_id)
-        if beat.epoch not in (member.epoch, member.previous_epoch) or beat.epoch > member.epoch:
-            relation = "greater" if beat.epoch > member.epoch else "smaller"
-            reason = (
-                f"The share group member has a {relation} member epoch ({beat.epoch}) than the one known by the group"
-                f" coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
-            )
-            raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)
+        member.check_epoch(beat.epoch, NOTHING, group_type="share")
         return member
 
     def _assigned(self, group: ShareGroup, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:

@@ -173,8 +173,6 @@ class StreamsGroups:
             plan.configured.missing,
         )
 
-    # ---------------------------------------------------------------------------------------------- planning
-
     def _planned(self, group: StreamsGroup, beat: StreamsBeat) -> _Plan:
         """Plan the member, the topology, and the group's epoch."""
         old = self._member_of(group, beat)
@@ -271,8 +269,6 @@ class StreamsGroups:
             )
             shutdown = Status(StatusCode.SHUTDOWN_APPLICATION, detail)
         return tuple(one for one in (plan.delay, plan.configured.status, shutdown) if one is not None)
-
-    # ---------------------------------------------------------------------------------------------- leaving, time
 
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
         """Let a member go."""

@@ -111,8 +111,6 @@ class TransactionCoordinator:
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
         self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
 
-    # ---------------------------------------------------------------------------------------------- InitProducerId
-
     def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
     ) -> ProducerIdentity:
@@ -157,8 +155,6 @@ class TransactionCoordinator:
     def _fence(self, transaction: Transaction) -> None:
         """Abort an open transaction whose producer is given up."""
         self._end(transaction.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
-
-    # ---------------------------------------------------------------------------------------------- partitions
 
     def add_partitions(
         self,
@@ -234,8 +230,6 @@ class TransactionCoordinator:
             raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return transaction
 
-    # ---------------------------------------------------------------------------------------------- EndTxn
-
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int = 0
     ) -> ProducerIdentity:
@@ -300,8 +294,6 @@ class TransactionCoordinator:
     def _complete_again(self, transactional_id: str) -> None:
         self._complete(transactional_id)
 
-    # ---------------------------------------------------------------------------------------------- telling
-
     def describe(self, transactional_id: str) -> Transaction:
         """Return what is known of a transactional id, or refuse with TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
@@ -337,8 +329,6 @@ class TransactionCoordinator:
             and (among is None or transaction.transactional_id in among)
         ]
 
-    # ---------------------------------------------------------------------------------------------- time
-
     def _abort_timed_out(self) -> None:
         """Abort what is open for longer than its timeout, and fence its producer."""
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
@@ -367,8 +357,6 @@ class TransactionCoordinator:
                 except KafkaframesError:
                     continue
                 del self.transactions[transaction.transactional_id]
-
-    # ---------------------------------------------------------------------------------------------- the log
 
     def _partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)

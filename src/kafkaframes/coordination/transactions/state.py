@@ -96,8 +96,6 @@ class Transaction:
         values = {"previous_producer_id": self.producer_id, "updated_ms": now_ms, **changes}
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
-    # ---------------------------------------------------------------------------------------------- InitProducerId
-
     def fenced(self, *, version: int, now_ms: int) -> Transaction:
         """Return it aborted, with the epoch that nobody else has: the producer that has it now is fenced.
 
@@ -133,8 +131,6 @@ class Transaction:
 
     def _initialised(self, timeout_ms: int, now_ms: int, **changes: int) -> Transaction:
         return self._to(S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes)
-
-    # ---------------------------------------------------------------------------------------------- the transaction
 
     def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, *, version: int = 0) -> Transaction:
         """Return it with more partitions; the first ones begin the transaction."""
@@ -249,7 +245,6 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # How EndTxn is answered: which end of a transaction is a new one, a repetition, or wrong (KIP-98, KIP-890).
 #
 # Version 2 of transactions bumps the epoch at every end, so a repetition comes with the epoch before, or, after a
