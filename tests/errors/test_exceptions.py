@@ -1,13 +1,16 @@
 """Errors below the command line name settings, not flags."""
 
 import ast
+import copy
+import inspect
+import pickle
 import re
 from pathlib import Path
 
 import pytest
 
 import kafkaframes
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError, RecordRefusal, exceptions
 from kafkaframes.jobs.mirror.settings import check_ends
 
 ROOT = Path(kafkaframes.__file__).parent
@@ -30,3 +33,30 @@ def test_no_error_below_the_command_line_names_a_flag():
 def test_a_function_names_its_setting():
     with pytest.raises(OptionError, match=r"^`source` is empty"):
         check_ends("", "b:1")
+
+
+CLASSES = [kind for _, kind in inspect.getmembers(exceptions, inspect.isclass) if issubclass(kind, Exception)]
+ARGUMENTS = {
+    "AppendRefusedError": (
+        ("InvalidRecordException", "why"),
+        {"record_errors": (RecordRefusal(1, ErrorCode.INVALID_RECORD, "x"),)},
+    ),
+    "DamagedChunkError": (("why",), {"lost": (1, 2), "file": "x.log", "position": 5}),
+    "MissingExtraError": (("a feature", "spark"), {"instead": "do without"}),
+    "RefusedError": ((ErrorCode.NOT_COORDINATOR,), {}),
+    "UnknownOutcomeError": (("table", "run", "why"), {}),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_comes_out_of_a_pickle_as_it_was(kind):
+    args, named = ARGUMENTS.get(kind.__name__, (("why",), {}))
+    if issubclass(kind, exceptions._PathError):
+        named = {"path": ("Topics", 3), "position": 7, "file": "x"} | named
+    if issubclass(kind, exceptions.BrokerError):
+        named = {"code": ErrorCode.NOT_COORDINATOR}
+    error = kind(*args, **named)
+    error.rows = (1, 2)  # what is known of it later stays, too
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert (type(twin), str(twin), twin.args, vars(twin)) == (kind, str(error), error.args, vars(error))
+        assert getattr(twin, "msg", None) == getattr(error, "msg", None)  # of an ImportError

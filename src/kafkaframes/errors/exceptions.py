@@ -37,6 +37,17 @@ from kafkaframes.errors.codes import ErrorCode
 class KafkaframesError(Exception):
     """The root of the tree: ``except KafkaframesError`` catches all that this package raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:  # an exception's own pickle calls its class with ``args`` alone
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[KafkaframesError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaframesError:
+    """Return an error as it was, whatever its class takes."""
+    error = kind.__new__(kind)
+    super(KafkaframesError, error).__init__(*args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class _PathError(KafkaframesError):
     """An error at a place inside a message: a field path, collected on the way up, and perhaps a byte."""
@@ -64,15 +75,6 @@ class _PathError(KafkaframesError):
         if self.position is not None:
             parts.append(f"byte {self.position}")
         return f"{self.reason} (at {', '.join(parts)})" if parts else self.reason
-
-    def __reduce__(self) -> tuple[object, ...]:  # keyword arguments do not survive Exception's own pickling
-        return _rebuild, (type(self), self.reason, self.position, self.path, self.file)
-
-
-def _rebuild(
-    kind: type[_PathError], reason: str, position: int | None, path: tuple[str | int, ...], file: str | None
-) -> _PathError:
-    return kind(reason, position=position, path=path, file=file)
 
 
 class SpecError(_PathError):
@@ -111,15 +113,6 @@ class DamagedChunkError(LogDirError):
         super().__init__(reason, **where)
         self.lost = lost
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_chunk, (self.reason, self.position, self.path, self.file, self.lost)
-
-
-def _rebuild_chunk(
-    reason: str, position: int | None, path: tuple[str | int, ...], file: str | None, lost: tuple[int, int]
-) -> DamagedChunkError:
-    return DamagedChunkError(reason, position=position, path=path, file=file, lost=lost)
-
 
 class StorageError(LogDirError):
     """A log directory's disk refused a write (KAFKA_STORAGE_ERROR); the directory is offline unless it is full."""
@@ -143,13 +136,6 @@ class MissingExtraError(KafkaframesError, ImportError):
         self.extra = extra
         self.instead = instead
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_missing, (self.feature, self.extra, self.instead)
-
-
-def _rebuild_missing(feature: str, extra: str, instead: str) -> MissingExtraError:
-    return MissingExtraError(feature, extra, instead=instead)
-
 
 class NetworkError(KafkaframesError):
     """A broker cannot be reached, a connection ended before an answer came, or none came in time."""
@@ -165,9 +151,6 @@ class BrokerError(KafkaframesError):
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.code = code
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.code)
 
 
 class MaybeWrittenError(NetworkError):
@@ -278,19 +261,8 @@ class AppendRefusedError(KafkaframesError):
         self.record_errors = record_errors
         self.valid_bytes: int | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.exception, self.reason, self.record_errors, self.valid_bytes)
-
     def __str__(self) -> str:
         return f"{self.code.name}: {self.reason}"
-
-
-def _again(
-    exception: str, reason: str, record_errors: tuple[RecordRefusal, ...], valid_bytes: int | None
-) -> AppendRefusedError:
-    error = AppendRefusedError(exception, reason, record_errors=record_errors)
-    error.valid_bytes = valid_bytes
-    return error
 
 
 class RefusedError(KafkaframesError):
