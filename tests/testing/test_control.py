@@ -17,6 +17,7 @@ from tests.broker.polling import polled_by_librdkafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
+from kafkaframes.client import Admin
 from kafkaframes.errors import OptionError
 from kafkaframes.testing import Control
 
@@ -188,6 +189,18 @@ def test_what_is_wrong_is_told(call, method, path, body, said):
     assert status in (400, 404, 405)
     assert said in message
     assert call("GET", "/faults") == {"faults": {}, "disk_faults": {}}
+
+
+@pytest.mark.parametrize("wrong", [{"after": "x"}, {"times": "x"}])
+def test_a_fault_that_is_refused_for_its_count_is_not_in_force(call, broker, wrong):
+    call("POST", "/topics", {"name": "orders"})
+    refusing = {"do": "error", "api": "ListGroups", "code": "GROUP_AUTHORIZATION_FAILED", **wrong}
+    assert call("POST", "/faults", refusing)[0] == 400
+    full = {"do": "full", "effect": "write", "path": "*/orders-0/*.log", "after_bytes": 0, **wrong}
+    assert call("POST", "/disk-faults", full)[0] == 400
+    with Admin(broker.bootstrap_servers) as admin:
+        assert admin.list_groups() == []
+    assert call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})["base_offset"] == 0
 
 
 def test_a_body_that_is_no_json_or_too_long_is_refused(call):

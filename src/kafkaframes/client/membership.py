@@ -193,10 +193,7 @@ class ClassicMembership(_Membership):
             encoded = (await self._shared_out(answer)).items()
         response = await self._ask(
             cls(
-                group_id=self._group_id,
-                generation_id=self._generation,
-                member_id=self._member_id,
-                group_instance_id=self._settings.group_instance_id,
+                **self.member._asdict(),
                 protocol_type=_PROTOCOL_TYPE,
                 protocol_name=answer.protocol_name,
                 assignments=[cls.SyncGroupRequestAssignment(member_id=entry, assignment=it) for entry, it in encoded],
@@ -246,14 +243,7 @@ class ClassicMembership(_Membership):
                     self._fatal = error  # for who polls next
 
     async def _heartbeat(self) -> None:
-        response = await self._ask(
-            self._settings.message("HeartbeatRequest")(
-                group_id=self._group_id,
-                generation_id=self._generation,
-                member_id=self._member_id,
-                group_instance_id=self._settings.group_instance_id,
-            ),
-        )
+        response = await self._ask(self._settings.message("HeartbeatRequest")(**self.member._asdict()))
         self._check(response.error_code, f"heartbeat of group {self._group_id}")
 
     def _starts_over(self, error: BrokerError) -> bool:

@@ -126,9 +126,7 @@ class ThreadResults:
         """Return where a record is, None while that is not known."""
         if self.state is not _FINISHED or self.error is not None:
             return None
-        offset = -1 if self._base_offset < 0 else self._base_offset + row
-        timestamp = self._timestamps[row] if self._append_time < 0 else self._append_time
-        return RecordMetadata(self._target.topic, self._target.partition, offset, timestamp)
+        return _metadata(self._target, row, self._timestamps[row], self._base_offset, self._append_time)
 
     def written(self, base_offset: int, append_time: int) -> None:
         """Take where the batch is, and tell those who wait."""
@@ -155,6 +153,12 @@ class ThreadResults:
         for row, on_delivery in self._calls:
             _called(on_delivery, self.error, self.record(row))
         self._calls.clear()
+
+
+def _metadata(target: TopicPartition, row: int, timestamp: int, base_offset: int, append_time: int) -> RecordMetadata:
+    """Return where a row of a batch is; ``append_time`` is the broker's own if it stamps records itself, else -1."""
+    offset = -1 if base_offset < 0 else base_offset + row
+    return RecordMetadata(target.topic, target.partition, offset, timestamp if append_time < 0 else append_time)
 
 
 def _called(function: Callable[..., object], *arguments: object) -> None:
@@ -184,12 +188,9 @@ class LoopResults:
 
     def written(self, base_offset: int, append_time: int) -> None:
         """Give each future where its record is."""
-        topic, partition = self._target.topic, self._target.partition
         for row, future in enumerate(self._futures):
             if not future.done():
-                timestamp = self._timestamps[row] if append_time < 0 else append_time
-                offset = -1 if base_offset < 0 else base_offset + row
-                future.set_result(RecordMetadata(topic, partition, offset, timestamp))
+                future.set_result(_metadata(self._target, row, self._timestamps[row], base_offset, append_time))
 
     def failed(self, error: Exception) -> None:
         """Give each future the error."""

@@ -208,14 +208,7 @@ class Transactions:
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
     async def _end(self, commit: bool) -> None:
-        producer_id, epoch = self._sender.sequencer.producer
-        body = self._settings.message("EndTxnRequest")(
-            transactional_id=self._settings.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            committed=commit,
-        )
-
+        body = self._of_producer("EndTxnRequest", committed=commit)
         in_doubt = False
         what = "committing the transaction" if commit else "aborting the transaction"
 
@@ -254,13 +247,7 @@ class Transactions:
         await self._commit_offsets(offsets, group, group_id)
 
     async def _add_group(self, group_id: str) -> None:
-        producer_id, epoch = self._sender.sequencer.producer
-        body = self._settings.message("AddOffsetsToTxnRequest")(
-            transactional_id=self._settings.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            group_id=group_id,
-        )
+        body = self._of_producer("AddOffsetsToTxnRequest", group_id=group_id)
 
         async def step() -> None:
             response = await self._ask(body)
@@ -269,14 +256,8 @@ class Transactions:
         await self._cluster.retried(step)
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: Any, group_id: str) -> None:
-        cls = self._settings.message("TxnOffsetCommitRequest")
-        producer_id, epoch = self._sender.sequencer.producer
-        body = cls(
-            transactional_id=self._settings.transactional_id,
-            group_id=group_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
+        body = self._of_producer("TxnOffsetCommitRequest", group_id=group_id)
+        cls = type(body)
         entry_of = cls.TxnOffsetCommitRequestPartition
         topics = by_topic(offsets, lambda at: entry_of(partition_index=at.partition, committed_offset=offsets[at]))
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
@@ -293,6 +274,13 @@ class Transactions:
         await self._cluster.retried(step)
 
     # ---------------------------------------------------------------------------------------------------- asking
+
+    def _of_producer(self, name: str, **fields: Any) -> Any:
+        """Return a request that names the transactional id, and the producer by its id and epoch."""
+        producer_id, epoch = self._sender.sequencer.producer
+        transactional_id = self._settings.transactional_id
+        message = self._settings.message(name)
+        return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
     def _coordinator_of(self, group_id: str | None) -> tuple[str, int]:
         """Return key and kind of a coordinator: the transaction's, or a group's."""

@@ -209,19 +209,13 @@ class Control:
         values = None if argument is None else request.field(argument[0], argument[2])
         api = request.field("api", _TEXT, None)
 
-        def make() -> Any:
-            rule = self._broker.on(api, **expected)
-            try:
-                if argument is not None:
-                    getattr(rule, argument[1])(values)
-                elif what != "observe":
-                    getattr(rule, what)()
-            except OptionError:
-                rule.remove()
-                raise
-            return self._kept(self._rules, rule, request)
+        def act(rule: Any) -> None:
+            if argument is not None:
+                getattr(rule, argument[1])(values)
+            elif what != "observe":
+                getattr(rule, what)()
 
-        return self._on_broker(make)
+        return self._made(self._rules, lambda: self._broker.on(api, **expected), act, request)
 
     def _disk_fault(self, request: HttpRequest) -> Any:
         what = _one_of(request.field("do", str), _DISK_FAULTS)
@@ -229,30 +223,36 @@ class Control:
         values = request.field(name, kind)
         effect, path = request.field("effect", _TEXT, None), request.field("path", _TEXT, None)
 
-        def make() -> Any:
-            rule = self._broker.on_disk(effect, path=path)
-            try:
-                _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
-            except OptionError:
-                rule.remove()
-                raise
-            return self._kept(self._disk_rules, rule, request)
+        def act(rule: Any) -> None:
+            _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
 
-        return self._on_broker(make)
+        return self._made(self._disk_rules, lambda: self._broker.on_disk(effect, path=path), act, request)
 
     def _on_broker(self, act: Callable[[], Any]) -> Any:
         """Do something between two requests of the broker, so that no request sees half of it."""
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
-    @staticmethod
-    def _kept(rules: dict[int, Any], rule: Any, request: HttpRequest) -> Any:
-        rule.after(request.field("after", int, 0))
-        times = request.field("times", int, None)
-        if times is not None:
-            rule.times(times)
-        number = max(rules, default=0) + 1
-        rules[number] = rule
-        return {"id": number}
+    def _made(
+        self, rules: dict[int, Any], new: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
+    ) -> Any:
+        """Make a rule and keep it under a number; none is left of what is refused."""
+
+        def make() -> Any:
+            rule = new()
+            try:
+                act(rule)
+                rule.after(request.field("after", int, 0))
+                times = request.field("times", int, None)
+                if times is not None:
+                    rule.times(times)
+            except (OptionError, HttpError):
+                rule.remove()
+                raise
+            number = max(rules, default=0) + 1
+            rules[number] = rule
+            return {"id": number}
+
+        return self._on_broker(make)
 
     def _faults(self, request: HttpRequest) -> Any:
         requests = {number: {"api": rule.api, "seen": len(rule.seen)} for number, rule in self._rules.items()}

@@ -85,8 +85,6 @@ def schema_registry() -> Iterator[Any]:
 def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Any]:
     bootstrap = request.config.getoption("--kafka-bootstrap")
     if bootstrap:
-        from kafkaframes.testing.plugin import ExternalBroker
-
         yield ExternalBroker(bootstrap)
         return
     from kafkaframes.broker import Broker
