@@ -140,7 +140,10 @@ SECTIONS: Sections = {
         "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
         "convert": ("kafkaframes.cli.convert", "write a log in another record format, offline"),
         "recompress": ("kafkaframes.cli.convert:recompress", "write a log with another codec, offline"),
-        "compact": ("kafkaframes.cli.compact", "compact a log as Kafka does, offline; prove that a key is gone"),
+        "compact": (
+            "kafkaframes.cli.convert:compact",
+            "compact a log as Kafka does, offline; prove that a key is gone",
+        ),
     },
     "Live clusters": {
         "consume": ("kafkaframes.cli.consume", "the records of a topic: kcat's formats, JSON lines or Arrow"),

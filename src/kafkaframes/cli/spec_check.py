@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kafkaframes.cli.options import json_option_of
-from kafkaframes.cli.spec_sources import load_specs, published
+from kafkaframes.cli.spec_import import load_specs, published
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.catalog.importing import Published

@@ -1,24 +1,125 @@
-"""``kafkaframes spec import``, ``stubs``, ``guide``: from specs the catalog, stubs for editors, the protocol guide."""
+"""``kafkaframes spec import``, ``stubs``, ``guide``: from specs the catalog, stubs for editors, the protocol guide.
+
+Specs lie in files, directories, jars, zips of jars' folders, or ``REF:path`` of a git repository.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
+import subprocess
 import sys
-from pathlib import Path
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import click
 
 from kafkaframes.cli.options import specs_option
-from kafkaframes.cli.spec_sources import published
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol import messages
-from kafkaframes.protocol.messages.registry import specs_by_name
-from kafkaframes.protocol.messages.stubs import own_module, stub_text
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.catalog.importing import import_catalog
+from kafkaframes.protocol.spec.catalog.importing import Published, import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
-from kafkaframes.protocol.spec.guide import guide_page
+from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
+from kafkaframes.protocol.spec.model import MessageSpec
+
+_RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
+_JAR = re.compile(r"(.+?)-\d+(?:\.\d+)+[^/]*\.jar")
+_MOST_BYTES = 4 << 20  # of one spec; a larger member of an archive is not read
+_GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
+
+
+def published(origin: str) -> list[Published]:
+    """Return every spec file at a place, sorted by path; a place without any is an ``OptionError``.
+
+    ``origin`` is a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
+    that the current directory belongs to.
+    """
+    path = Path(origin)
+    if path.is_dir():
+        result = list(_directory(path))
+    elif path.is_file():
+        result = list(_file(path))
+    elif _GIT_REF.fullmatch(origin):
+        result = list(_git(origin))
+    else:
+        raise OptionError(f"{origin}: no such file or directory, and no REF:path of a git repository")
+    if not result:
+        raise OptionError(f"{origin} holds no message spec (a .json file with validVersions)")
+    return result
+
+
+def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
+    """Return the specs at a source by name; two of one message are a ``SpecError``."""
+    return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
+
+
+def load_files(source: str, dialect: Dialect = PUBLISHED) -> dict[str, tuple[MessageSpec, bytes]]:
+    """Return the same, each with the bytes of its file."""
+    specs: dict[str, tuple[MessageSpec, bytes]] = {}
+    for file in published(source):
+        spec = load_message(file.text, file=file.file, dialect=dialect)
+        if spec.name in specs:
+            raise SpecError(f"{source} has two specs of {spec.name}: give one release", file=file.file)
+        specs[spec.name] = spec, file.text
+    return specs
+
+
+def _directory(folder: Path) -> Iterator[Published]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".zip", ".jar"):
+            yield from _file(path)
+        elif path.suffix == ".json" and path.is_file():
+            yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name)
+
+
+def _file(path: Path) -> Iterator[Published]:
+    if path.suffix not in (".zip", ".jar"):
+        yield from _member(path.as_posix(), path.read_bytes(), module=path.parent.name, is_named=True)
+        return
+    try:
+        yield from _archive(path.name, path.read_bytes())
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+        raise OptionError(f"{path}: {error}") from None
+
+
+def _archive(name: str, raw: bytes) -> Iterator[Published]:
+    jar = _JAR.fullmatch(PurePosixPath(name).name)
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        for info in sorted(archive.infolist(), key=lambda entry: entry.filename):
+            if info.filename.endswith(".jar"):
+                yield from _archive(info.filename, archive.read(info))
+            elif info.filename.endswith(".json") and info.file_size <= _MOST_BYTES:
+                module = jar[1] if jar else PurePosixPath(info.filename).parent.name
+                yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
+
+
+def _git(path: str) -> Iterator[Published]:
+    ref, _, folder = path.partition(":")
+    listed = _run_git("ls-tree", "-r", "--name-only", "-z", ref, "--", folder or ".")
+    for name in sorted(filter(None, listed.decode().split("\0"))):
+        if name.endswith(".json"):
+            yield from _member(name, _run_git("show", f"{ref}:{name}"), module=PurePosixPath(name).parent.name)
+
+
+def _run_git(*arguments: str) -> bytes:
+    try:
+        return subprocess.run(("git", *arguments), check=True, capture_output=True).stdout
+    except FileNotFoundError:
+        raise OptionError("git is not installed, so REF:path cannot be read") from None
+    except subprocess.CalledProcessError as error:
+        raise OptionError(f"git {' '.join(arguments)}: {error.stderr.decode(errors='replace').strip()}") from None
+
+
+def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[Published]:
+    """One file: what was named on the command line is a spec whatever it says, what was found must look like one."""
+    if is_named or b'"validVersions"' in text:
+        releases = _RELEASE.findall(path)
+        yield Published(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
+
 
 STUB = Path(messages.__file__).with_name("kafka.pyi")
 
@@ -37,6 +138,8 @@ def stubs(check: bool, specs: str | None, output: Path | None) -> None:
     Without options, writes protocol/messages/kafka.pyi from the catalog. With --specs DIR -o greetings.py, writes a
     module of your own and its stub: `from greetings import GreetRequest`.
     """
+    from kafkaframes.protocol.messages.stubs import stub_text
+
     if specs is not None or output is not None:
         _write_own(specs, output)
         return
@@ -50,6 +153,9 @@ def stubs(check: bool, specs: str | None, output: Path | None) -> None:
 
 
 def _write_own(specs: str | None, output: Path | None) -> None:
+    from kafkaframes.protocol.messages.registry import specs_by_name
+    from kafkaframes.protocol.messages.stubs import own_module, stub_text
+
     if specs is None or output is None or output.suffix != ".py":
         raise OptionError("--specs DIR and -o FILE.py go together")
     own = specs_by_name(specs)
@@ -70,6 +176,9 @@ def guide(output: Path, specs: str | None) -> None:
     One HTML page that works offline, with search over messages and fields, and with what they are made of: frames and
     headers, primitive types, varints, tag sections, record formats. In a directory it is called index.html.
     """
+    from kafkaframes.protocol.messages.registry import specs_by_name
+    from kafkaframes.protocol.spec.guide import guide_page
+
     target = output / "index.html" if output.is_dir() or not output.suffix else output
     own = {} if specs is None else specs_by_name(specs)
     try:

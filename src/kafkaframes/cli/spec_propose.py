@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
-from kafkaframes.cli.spec_sources import load_specs
+from kafkaframes.cli.spec_import import load_specs
 from kafkaframes.cli.text import print_table, say
 from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from kafkaframes.cli.spec_sources import load_files
+from kafkaframes.cli.spec_import import load_files
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.changes import worst

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.agreement.kind import Case, Kind
 
-from kafkaframes.cli.spec_sources import published
+from kafkaframes.cli.spec_import import published
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec import load_message
 from kafkaframes.protocol.spec.catalog.importing import import_catalog
