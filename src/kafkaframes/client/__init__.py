@@ -41,30 +41,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EARLIEST": "offsets",
-    "LATEST": "offsets",
-    "MAX_TIMESTAMP": "offsets",
-    "Admin": "sync",
-    "AsyncAdmin": "admin",
-    "AsyncConsumer": "consumer",
-    "AsyncProducer": "producer",
-    "CommittedOffset": "group_offsets",
-    "Consumer": "sync",
-    "ConsumerRecord": "fetched",
-    "Fetched": "fetched",
-    "GroupMember": "group_offsets",
-    "NewTopic": "admin",
-    "OffsetAndTimestamp": "offsets",
-    "Producer": "sync",
-    "RecordMetadata": "batches",
-    "TopicPartition": "metadata",
+    "admin": ("AsyncAdmin", "NewTopic"),
+    "batches": ("RecordMetadata",),
+    "consumer": ("AsyncConsumer",),
+    "fetched": ("ConsumerRecord", "Fetched"),
+    "group_offsets": ("CommittedOffset", "GroupMember"),
+    "metadata": ("TopicPartition",),
+    "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
+    "producer": ("AsyncProducer",),
+    "sync": ("Admin", "Consumer", "Producer"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -181,10 +181,7 @@ async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
 
 
 async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Wait for an event, or until the time is over."""
-    if timeout_s is None:
-        await event.wait()
-        return
+    """Wait for an event, or until the time is over if there is one."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -10,7 +10,7 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.metadata import TopicPartition
@@ -19,22 +19,6 @@ from kafkaframes.errors import KafkaframesError
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger(__name__)
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # as ``concurrent.futures`` names them
-
-
-class BatchResults(Protocol):
-    """What becomes of the records of one batch."""
-
-    def future(self, owner: object, on_delivery: OnDelivery | None) -> Any:
-        """Return the future of the record that comes next."""
-
-    def written(self, base_offset: int, append_time: int) -> None:
-        """Take where the batch is; ``append_time`` is -1 unless the broker stamps records itself."""
-
-    def failed(self, error: Exception) -> None:
-        """Take why it is not (known to be) in the log."""
-
-    def dropped(self, error: Exception) -> None:
-        """Take that its sender has dropped it on purpose."""
 
 
 class RecordFuture(concurrent.futures.Future[RecordMetadata]):
@@ -204,6 +188,9 @@ class LoopResults:
         for future in self._futures:
             if not future.cancelled():
                 future.exception()  # asyncio would log it otherwise
+
+
+BatchResults = ThreadResults | LoopResults  # what becomes of the records of one batch
 
 
 def settle(results: BatchResults, done: asyncio.Future[tuple[int, int]]) -> None:

@@ -8,7 +8,6 @@ is a connection to open, metadata to get or a producer id to renew.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any, Final
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.loop import background
+from kafkaframes.client.loop import background, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
@@ -124,9 +123,7 @@ class Sender:
             while True:
                 self._wake.clear()
                 pause = self._send_ready()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
+                await waited(self._wake, pause)
         except BaseException as error:
             reason = error if isinstance(error, Exception) else NetworkError("the task that sends records was ended")
             self.end_all(reason)

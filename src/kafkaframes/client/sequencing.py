@@ -346,12 +346,8 @@ class Sequencer:
         (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
         in_doubt = batch.in_doubt
         if in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
-            cause, error = (
-                error,
-                MaybeWrittenError(
-                    f"{batch.count} records for {batch.partition} may or may not have been written: {error}"
-                ),
-            )
+            cause, what = error, f"{batch.count} records for {batch.partition}"
+            error = MaybeWrittenError(f"{what} may or may not have been written: {cause}")
             error.__cause__ = cause
         self._finish(Ended(batch, error=error))
         if batch.number is not None:

@@ -191,16 +191,7 @@ class Consumer(_Client):
     """Reads records of topics; see ``AsyncConsumer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Take settings as keywords, or a dict of properties as other clients do.
-
-        Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
-                ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ConsumerOptions``.
-
-        Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
-        """
+        """Take settings as keywords (``ConsumerOptions``), or a dict of properties, as ``Producer`` does."""
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
         self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
 
@@ -256,16 +247,7 @@ class Admin(_Client):
     """Looks after a cluster; see ``AsyncAdmin``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Take settings as keywords, or a dict of properties as other clients do.
-
-        Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
-                ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ClientOptions``.
-
-        Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
-        """
+        """Take settings as keywords (``ClientOptions``), or a dict of properties, as ``Producer`` does."""
         self._twin: AsyncAdmin = AsyncAdmin(bootstrap_servers, **options)
         self._loop = LoopThread(self._name, closing=self._twin.close)
 

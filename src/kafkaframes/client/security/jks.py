@@ -147,6 +147,3 @@ def _value(reader: _Reader, tag: int) -> bytes:
 
 def _utf16(password: str) -> bytes:
     return password.encode("utf-16-be")
-
-
-__all__ = ["MAGIC", "KeyStore", "PrivateKey", "read", "unhide"]

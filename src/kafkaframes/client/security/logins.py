@@ -152,6 +152,3 @@ class UnsecuredToken:
     def __call__(self) -> str:
         """Return a token that is valid for an hour."""
         return unsecured_token(self.principal, now_s=time.time())
-
-
-__all__ = ["UnsecuredToken", "exchange_for", "resolved"]
