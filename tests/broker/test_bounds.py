@@ -11,8 +11,8 @@ from tests.soak.broker_bounds import fetch, frame, produce
 
 from kafkaframes import Broker
 from kafkaframes.broker import server
-from kafkaframes.broker.fetching import MOST_HELD_BYTES
 from kafkaframes.broker.journal import Journal
+from kafkaframes.broker.partitions import MOST_HELD_BYTES
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.table import all_apis
 from kafkaframes.protocol.framing import FrameBuffer

@@ -9,7 +9,7 @@ from kafkaframes import verify_log
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.apis.produce import append, produced
 from kafkaframes.broker.changes import finished
-from kafkaframes.broker.fetching import magic_for
+from kafkaframes.broker.partitions import magic_for
 from kafkaframes.errors import ErrorCode
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_end_transaction, build_records

@@ -20,7 +20,7 @@ from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.changes import finished
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.dispatch import Dispatcher
-from kafkaframes.broker.fetching import STRETCH_BYTES
+from kafkaframes.broker.partitions import STRETCH_BYTES
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import FastPath

@@ -26,11 +26,10 @@ from kafkaframes.broker.controls import (
 )
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
-from kafkaframes.broker.elections import node_down, node_up
 from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.journal import Journal, RequestLog
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.broker.maintenance import Cleaning, Maintenance
+from kafkaframes.broker.maintenance import Cleaning, Maintenance, node_down, node_up
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.opening import (
     Paths,

@@ -21,16 +21,16 @@ from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
 from kafkaframes.broker.changes import Waiting
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
-from kafkaframes.broker.fetching import (
+from kafkaframes.broker.partitions import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     STRETCH_BYTES,
     Limits,
     Read,
+    epoch_code,
     isolation_of,
     read_partition,
 )
-from kafkaframes.broker.find import epoch_code
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.broker.short_produce import Repeats
 from kafkaframes.broker.short_reading import UNUSUAL, Cursor, UnusualError, all_different, array_start, text_bytes

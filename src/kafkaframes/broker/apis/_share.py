@@ -13,7 +13,7 @@ from uuid import UUID
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.config_values import duration_ms
 from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.find import current_leader, endpoints_of, led_here
+from kafkaframes.broker.partitions import current_leader, endpoints_of, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition

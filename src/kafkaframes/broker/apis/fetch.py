@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, finished, once
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, FetchedPartition, FetchSession, Key, is_news
-from kafkaframes.broker.fetching import (
+from kafkaframes.broker.partitions import (
     MOST_HELD_BYTES,
+    NO_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     STRETCH_BYTES,
     Limits,
     Read,
     Wait,
+    current_leader,
+    endpoints_of,
+    find_topic,
     isolation_of,
+    led_here,
     magic_for,
     read_partition,
 )
-from kafkaframes.broker.find import NO_EPOCH, current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.store_reads import NotReadYetError, StoreRead, when_read

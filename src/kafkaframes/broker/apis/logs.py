@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, finished
-from kafkaframes.broker.fetching import READ_COMMITTED, READ_UNCOMMITTED
-from kafkaframes.broker.find import KnownTopic, find_topic, led_here
+from kafkaframes.broker.partitions import READ_COMMITTED, READ_UNCOMMITTED, KnownTopic, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read

@@ -10,7 +10,7 @@ from uuid import UUID
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.changes import Waiting
-from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.partitions import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition, Topic

@@ -11,7 +11,7 @@ from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
 from kafkaframes.broker.changes import Steps, once
 from kafkaframes.broker.configs import group_setting
-from kafkaframes.broker.fetching import Wait
+from kafkaframes.broker.partitions import Wait
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
