@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array
 from kafkaframes.protocol.messages._program import ERROR, UNKNOWN_TAGS, Kind, Node, Program
-from kafkaframes.protocol.messages._reference import declared_tag
+from kafkaframes.protocol.messages._reference import declared_tag, lacks
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -171,9 +171,7 @@ class Gatherer:
         if field.ignorable:
             return
         differs = live & ~_at_default(array, field)
-        since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
-        reason = f"not the default, and version {self.program.plan.version} lacks this field; {since}"
-        self.refuse(differs, level, path, reason)
+        self.refuse(differs, level, path, lacks(field, self.program.plan.version))
 
     def default(self, node: Node, count: int) -> pa.Array:
         """Return ``count`` defaults of a field whose column the caller left out."""

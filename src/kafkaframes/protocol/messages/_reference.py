@@ -288,8 +288,7 @@ class PlanWriter:
         if field.ignorable or is_default(field, value, self.classes):
             return
         self.path.append(field.name)
-        since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
-        raise EncodeError(f"not the default, and version {version} lacks this field; {since}")
+        raise EncodeError(lacks(field, version))
 
     def tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         section: list[tuple[int, bytes]] = []
@@ -342,6 +341,12 @@ class PlanWriter:
             elif write is not None:
                 write(out, item)
             self.path.pop()
+
+
+def lacks(field: AbsentField, version: int) -> str:
+    """Say why a field cannot be written at a version that does not have it."""
+    since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
+    return f"not the default, and version {version} lacks this field; {since}"
 
 
 def declared_tag(tag: int, plan: StructPlan) -> str:

@@ -238,8 +238,7 @@ def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
         OptionError: the message has no such version. Kafka's generated classes do not check the top level.
         SpecError: a struct contains itself.
     """
-    if spec.type == "coordinator-key" and version == spec.api_key:
-        version = 0  # until 4.0 such a key's version was its record type; the layout is the same
+    version = spec.canonical_version(version)
     if not spec.valid_versions.contains(version):
         raise OptionError(f"{spec.name} has no version {version}, its versions are {spec.valid_versions}")
     plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec does
