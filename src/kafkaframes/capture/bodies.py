@@ -28,8 +28,7 @@ from kafkaframes.protocol.messages.headers import (
     Frame,
     decode_request,
     decode_response,
-    request_header_class,
-    response_header_class,
+    header_class,
 )
 from kafkaframes.protocol.messages.json_text import to_json_text
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
@@ -102,7 +101,7 @@ def _texts_of_columns(
 ) -> tuple[pa.Array, pa.Array]:
     """Return headers and bodies as JSON, both null where one of them is left to objects."""
     body = apis.message_class(api_key, direction, api_version)
-    header = request_header_class() if direction == REQUEST else response_header_class()
+    header = header_class(direction)
     result = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
     special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
     records = "size" if (api_key, direction) in _SIZED else "empty"
@@ -227,7 +226,7 @@ def _trimmed(
 def _end_of(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> int:
     """Return where a message ends."""
     cls = apis.message_class(api_key, direction, api_version)
-    header = request_header_class() if direction == REQUEST else response_header_class()
+    header = header_class(direction)
     _, position = header.decode_prefix(data, cls.spec.header_version(api_version))
     return int(cls.decode_prefix(data, api_version, position=position)[1])
 

@@ -403,11 +403,8 @@ def _has_records(direction: str) -> Callable[[int], bool]:
 
 
 def _is_flexible(apis: Apis, kind: int) -> bool | None:
-    key, version = kind >> 16, kind & 0xFFFF
-    api = apis.table.get(key) if kind >= 0 else None
-    if api is None or not api.versions.contains(version):
-        return None
-    return api.flexible_since is not None and version >= api.flexible_since
+    api = apis.table.get(kind >> 16) if kind >= 0 else None
+    return None if api is None else api.is_flexible(kind & 0xFFFF)
 
 
 def _text(array: pa.Array) -> pa.Array:

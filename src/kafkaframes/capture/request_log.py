@@ -348,11 +348,10 @@ def _finished(result: Row, time: int | None, level: str, *, secrets: bool, apis:
 def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool, apis: Apis) -> None:
     key, version, taken = result["apiKey"], result["apiVersion"], result["totalTimeMs"]
     api = apis.table.get(key)
-    known = api is not None and api.versions.contains(version)
     for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
         row[name] = result[name]
     row["apiName"] = None if api is None else api.name
-    row["flexible"] = (api.flexible_since is not None and version >= api.flexible_since) if api and known else None
+    row["flexible"] = None if api is None else api.is_flexible(version)
     row["latencyMs"] = taken
     if row["responseTime"] is not None and taken is not None:
         row["requestTime"] = row["responseTime"] - round(taken * 1000)

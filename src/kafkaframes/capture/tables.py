@@ -16,7 +16,6 @@ from kafkaframes.capture.bodies import ErrorCodes
 from kafkaframes.capture.columns import ERRORS, RECORDS, SET, Column, schema_of
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
-from kafkaframes.errors.sensitive import REQUEST
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.layout import CODECS
@@ -78,7 +77,7 @@ class NamedBodies:
         api = self._apis.table.get(api_key)
         if api is None:
             return body
-        return self._names.renamed(api.request if direction == REQUEST else api.response, body)
+        return self._names.renamed(api.half(direction), body)
 
     def texts(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
         """Return the same for many of one API."""

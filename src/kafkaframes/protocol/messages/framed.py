@@ -33,8 +33,7 @@ def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG)
         spec = apis.spec(api_key, type_, api_version)
     except SpecError as error:
         raise OptionError(str(error)) from None
-    header_class = headers.request_header_class() if type_ == "request" else headers.response_header_class()
-    return plan_frame(spec, api_version, header_class.spec)
+    return plan_frame(spec, api_version, headers.header_class(type_).spec)
 
 
 def plan_frame(spec: MessageSpec, version: int, header_spec: MessageSpec) -> MessagePlan:

@@ -86,6 +86,11 @@ def response_header_class() -> type[Message]:
     return message("ResponseHeader")
 
 
+def header_class(type_: str) -> type[Message]:
+    """Return the class of the headers of ``request`` or ``response``."""
+    return request_header_class() if type_ == "request" else response_header_class()
+
+
 def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[Message]:
     """Return the class of an API's ``request`` or ``response``.
 
@@ -93,8 +98,7 @@ def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[
         SpecError: no such API.
     """
     if specs is None:
-        api = catalog.api(api_key)
-        return message(api.request if type_ == "request" else api.response)
+        return message(catalog.api(api_key).half(type_))
     for spec in specs_by_name(specs).values():
         if spec.api_key == api_key and spec.type == type_:
             return class_of(spec)

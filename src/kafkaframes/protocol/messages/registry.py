@@ -177,7 +177,7 @@ class Apis:
             if own is None:
                 raise
             return own
-        return catalog.load(api.request if type_ == REQUEST else api.response)
+        return catalog.load(api.half(type_))
 
     def message_class(self, key: int, type_: str, version: int) -> type[Message]:
         """Return the class of the same.

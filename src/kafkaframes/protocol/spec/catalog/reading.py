@@ -74,6 +74,16 @@ class Api(NamedTuple):
         """The name of the response's spec."""
         return f"{self.name}Response"
 
+    def half(self, type_: str) -> str:
+        """Return the name of the spec of its ``request`` or ``response``."""
+        return self.request if type_ == "request" else self.response
+
+    def is_flexible(self, version: int) -> bool | None:
+        """Return whether a version is flexible; ``None`` for one that there is not."""
+        if not self.versions.contains(version):
+            return None
+        return self.flexible_since is not None and version >= self.flexible_since
+
 
 @cache
 def _index() -> dict[str, Any]:
