@@ -171,8 +171,7 @@ class AsyncAdmin:
             )
             for entry in requested
         ]
-        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.topics])
-        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.topics)
+        await self._change_topics(body, "topics")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics.
@@ -188,10 +187,7 @@ class AsyncAdmin:
             body.topics = [cls.DeleteTopicState(name=name) for name in requested]
         else:
             body.topic_names = requested
-        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.responses])
-        for name in requested:
-            self._cluster.cluster.topics.pop(name, None)
-        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.responses)
+        await self._change_topics(body, "responses")
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions: ``counts`` is how many they have afterwards."""
@@ -200,10 +196,7 @@ class AsyncAdmin:
         body.topics = [
             cls.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
         ]
-        answer = await self._controlled(body, lambda response: [entry.error_code for entry in response.results])
-        for name in counts:
-            self._cluster.cluster.topics.pop(name, None)
-        _raise_first((entry.error_code, entry.error_message, f"topic {entry.name}") for entry in answer.results)
+        await self._change_topics(body, "results")
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
@@ -424,20 +417,23 @@ class AsyncAdmin:
         _raise_first([(answer.error_code, None, what)])
         return answer
 
-    async def _controlled(self, body: Message, codes: Any) -> Any:
-        """Ask the controller; where it has moved, ask the new one."""
+    async def _change_topics(self, body: Message, field: str) -> None:
+        """Ask the controller, or the new one where it has moved; ``field`` of the answer has a row for each topic."""
 
         async def step() -> Any:
             if self._cluster.cluster.updated_at is None:
                 await self._cluster.refresh()
             controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
-            answer = await self._cluster.request(controller, body)
-            if ErrorCode.NOT_CONTROLLER in codes(answer):
+            rows = getattr(await self._cluster.request(controller, body), field)
+            if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows):
                 self._cluster.cluster.updated_at = None
                 raise broker_error(ErrorCode.NOT_CONTROLLER, type(body).__name__)
-            return answer
+            return rows
 
-        return await self._cluster.retried(step)
+        rows = await self._cluster.retried(step)
+        for row in rows:
+            self._cluster.cluster.topics.pop(row.name, None)
+        _raise_first((row.error_code, row.error_message, f"topic {row.name}") for row in rows)
 
     async def _coordinated(self, group_id: str, body: Message, code: Any) -> Any:
         """Ask a group's coordinator; where it has moved, ask the new one."""

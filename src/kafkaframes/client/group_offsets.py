@@ -39,7 +39,6 @@ async def committed(
     """Return what a group has committed for partitions, for all it ever committed if None.
 
     Args:
-        cluster: whom to ask.
         group_id: of the group.
         partitions: those without a committed offset are not in the result.
         stable: wait until no transaction holds offsets of the group back (KIP-447).
@@ -106,7 +105,6 @@ async def commit(
     """Commit offsets for a group.
 
     Args:
-        cluster: whom to ask.
         member: in whose name; with no member id for a group that has no members.
         offsets: the next offset to read of each partition.
 

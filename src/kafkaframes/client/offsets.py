@@ -124,8 +124,6 @@ async def holds_nothing(
     holds may come later, and is never said not to be there.
 
     Args:
-        cluster: whom to ask.
-        partition: which.
         first, end: offsets; the end is exclusive.
         read_committed: whether ``end`` is a last stable offset, else a high watermark.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -41,10 +40,8 @@ async def reach(
         NetworkError: nobody has answered in time; the last reason.
         BrokerError: the broker refuses us, or there is no such topic and it makes none.
     """
-    async with AsyncExitStack() as stack:
-        cluster = ClusterClient(settings)
-        stack.push_async_callback(cluster.close)
-
+    cluster = ClusterClient(settings)
+    try:
         servers = ",".join(f"{host}:{port}" for host, port in settings.servers)
         waits = _Waiting(waiting, servers, timeout_s)
 
@@ -56,6 +53,8 @@ async def reach(
                 await _make_known(cluster, new_topic)
 
         await _until(step, cluster, waits)
+    finally:
+        await cluster.close()
 
 
 async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Waiting) -> None:

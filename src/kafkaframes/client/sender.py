@@ -342,7 +342,6 @@ async def produce_raw(
     """Write batches as they are; return the base offset that the broker answers.
 
     Args:
-        cluster: whom to ask.
         partition: where to.
         records: one batch of format 2; any number of any format with ``as_set``.
         as_set: send a version of Produce that carries sets (``takes_sets``).

@@ -62,11 +62,8 @@ def _bound_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _store(settings: Any, name: str, text: str | None) -> Store:
-    parts = {
-        field: getattr(settings, f"ssl_{name}_{setting}")
-        for field, setting in (("location", "location"), ("kind", "type"), ("password", "password"))
-    }
-    return Store(f"ssl.{name}", **parts, text=text)
+    location, kind, password = (getattr(settings, f"ssl_{name}_{field}") for field in ("location", "type", "password"))
+    return Store(f"ssl.{name}", location, kind, password, text)
 
 
 def _chain(settings: Any) -> str | None:
