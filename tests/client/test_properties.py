@@ -78,6 +78,8 @@ def test_a_level_counts_for_its_codec():
     given = {"bootstrap.servers": "a:1", "compression.type": "zstd", "compression.gzip.level": 1}
     assert ProducerSettings.of({**given, "compression.zstd.level": "7"}).compression_level == 7
     assert ProducerSettings.of(given).compression_level is None
+    librdkafkas = {"bootstrap.servers": "a:1", "compression.codec": "zstd", "compression.zstd.level": 7}
+    assert ProducerSettings.of(librdkafkas).compression_level == 7
 
 
 @pytest.mark.parametrize("name", sorted(java_properties()))

@@ -266,11 +266,10 @@ def translated(options: Mapping[str, Any], names: Collection[str], client: str) 
 def honoured(options: Mapping[str, Any], names: Collection[str], client: str) -> dict[str, str]:
     """Return which of our settings each option fills; those without meaning here are left out. See ``translated``."""
     keys: dict[str, str] = {}
-    codec = str(options.get("compression.type", options.get("compression_type", "none")))
+    codec = next((str(value) for name, value in options.items() if _key_of(name) == "compression_type"), "none")
     for name, value in options.items():
-        dotted = name.replace("_", ".").replace("-", ".")
-        key = _OTHER_NAMES.get(name) or _OTHER_NAMES.get(dotted) or dotted.replace(".", "_")
-        if _CODEC_OF_LEVEL.get(dotted, codec) != codec:
+        key = _key_of(name)
+        if _CODEC_OF_LEVEL.get(_dotted(name), codec) != codec:
             continue
         if key in names:
             keys[name] = key
@@ -279,11 +278,18 @@ def honoured(options: Mapping[str, Any], names: Collection[str], client: str) ->
     return keys
 
 
+def _dotted(name: str) -> str:
+    return name.replace("_", ".").replace("-", ".")
+
+
+def _key_of(name: str) -> str:
+    """Return the name that a setting has, or would have, here."""
+    return _OTHER_NAMES.get(_dotted(name)) or _dotted(name).replace(".", "_")
+
+
 def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str) -> None:
     """Raise for a name that may not be ignored; what is refused may be there if it is off."""
-    spellings = [
-        text.replace("_", ".").replace("-", ".") for text in (name, key)
-    ]  # as given, and the name it stands for
+    spellings = [_dotted(name), _dotted(key)]  # as given, and the name it stands for
     if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
     for known in filter(None, map(java_properties().get, spellings)):
