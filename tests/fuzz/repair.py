@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from log_files import SOURCES, damage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.repair.repair import plan_repair, repair
+from kafkaframes.jobs.repair.repair import repair_directory
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.log.discover import discover
@@ -28,8 +28,7 @@ SETTINGS = RecoverySettings(1_795_255_143_423)
 def repaired(log: Path, target: Path, *, as_kafka: bool) -> bool:
     """Repair a damaged log; say whether it could be, and stop if what came out is damaged."""
     try:
-        (directory,) = discover(str(log))
-        repair(directory, plan_repair(directory, as_kafka=as_kafka), SETTINGS, target)
+        repair_directory(log, target, SETTINGS, as_kafka=as_kafka)
     except LogDirError:
         return False
     report = verify(discover(str(target)))

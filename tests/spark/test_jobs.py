@@ -11,7 +11,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact, prove_gone
 from kafkaframes.jobs.compact.stages import RewriteTask
 from kafkaframes.jobs.convert.job import convert
-from kafkaframes.jobs.repair.repair import plan_repair, repair
+from kafkaframes.jobs.repair.repair import plan_repair, write_repaired
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.spark.jobs import runner, split
@@ -52,8 +52,10 @@ def test_a_repair_is_that_of_one_process(spark, tmp_path, as_kafka):
     here, there = plan_repair(damaged, as_kafka=as_kafka), plan_repair(damaged, as_kafka=as_kafka, run=run)
     assert [one.as_json() for one in there] == [one.as_json() for one in here]
     assert sum(one.bytes_lost for one in here) > 0
-    repair(damaged, here, settings, tmp_path / "here")
-    repair(damaged, there, settings, tmp_path / "there", run=run)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    write_repaired(damaged, here, settings, tmp_path / "here")
+    write_repaired(damaged, there, settings, tmp_path / "there", run=run)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 

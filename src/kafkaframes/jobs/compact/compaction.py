@@ -18,12 +18,7 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
-from kafkaframes.jobs.convert.job import (
-    Log,
-    Source,
-    one_log,
-    source_text,
-)
+from kafkaframes.jobs.convert.job import Log, Source, one_log, source_text
 from kafkaframes.jobs.convert.segment import damaged_batches
 from kafkaframes.jobs.job import (
     Done,
@@ -47,7 +42,7 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.names import FileName, TopicPartition
+from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
 
@@ -101,11 +96,8 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     ]
     tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
     answers = list(run(search, tasks))
-    return Proof(
-        len(tasks),
-        tuple(one for records, _ in answers for one in records),
-        tuple(one for _, bad in answers for one in bad),
-    )
+    records = tuple(one for part, _ in answers for one in part)
+    return Proof(len(tasks), records, tuple(one for _, bad in answers for one in bad))
 
 
 def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]:
@@ -287,12 +279,9 @@ def compact(
     """
     log = one_log(source, storage=storage)
     chosen = _chosen(log, topics)
-    report = CompactionReport(
-        source_text(source),
-        "" if destination is None else str(destination),
-        _settings(settings, topics),
-        log.fingerprint,
-    )
+    requested = described(settings) | {"topics": sorted(topics)}
+    del requested["now_ms"]  # the clock goes on between two runs of one job
+    report = CompactionReport(source_text(source), str(destination or ""), requested, log.fingerprint)
     if destination is None:
         tasks = _tasks(log, chosen, settings, None)
         report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
@@ -303,33 +292,22 @@ def compact(
     return done_once(report, lambda directory: _compact_into(log, chosen, directory, settings, report, compact_all))
 
 
-def _settings(settings: CleanerSettings, topics: Sequence[str]) -> dict[str, Any]:
-    known = described(settings)
-    del known["now_ms"]  # the clock goes on between two runs of one job
-    return known | {"topics": sorted(topics)}
-
-
 def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
     if log.kind == "segment":
         raise OptionError("a segment alone cannot be compacted: name its partition's directory")
-    if topics:
-        chosen = [one for one in log.rewritten if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
-    elif log.kind == "partition":
-        chosen = log.rewritten
-    else:
-        chosen = [one for one in log.rewritten if _is_compacted(one)]
-    _refuse_patterns_of_no_topic(log, topics)
-    if not chosen:
-        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
-    return chosen
-
-
-def _refuse_patterns_of_no_topic(log: Log, topics: Sequence[str]) -> None:
-    """Refuse a pattern that no topic has: a misspelt one would leave its topic as it was, unseen."""
-    known = {one.topic for one in log.rewritten}
+    partitions = log.rewritten
+    known = {one.topic for one in partitions}
+    # a misspelt pattern would leave its topic as it was, unseen
     strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]
     if strangers:
         raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known)[:20])}")
+    if topics:
+        chosen = [one for one in partitions if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
+    else:
+        chosen = [one for one in partitions if log.kind == "partition" or _is_compacted(one)]
+    if not chosen:
+        raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
+    return chosen
 
 
 def _is_compacted(partition: Partition) -> bool:
@@ -363,7 +341,8 @@ def _compact_into(
     if log.kind == "directory":
         offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
         ends = {one.topic_partition: done.end_offset for one, done in zip(chosen, report.partitions, strict=True)}
-        _write_checkpoint(directory, offsets | ends)
+        with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
+            out.write(write_offset_checkpoint(offsets | ends))
 
 
 def _compact_all(
@@ -408,11 +387,3 @@ def _shared_out(
             described = _described(task, made.plan, made.tally)
             done[index] = described if task.target is None else replace(described, end_offset=made.end_offset)
     return done
-
-
-def _write_checkpoint(directory: Path, offsets: dict[TopicPartition, int]) -> None:
-    with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
-        out.write(write_offset_checkpoint(offsets))
-
-
-__all__ = ["CompactedPartition", "CompactionReport", "Proof", "compact", "prove_gone"]

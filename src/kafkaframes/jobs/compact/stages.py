@@ -159,8 +159,8 @@ def _kind(window: Decoded, batch: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsTask:
-    """Only collect the facts of a chunk; answers whether there are any."""
+class _OfChunk:
+    """A task that reads a chunk."""
 
     chunk: Chunk
 
@@ -168,6 +168,11 @@ class FactsTask:
     def size_bytes(self) -> int:
         """Bytes to read."""
         return self.chunk.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FactsTask(_OfChunk):
+    """Only collect the facts of a chunk; answers whether there are any."""
 
     def execute(self) -> bool:
         """Collect and write them."""
@@ -241,7 +246,7 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkTask:
+class WalkTask(_OfChunk):
     """Walk through a chunk and write the entries of its keys.
 
     Attributes:
@@ -249,18 +254,12 @@ class WalkTask:
         collects: whether the facts are not known yet.
     """
 
-    chunk: Chunk
     first_dirty_offset: int
     transactions: CleanedTransactions
     collects: bool
     secret: Secret
     buckets: int
     run_entries: int
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes to read."""
-        return self.chunk.size_bytes
 
     def execute(self) -> Walked:
         """Write entries and ledger."""
@@ -341,7 +340,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class RewriteTask:
+class RewriteTask(_OfChunk):
     """Walk through a chunk again and write what stays, or only count it.
 
     Attributes:
@@ -349,7 +348,6 @@ class RewriteTask:
         writes: whether to write it.
     """
 
-    chunk: Chunk
     groups: tuple[tuple[int, int], ...]
     runs: tuple[int, ...]
     verdicts: tuple[tuple[str, int, int], ...]
@@ -359,11 +357,6 @@ class RewriteTask:
     transactions: CleanedTransactions
     settings: CleanerSettings
     writes: bool
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes to read."""
-        return self.chunk.size_bytes
 
     def execute(self) -> Rewritten:
         """Write the parts; without them the tally has the bytes that would be written."""

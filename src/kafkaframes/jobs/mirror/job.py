@@ -74,18 +74,14 @@ async def mirror(
         OptionError: there is no such topic, an option is missing, or a directory to write to lies in the source.
     """
     check_ends(source, target)
-    _refuse_writing_to_the_source(source, target, settings)
-    async with AsyncExitStack() as stack:
-        job = _Job(source, target, settings, MirrorReport(source, target, is_dry_run=settings.dry_run))
-        job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
-        return await job.run(stack)
-
-
-def _refuse_writing_to_the_source(source: str, target: str, settings: MirrorSettings) -> None:
     if is_directory(source):
         written = target if is_directory(target) else None
         for directory in filter(None, (written, settings.state_dir)):
             refuse_inside(Path(directory), [source])
+    async with AsyncExitStack() as stack:
+        job = _Job(source, target, settings, MirrorReport(source, target, is_dry_run=settings.dry_run))
+        job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
+        return await job.run(stack)
 
 
 @dataclass(slots=True)
@@ -198,10 +194,10 @@ class _Job:
         if goal is None:
             return {}
         if self.settings.dry_run:
-            return {name: one.topic_id for name, one in (await goal.describe_cluster()).topics.items()}
-        return {
-            name: one.topic_id for name, one in (await goal.describe_topics([one.name for one in selected])).items()
-        }
+            there = (await goal.describe_cluster()).topics
+        else:
+            there = await goal.describe_topics([one.name for one in selected])
+        return {name: one.topic_id for name, one in there.items()}
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
         """A request must fit into a segment, a batch that is built anew into ``max.message.bytes``."""
@@ -241,7 +237,7 @@ class _Job:
         """Copy until everything is there; with ``follow`` until it is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
-        while not self.stop.is_set() and (settings.follow or not self._is_done()):
+        while not self.stop.is_set() and (settings.follow or self._missing()):
             fetched = await consumer.fetch(_STEP_MS)
             now = time.monotonic()
             if fetched is not None:
@@ -271,9 +267,6 @@ class _Job:
 
     def _missing(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
-
-    def _is_done(self) -> bool:
-        return not self._missing()
 
     async def _hand_over(self, fetched: Fetched, writer: Writer) -> None:
         """Write an answer beside others, after what is being written of the same partition."""
@@ -318,7 +311,7 @@ class _Job:
 
     async def _finish(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
         """Carry what is no record, and see whether everything adds up."""
-        self.report.was_stopped = not self.settings.follow and not self._is_done()
+        self.report.was_stopped = not self.settings.follow and bool(self._missing())
         if isinstance(writer, KeepingWriter):
             await self._meet_ends(admin, goal, writer)
         if self.settings.groups:

@@ -65,9 +65,7 @@ class Mapping:
             return
         self._behind.append(runs)
         if self._file is not None:
-            self._file.write(
-                "".join(f"{source} {target} {count}\n" for source, target, count in runs.tolist()).encode()
-            )
+            self._file.write(_lines(runs))
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -221,7 +219,7 @@ class Renumbered:
     def runs(self, target_next: int) -> Runs:
         """Return the mapping of what is written from ``target_next`` on; runs that touch become one."""
         if not self.sources:
-            return np.empty((0, 3), np.int64)
+            return _NO_RUNS
         source, count = np.array(self.sources, np.int64).T
         target = target_next + np.cumsum(count) - count
         begins = np.concatenate(([True], source[1:] != source[:-1] + count[:-1]))

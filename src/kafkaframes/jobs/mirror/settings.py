@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.job import Shown, Values, check_row_counts, row_counts_text
+from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.settings import check, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
@@ -182,23 +182,16 @@ class MirrorReport(Shown, Values):
         return [*said, *self._totals()]
 
     def _totals(self) -> list[str]:
-        left, opened = Counter[str](), Counter[str]()
-        for report in self.partitions:
-            left += report.left_out
-            opened += report.opened
-        read, written = (sum(getattr(report, name) for report in self.partitions) for name in _RECORDS)
-        batches, sent = (sum(getattr(report, name) for report in self.partitions) for name in _BATCHES)
-        said = [row_counts_text(read, written, left), f"{batches:,} batches read, {sent:,} written"]
-        if unopened := sum(report.unopened for report in self.partitions):
-            said.append(
-                f"{unopened:,} of them messages and sets of formats 0 and 1, unopened: their records are not counted"
-            )
+        parts = self.partitions
+        opened = sum((report.opened for report in parts), Counter[str]())
+        batches, sent = sum(report.batches_read for report in parts), sum(report.batches_written for report in parts)
+        records = counts_text(parts, "records_read", "records_written", "left_out")
+        said = [records, f"{batches:,} batches read, {sent:,} written"]
+        if unopened := sum(report.unopened for report in parts):
+            kinds = "messages and sets of formats 0 and 1, unopened"
+            said.append(f"{unopened:,} of them {kinds}: their records are not counted")
         said += [f"opened: {number:,} batches ({reason})" for reason, number in sorted(opened.items())]
         return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
-
-
-_RECORDS = ("records_read", "records_written")
-_BATCHES = ("batches_read", "batches_written")
 
 
 def _lines_of(report: PartitionReport, is_dry_run: bool) -> list[str]:

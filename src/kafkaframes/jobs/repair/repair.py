@@ -141,23 +141,20 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
 
 
 def _plan(task: PlanTask) -> PartitionRepair:
+    name = str(task.partition.topic_partition)
     if task.as_kafka:
-        name, plan = str(task.partition.topic_partition), plan_recovery(task.directory, task.partition)
+        plan = plan_recovery(task.directory, task.partition)
         filesystem = plan.view or task.directory.filesystem
         records = sum(_count_file(filesystem, one.path, one.size_bytes) for one in plan.segments)
         return PartitionRepair(name, plan, as_kafka=True, records_read=records)
-    return _planned(task.directory, task.partition)
-
-
-def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
-    plan = plan_layout(directory, partition)
+    plan = plan_layout(task.directory, task.partition)
     nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
     segments = [
-        _segment(plan.view or directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
+        _segment(plan.view or task.directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
         for kept, after in zip(plan.segments, nexts, strict=True)
     ]
     records = sum(one.records for one in segments)
-    return PartitionRepair(str(partition.topic_partition), plan, segments, records_read=records)
+    return PartitionRepair(name, plan, segments, records_read=records)
 
 
 def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> SegmentRepair:
@@ -198,37 +195,6 @@ def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
     return sum(counts)
 
 
-def repair(
-    directory: LogDirectory,
-    repairs: list[PartitionRepair],
-    settings: RecoverySettings,
-    target: Path,
-    *,
-    run: Runner = run_here,
-) -> None:
-    """Write the repaired log into ``target``, which is complete afterwards or not there at all.
-
-    Without the marker of a clean shutdown: a broker that starts on it recovers it once more, and finds nothing.
-
-    Args:
-        directory: a log directory, or the place of a single partition.
-        repairs: from ``plan_repair``.
-        settings: of the broker and the topics.
-        target: does not exist.
-        run: as in ``plan_repair``.
-
-    Raises:
-        LogDirError: ``target`` exists, or a file cannot be read or written.
-        OptionError: ``target`` lies in the directory.
-    """
-    atomic.refuse_inside(target, [directory.path])
-    with atomic.locked(target):
-        if target.exists():
-            raise LogDirError("is there already; nothing is overwritten", file=str(target))
-        with atomic.unfinished(target) as unfinished:
-            write_repaired(directory, repairs, settings, unfinished, run=run)
-
-
 def write_repaired(
     directory: LogDirectory,
     repairs: list[PartitionRepair],
@@ -238,6 +204,8 @@ def write_repaired(
     run: Runner = run_here,
 ) -> None:
     """Write the repaired log into an empty directory, and note in ``repairs`` how many records were written.
+
+    Without the marker of a clean shutdown: a broker that starts on it recovers it once more, and finds nothing.
 
     Raises:
         LogDirError: a file cannot be read or written, or what was written holds another number of records.

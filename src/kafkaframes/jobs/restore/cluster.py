@@ -100,19 +100,14 @@ def bootstrap_checkpoint(
     if release not in RELEASES:
         raise OptionError(f"no release {release!r}: one of {', '.join(RELEASES)}")
     directory = uuid_of(directory_id)
-    records: list[Message] = list(_features(release))
+    level_of = message("FeatureLevelRecord")
+    records: list[Message] = [level_of(name=name, feature_level=level) for name, level in RELEASES[release].items()]
     if next_producer_id:
         ids = message("ProducerIdsRecord")
         records.append(ids(broker_id=node_id, broker_epoch=-1, next_producer_id=next_producer_id))
     for topic in topics:
         records += _topic(topic, node_id, directory)
     return _snapshot([encode_metadata_record(one, _VERSIONS.get(one.spec.name, 0)) for one in records], now_ms)
-
-
-def _features(release: str) -> Iterator[Message]:
-    record = message("FeatureLevelRecord")
-    for name, level in RELEASES[release].items():
-        yield record(name=name, feature_level=level)
 
 
 def _topic(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[Message]:
@@ -138,19 +133,10 @@ def _snapshot(values: list[bytes], now_ms: int) -> bytes:
     """Put records between the header and the footer of a snapshot (KIP-630)."""
     header = message("SnapshotHeaderRecord")(version=0, last_contained_log_timestamp=0).encode(0)
     footer = message("SnapshotFooterRecord")(version=0).encode(0)
-    data = build_records(
-        {"value": values, "timestamp": [now_ms] * len(values)},
-        base_offset=1,
-        leader_epoch=0,
-        batch_bytes=_BATCH_BYTES,
-    )
-    return b"".join(
-        (
-            _control(0, _SNAPSHOT_HEADER, header, now_ms),
-            data,
-            _control(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms),
-        )
-    )
+    rows = {"value": values, "timestamp": [now_ms] * len(values)}
+    data = build_records(rows, base_offset=1, leader_epoch=0, batch_bytes=_BATCH_BYTES)
+    begin = _control(0, _SNAPSHOT_HEADER, header, now_ms)
+    return begin + data + _control(len(values) + 1, _SNAPSHOT_FOOTER, footer, now_ms)
 
 
 def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:

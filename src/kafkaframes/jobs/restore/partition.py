@@ -36,6 +36,7 @@ from kafkaframes.storage.log.segment_writer import (
     LARGEST_SEGMENT,
     PartitionWriter,
     SegmentSettings,
+    WrittenPartition,
 )
 
 
@@ -112,6 +113,14 @@ class PartitionReport(Values):
         """Where the new log begins and ends."""
         return Ends(self.log_start_offset, self.first_segment_offset, self.log_end_offset)
 
+    def note(self, written: WrittenPartition, *, records: int) -> None:
+        """Take over what was written, with so many records of the source."""
+        self.segments, self.bytes_written = len(written.segments), written.size_bytes
+        self.batches = sum(one.batches for one in written.segments)
+        self.log_end_offset, self.first_segment_offset = written.log_end_offset, written.log_start_offset
+        self.leader_epoch = latest_epoch(written)
+        self.records_written = records
+
     def check_records(self) -> None:
         """Compare the records that were read with those that were written.
 
@@ -121,6 +130,11 @@ class PartitionReport(Values):
         check_row_counts(
             self.records_read, self.records_written, self.records_left_out, where=f"{self.topic}-{self.partition}"
         )
+
+
+def latest_epoch(written: WrittenPartition) -> int:
+    """Return the latest leader epoch of a log; -1 for none."""
+    return max((one.leader_epoch for one in written.epochs), default=-1)
 
 
 def restore_partition(task: RestoreTask) -> PartitionReport:
@@ -204,14 +218,10 @@ class _Restoring:
         if self._source_end() > writer.written.log_end_offset:  # the source's last segment is empty
             writer.roll(self._source_end())
         written = writer.close()
-        report.segments, report.bytes_written = len(written.segments), written.size_bytes
-        report.batches = sum(one.batches for one in written.segments)
-        report.log_end_offset, report.first_segment_offset = written.log_end_offset, written.log_start_offset
+        report.note(written, records=written.records - report.aborted)
         start = written.log_start_offset if settings.moves_offsets else chosen.first_offset
         report.log_start_offset = min(max(start, written.log_start_offset), written.log_end_offset)
-        report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
         report.dropped, report.records_left_out = chosen.dropped, chosen.left_out
-        report.records_written = written.records - report.aborted
         report.check_records()
         report.committed = sorted(self._translated().items())
         return report
@@ -233,7 +243,7 @@ class _Restoring:
         if self._task.settings.open_transactions != ABORT:
             self._report.open_transactions = [entry.producer_id for entry in opened]
             return
-        leader_epoch = max((one.leader_epoch for one in writer.written.epochs), default=-1)
+        leader_epoch = latest_epoch(writer.written)
         for entry in opened:
             marker = build_end_transaction(
                 writer.written.log_end_offset,
@@ -357,13 +367,9 @@ class RowsWriter:
         self._write(self._builder.finish())
         writer = self._writer = self._writer or self._opened()
         written, report = writer.close(), self._report
-        report.segments, report.bytes_written = len(written.segments), written.size_bytes
-        report.batches = sum(one.batches for one in written.segments)
-        report.records_written = written.records
+        report.note(written, records=written.records)
+        report.log_start_offset = written.log_start_offset
         report.check_records()
-        report.first_segment_offset = report.log_start_offset = written.log_start_offset
-        report.log_end_offset = written.log_end_offset
-        report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
         return report
 
     def abandon(self) -> None:
