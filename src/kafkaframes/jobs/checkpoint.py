@@ -136,7 +136,8 @@ def convert_checkpoint(
     target_path = Path(to)
     atomic.refuse_inside(target_path, [str(path)])
     with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
-        _copy(checkpoint.path, copy)
+        with atomic.writing(copy):
+            shutil.copytree(checkpoint.path, copy, dirs_exist_ok=True)
         for number in _batches(copy / "offsets"):
             _rewrite(copy / "offsets" / str(number), renamed)
         for number, note in notes.items():
@@ -214,11 +215,6 @@ def _operators(state: Path) -> Iterator[str]:
                 yield "an operator"
 
 
-def _copy(source: Path, target: Path) -> None:
-    with atomic.writing(target):
-        shutil.copytree(source, target, dirs_exist_ok=True)
-
-
 def _write(path: Path, text: str) -> None:
     """Write a file, and remove Hadoop's checksum of the one before."""
     with atomic.writing(path):
@@ -253,6 +249,3 @@ def _rewrite(path: Path, renamed: Mapping[str, str]) -> None:
             after[index] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
     if after != before:
         _write(path, "\n".join(after))
-
-
-__all__ = ["FORMATS", "Checkpoint", "Source", "convert_checkpoint", "read_checkpoint", "starting_offsets"]

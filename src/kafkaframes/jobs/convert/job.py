@@ -29,7 +29,6 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
 from kafkaframes.storage.files.local_disk import take_lock
-from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.transactions import transactions_of
@@ -127,28 +126,22 @@ def convert(
 def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
     """Write the whole log into an empty directory."""
     tasks: list[tuple[PartitionReport, SegmentTask]] = []
+    keeps_transactions = settings.record_format in (None, 2)
     for result in log.rewritten:
         filesystem, partition = split_partition(log.filesystem, result)
         target = log.target(directory, partition)
         with atomic.writing(target):
             target.mkdir(exist_ok=True)
-        aborted = _aborted(filesystem, partition, settings)
+        aborted = () if keeps_transactions else transactions_of(filesystem, partition).aborted
         entry = PartitionReport(str(partition.topic_partition))
         report.partitions.append(entry)
         for segment in partition.segments:
             tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted)))
         if not log.is_segment:
-            keep_snapshots = settings.record_format in (None, 2)
-            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)
+            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps_transactions)
     log.copy_rest(directory, report)
     for (entry, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
         entry.add(done)
-
-
-def _aborted(filesystem: FileSystem, partition: Partition, settings: RewriteSettings) -> tuple[AbortedTransaction, ...]:
-    if settings.record_format in (None, 2):
-        return ()
-    return transactions_of(filesystem, partition).aborted
 
 
 def _copy_small(
@@ -250,8 +243,10 @@ def one_log(
         (directory,) = _merged(result, storage) if len(result) > 1 else result
         log = Log(directory.path, "directory", directory)
     if log.kind != "segment" and not half_done:
-        for partition in log.rewritten:
-            _refuse_half_done(partition)
+        for file in (file for partition in log.rewritten for file in partition.temporary):
+            if file.name.temporary in _HALF_DONE:
+                reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
+                raise LogDirError(reason, file=file.path)
     return log
 
 
@@ -272,13 +267,6 @@ def _kind(directory: LogDirectory, path: str) -> str:
     if info is not None and not info.is_directory:
         return "segment"
     raise OptionError(f"{path} is neither a log directory nor a partition: name {directory.path}")
-
-
-def _refuse_half_done(partition: Partition) -> None:
-    for file in partition.temporary:
-        if file.name.temporary in _HALF_DONE:
-            reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
-            raise LogDirError(reason, file=file.path)
 
 
 # ----------------------------------------------------------------------------------------------------------- in place

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -192,11 +191,11 @@ def export_group(job: Job) -> list[SegmentResult]:
     """
     settings, files = job
     results: list[SegmentResult] = []
-    with writing(settings.to), JournalWriter(settings.to) as journal, lent_memory() as memory:
+    with writing(settings.to), journal_of(settings.to) as record, lent_memory() as memory:
         for tasks in files:
             made = export_file(tasks, settings, memory=memory)
             for line in lines_of(made):
-                journal.record(line)
+                record(line)
             results += made
     return results
 
@@ -223,27 +222,24 @@ def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
     return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
 
 
-class JournalWriter:
-    """Appends lines to a file of its own, which is made with the first line."""
+@contextmanager
+def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Yield what appends a line to a file of its own, which is made with the first.
 
-    def __init__(self, to: str) -> None:
-        self._path = Path(to, JOURNAL, f"{uuid.uuid4().hex}.jsonl")
-        self._descriptor: int | None = None
+    A process that is killed after a line was appended does not lose it.
+    """
+    path, descriptors = Path(to, JOURNAL, f"{uuid.uuid4().hex}.jsonl"), list[int]()
 
-    def record(self, values: dict[str, Any]) -> None:
-        """Append one line; a process that is killed afterwards does not lose it."""
-        if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(self._descriptor, (json.dumps(values) + "\n").encode())
+    def record(values: dict[str, Any]) -> None:
+        if not descriptors:
+            descriptors.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644))
+        os.write(descriptors[0], (json.dumps(values) + "\n").encode())
 
-    def __enter__(self) -> JournalWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+    try:
+        yield record
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def read_journal(to: str) -> Iterator[dict[str, Any]]:

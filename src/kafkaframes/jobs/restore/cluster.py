@@ -146,7 +146,7 @@ def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _KRAFT = 1  # the version of meta.properties
-_NO_BROKER_EPOCH = -1
+STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # not known: the broker has another one next
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def node_files(
         next_producer_id=next_producer_id,
     )
     yield BOOTSTRAP_CHECKPOINT, bootstrap
-    yield names.CLEAN_SHUTDOWN, write_clean_shutdown(CleanShutdown(_NO_BROKER_EPOCH))
+    yield names.CLEAN_SHUTDOWN, STOPPED_CLEANLY
 
 
 def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.jobs.job import Values
@@ -120,17 +120,12 @@ def _note(groups: Groups, key: bytes, value: bytes | None) -> None:
         whose = CommitKey(record.key.group, record.key.topic, record.key.partition)
         groups.commits.pop(whose, None)
         if said is not None:
-            groups.commits[whose] = Commit(
-                said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, _expiry(said)
-            )
+            expiry = int(getattr(said, "expire_timestamp", _NONE))
+            groups.commits[whose] = Commit(said.offset, said.leader_epoch, said.metadata, said.commit_timestamp, expiry)
     elif record.type == _GROUP_TYPE:
         groups.protocols.pop(record.key.group, None)
         if said is not None:
             groups.protocols[record.key.group] = (said.protocol_type, said.generation)
-
-
-def _expiry(said: Any) -> int:
-    return int(getattr(said, "expire_timestamp", _NONE))
 
 
 def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]:

@@ -33,7 +33,7 @@ from kafkaframes.storage.log.batch_builder import COLUMNS
 
 SORTED_BYTES = 2 << 30  # of one partition, in memory
 _BATCH_ROWS = 1 << 16
-_HIVE = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
+_HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
 _READ = (*COLUMNS, "timestampType", "timestamp_type")
 
 
@@ -155,7 +155,7 @@ class _Files:
         with reading(source):
             plain = ds.dataset(source, format="parquet")
             self.is_hive = any("/topic=" in path for path in plain.files)
-            self._dataset = ds.dataset(source, format="parquet", partitioning=_hive() if self.is_hive else None)
+            self._dataset = ds.dataset(source, format="parquet", partitioning=_HIVE if self.is_hive else None)
             check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
             self._sizes = {fragment.path: _size(fragment) for fragment in fragments}
@@ -259,10 +259,6 @@ def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
     return TopicPartition(str(topic), int(partition))
 
 
-def _hive() -> Any:
-    return ds.partitioning(_HIVE, flavor="hive")
-
-
 def _full(base: str, path: str) -> str:
     """Return a file's path as ``ds.dataset`` takes it: a store's files are named without the URL's scheme."""
     scheme, mark, _ = base.partition("://")
@@ -313,7 +309,7 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     for path in task.files:
-        dataset = ds.dataset(path, format="parquet", partitioning=_hive() if task.is_hive else None)
+        dataset = ds.dataset(path, format="parquet", partitioning=_HIVE if task.is_hive else None)
         names = [name for name in columns if name in dataset.schema.names]
         mine = (ds.field("topic") == task.source.topic) & (ds.field("partition") == task.source.partition)
         rows = None if task.is_hive else mine

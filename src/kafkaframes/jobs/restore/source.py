@@ -20,7 +20,6 @@ from kafkaframes.errors import DecodeError, LogDirError
 from kafkaframes.jobs.repair.salvage import are_good, salvage
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
 from kafkaframes.records.decode import in_turn
-from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
 from kafkaframes.storage.files import names
@@ -195,17 +194,14 @@ def _read(filesystem: FileSystem, partition: Partition) -> SourceMetadata:
             topic = topics[by_id[said.topic_id]]
             topic.partitions = max(topic.partitions, said.partition_id + 1)
         elif kind == "ConfigRecord" and said.resource_type == _TOPIC_RESOURCE:
-            _configure(topics.setdefault(said.resource_name, TopicSettings()), said.name, said.value)
+            configs = topics.setdefault(said.resource_name, TopicSettings()).configs
+            if said.value is None:
+                configs.pop(said.name, None)
+            else:
+                configs[said.name] = said.value
         elif kind == "ProducerIdsRecord":
             metadata.next_producer_id = max(metadata.next_producer_id, said.next_producer_id)
     return metadata
-
-
-def _configure(topic: TopicSettings, name: str, value: str | None) -> None:
-    if value is None:
-        topic.configs.pop(name, None)
-    else:
-        topic.configs[name] = value
 
 
 def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
@@ -223,11 +219,7 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
     for run in good_batches(part, [], skip=True):
         for decoded in in_turn(run.data, run.batches):
-            yield from _values_in(decoded, start)
-
-
-def _values_in(decoded: Decoded, start: int) -> Iterator[bytes]:
-    index, buf = decoded.index, decoded.sections.buf
-    selected = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
-    for at, size in zip(index.value_at[selected].tolist(), index.value_size[selected].tolist(), strict=True):
-        yield buf[at : at + size].tobytes()
+            index, buf = decoded.index, decoded.sections.buf
+            selected = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
+            for at, size in zip(index.value_at[selected].tolist(), index.value_size[selected].tolist(), strict=True):
+                yield buf[at : at + size].tobytes()

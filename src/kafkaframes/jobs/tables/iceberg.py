@@ -89,7 +89,7 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
         raise MissingExtraError("`format` iceberg without `catalog`", "iceberg") from error
     root = Path(warehouse).absolute()
     root.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=_uri(str(root)))
+    return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=url_of(str(root)))
 
 
 class IcebergTable:
@@ -212,7 +212,7 @@ class IcebergTable:
             self._create()
         self._table.metadata.properties[RETRIES] = "0"  # of this copy alone: see the module's head
         note = json.dumps(commit.note({} if state is None else state.ends))
-        paths = [_uri(file.path) for file in commit.files]
+        paths = [url_of(file.path) for file in commit.files]
         try:
             with self._table.transaction() as transaction:
                 if missing := self._missing(commit.columns):
@@ -334,7 +334,7 @@ def _empty(transaction: Any) -> None:
     _delete(transaction, AlwaysTrue(), {})
 
 
-def _uri(path: str) -> str:
+def url_of(path: str) -> str:
     """Return a path as a URL, with every character as it is: so pyiceberg reads them."""
     return path if "://" in path else f"file://{path}"
 

@@ -56,7 +56,8 @@ def open_table(
     iceberg.load_library()
     name = (name or iceberg.DEFAULT_NAME) + ("_dead_letters" if is_of_dead_letters else "")
     if catalog is not None:
-        return iceberg.IcebergTable(iceberg.open_catalog(catalog, None), name, location=to and _uri(to))
+        url = iceberg.url_of(to if "://" in to else str(Path(to).absolute()))
+        return iceberg.IcebergTable(iceberg.open_catalog(catalog, None), name, location=to and url)
     return iceberg.IcebergTable(
         iceberg.open_catalog(None, to if "://" in to else destination(to, iceberg.CATALOG_FILE)), name
     )
@@ -135,10 +136,6 @@ def destination(to: str, sign: str) -> str:
         if (others and not is_begun) or (root / OWN / "export.json").exists():
             raise OptionError(f"`to` {to}: holds other files, and no table")
     return str(root)
-
-
-def _uri(to: str) -> str:
-    return to if "://" in to else f"file://{Path(to).absolute()}"
 
 
 # ------------------------------------------------------------------------------------------------------------- values

@@ -145,6 +145,3 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         return
     yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
-
-
-__all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "check_topics", "gathered"]

@@ -122,9 +122,9 @@ class Ledger:
 
     def leave(self, task: int) -> None:
         """Note that a task has written everything."""
-        held = self._held_by(task)
-        if held:
-            raise self.fail(f"task {task} ended before {held[0]} had acknowledged its records")
+        for index, lease in self._leases.items():
+            if lease.task == task:
+                raise self.fail(f"task {task} ended before {index} had acknowledged its records")
         self._tasks[task] = _DONE
 
     def lose(self, task: int) -> None:
@@ -171,9 +171,6 @@ class Ledger:
             if acknowledged != written:
                 raise self.fail(f"{index} has {acknowledged} records of this batch, and Spark's tasks report {written}")
         return sum(self._written.values())
-
-    def _held_by(self, task: int) -> list[TopicPartition]:
-        return [index for index, lease in self._leases.items() if lease.task == task]
 
 
 def repetition_refused(task: int) -> str:

@@ -17,8 +17,10 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.job import broker_lock
+from kafkaframes.jobs.job import Runner
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
+    STOPPED_CLEANLY,
     Ends,
     Node,
     TopicLayout,
@@ -32,12 +34,7 @@ from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, is_committ
 from kafkaframes.jobs.restore.writing.routing import WriteSettings
 from kafkaframes.jobs.restore.writing.runs import PartitionTask, Run, write_partition
 from kafkaframes.storage.files import atomic, names
-from kafkaframes.storage.files.checkpoints import (
-    CleanShutdown,
-    EpochStart,
-    write_clean_shutdown,
-    write_offset_checkpoint,
-)
+from kafkaframes.storage.files.checkpoints import EpochStart, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
@@ -46,10 +43,8 @@ from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.producer_state import load_producer_states
 from kafkaframes.storage.log.segment_writer import WrittenPartition
 
-RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 COMMITTED = ".kafkaframes-append"
 _NEW, _OLD = ".kafkaframes-new", ".kafkaframes-old"
-_NO_BROKER_EPOCH = -1
 _KEPT_FOR_EVER = {"retention.ms": "-1"}  # else a broker deletes records older than a week when it starts
 
 
@@ -115,7 +110,7 @@ class Commit:
     settings: WriteSettings
     overwrite: bool
     new_id: Callable[[], str]
-    run: RunTasks
+    run: Runner
     batch: StreamBatch | None = None
 
     def commit(self, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
@@ -329,12 +324,8 @@ def _moved_checkpoints(
     ends = {partition: one.log_end_offset for partition, one in written.items()}
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         yield name, write_offset_checkpoint(dict(log.offset_checkpoints.get(name, {})) | ends)
-    yield names.CLEAN_SHUTDOWN, _mark_of(Path(log.path))
-
-
-def _mark_of(top: Path) -> bytes:
-    path = top / names.CLEAN_SHUTDOWN
-    return path.read_bytes() if path.exists() else write_clean_shutdown(CleanShutdown(_NO_BROKER_EPOCH))
+    mark = Path(log.path, names.CLEAN_SHUTDOWN)
+    yield names.CLEAN_SHUTDOWN, mark.read_bytes() if mark.exists() else STOPPED_CLEANLY
 
 
 @contextmanager
@@ -394,6 +385,3 @@ def finish_exchange(top: Path) -> None:
             atomic.sync(top.parent)
         if top.exists() and old.exists():
             shutil.rmtree(old)
-
-
-__all__ = ["Commit", "Target", "finish_append", "finish_exchange"]

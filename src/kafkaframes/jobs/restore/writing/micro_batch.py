@@ -163,15 +163,11 @@ def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
     assert mark.ends is not None
     assert batch.ends is not None
     for name, noted, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
-        if noted is None or own is None or _are_same(noted, own):
+        if noted is None or own is None or (len(noted) == len(own) and all(map(_is_same, noted, own))):
             continue
         where = next((_differs(*pair) for pair in zip(noted, own, strict=False) if not _is_same(*pair)), "")
         return f"that one {name} elsewhere{where}: the checkpoint is an older copy, or was copied"
     return None
-
-
-def _are_same(noted: Lines, own: Lines) -> bool:
-    return len(noted) == len(own) and all(map(_is_same, noted, own))
 
 
 def _is_same(noted: str, own: str) -> bool:

@@ -13,7 +13,7 @@ uncompressed, and it is compressed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
-from kafkaframes.records.arrays import whole_milliseconds
+from kafkaframes.records.arrays import stamped
 from kafkaframes.records.build import build_records, build_rows
 from kafkaframes.records.decode import index_records, open_sections
 from kafkaframes.records.makers import rows_of_index
@@ -138,10 +138,10 @@ class RunWriter:
 
     def _laid_out(self, rows: pa.RecordBatch) -> Rows:
         magic = self._settings.record_format
-        columns = {name: rows.column(name) for name in ("key", "value", "headers") if name in rows.schema.names}
+        names: tuple[str, ...] = ("key", "value", "headers")
         if magic > 0:
-            stamps = rows.column("timestamp") if "timestamp" in rows.schema.names else None
-            columns["timestamp"] = _milliseconds(stamps, rows.num_rows, self._settings.now_ms)
+            rows, names = stamped(rows, self._settings.now_ms), (*names, "timestamp")
+        columns = {name: rows.column(name) for name in names if name in rows.schema.names}
         if magic < 2 and "headers" in columns:
             _refuse_headers(columns.pop("headers"), magic)
         return rows_of(columns)
@@ -225,13 +225,6 @@ def _refuse_headers(column: pa.Array, magic: int) -> None:
         raise EncodeError(f"format {magic} has no headers").within(row)
 
 
-def _milliseconds(column: pa.Array | None, count: int, now_ms: int) -> pa.Array:
-    """Return whole milliseconds, rounded down; rows without a timestamp get the time of the write, as producers do."""
-    if column is None:
-        return pa.array(np.full(count, now_ms))
-    return whole_milliseconds(column, now_ms)
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionTask:
     """One partition to write; picklable.
@@ -270,18 +263,15 @@ def write_partition(task: PartitionTask) -> WrittenPartition:
         epochs=task.epochs,
         producers=task.producers,
     ) as writer:
-        for run in _in_order(task.runs, keep_offsets=task.settings.keep_offsets):
-            if task.settings.keep_offsets:
+        keeps = task.settings.keep_offsets
+        for run in sorted(task.runs, key=lambda run: run.first_offset) if keeps else task.runs:
+            if keeps:
                 _check_above(task.partition, run, end)
-            shift = 0 if task.settings.keep_offsets else end
+            shift = 0 if keeps else end
             for data in _assigned(run, shift, task):
                 writer.append(data)
             end = shift + run.next_offset
         return writer.close()
-
-
-def _in_order(runs: Sequence[Run], *, keep_offsets: bool) -> Sequence[Run]:
-    return sorted(runs, key=lambda run: run.first_offset) if keep_offsets else runs
 
 
 def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
