@@ -11,11 +11,13 @@ broker writes one) is left to one worker, which looks keys up one by one; so is 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,6 +49,9 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.scan import scan_segment
 
 SCRATCH = ".kafkaframes-exchange"
+Answer = TypeVar("Answer")
+Steps = Generator[Sequence[Stage], list[Any], Answer]
+Verdicts = tuple[tuple[str, int, int], ...]
 _WORTH_OF_AN_ENTRY = 16 // 4  # in bytes of the log to walk through: to judge one of an entry's 16 takes a quarter
 
 
@@ -113,7 +118,7 @@ class Job:
 
 @dataclass(slots=True)
 class StagedRound:
-    """One partition as it goes through the steps: each gives the tasks of a step, and takes their answers.
+    """One partition as it goes through the steps.
 
     Attributes:
         rises: whether the partition can be cleaned like this.
@@ -128,15 +133,9 @@ class StagedRound:
     rises: bool = True
     fits: bool = True
     tally: Tally = field(default_factory=Tally)
-    _sources: list[SourceSegment] = field(default_factory=list)
-    _large: list[SourceSegment] = field(default_factory=list)
     _chunks: list[Chunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
-    _walked: list[Walked] = field(default_factory=list)
-    _verdicts: list[tuple[str, int, int]] = field(default_factory=list)
-    _groups: list[list[Segment]] = field(default_factory=list)
-    _parts: dict[int, list[Part]] = field(default_factory=dict)
 
     @property
     def is_possible(self) -> bool:
@@ -159,119 +158,112 @@ class StagedRound:
 
     @property
     def _aborted(self) -> tuple[Any, ...]:
-        plan = self.plan
-        return tuple(plan.aborted_between(plan.first_dirty_offset, plan.first_uncleanable_offset))
+        return tuple(self.plan.aborted_between(self.plan.first_dirty_offset, self.end_offset))
 
-    @property
-    def _shares(self) -> int:
-        return self.split.tasks_for(sum(source.size_bytes for source in self._sources), self.split.chunk_bytes)
+    def _shares(self, sources: Sequence[SourceSegment]) -> int:
+        return self.split.tasks_for(sum(source.size_bytes for source in sources), self.split.chunk_bytes)
 
-    def divide(self) -> Iterator[Stage]:
-        """Find where segments can be divided that are larger than one share."""
-        segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
-        self._sources = sources_of(self.plan, segments, self.settings)
-        size = part_bytes(self._sources, self._shares)
-        self._large = [source for source in self._sources if is_too_large(source, size)]
-        for source in self._large:
-            yield DivideTask(self.job.filesystem, source.segment, size)
+    def steps(self) -> Steps[None]:
+        """Yield the tasks of each step, and take their answers; end early where it turns out to be impossible."""
+        sources = yield from self._divided()
+        yield from self._cut(sources)
+        walked = yield from self._walk()
+        if self.rises:
+            verdicts = yield from self._judge(walked)
+            yield from self._rewrite(walked, verdicts)
 
-    def take_divide(self, answers: list[Any]) -> None:
-        """Take where, and divide them."""
-        boundaries = {source.segment.path: one for source, one in zip(self._large, answers, strict=True)}
-        self._sources = [
-            part for source in self._sources for part in divided(source, boundaries.get(source.segment.path, ()))
-        ]
+    def _divided(self) -> Steps[list[SourceSegment]]:
+        """Divide segments that are larger than one share, where batches begin."""
+        sources = sources_of(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
+        size = part_bytes(sources, self._shares(sources))
+        large = [source for source in sources if is_too_large(source, size)]
+        answers = yield [DivideTask(self.job.filesystem, source.segment, size) for source in large]
+        boundaries = {source.segment.path: one for source, one in zip(large, answers, strict=True)}
+        return [part for source in sources for part in divided(source, boundaries.get(source.segment.path, ()))]
 
-    def collect(self) -> Iterator[Stage]:
-        """Cut the partition; where transactions were aborted, their batches must be known before the first walk."""
-        runs = cut(self._sources, self._shares)
-        ends = [run[0].base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
+    def _cut(self, sources: list[SourceSegment]) -> Steps[None]:
+        """Cut the partition into chunks; follow aborted transactions, which must be known before the first walk."""
+        runs = cut(sources, self._shares(sources))
+        ends = [run[0].base_offset for run in runs[1:]] + [self.end_offset]
         self._chunks = [
             Chunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
-        if self._aborted:
-            yield from (FactsTask(chunk) for chunk in self._chunks)
-
-    def take_collect(self, answers: list[Any]) -> None:
-        """Take which chunks have facts."""
-        self._has_facts = answers
-
-    def follow_first(self) -> Iterator[Stage]:
-        """Follow the transactions through the dirty part."""
-        if self._aborted:
-            yield FollowTask(tuple(self._chunks), tuple(self._has_facts), self._aborted)
-
-    def take_follow_first(self, answers: list[Any]) -> None:
-        """Take how they stand where each chunk begins."""
+        aborted = self._aborted
+        self._has_facts = yield [FactsTask(chunk) for chunk in self._chunks] if aborted else []
+        follow = FollowTask(tuple(self._chunks), tuple(self._has_facts), aborted)
+        answers = yield [follow] if aborted else []
         self._states = answers[0] if answers else [CleanedTransactions() for _ in self._chunks]
 
-    def walk(self) -> Iterator[Stage]:
-        """Walk through the chunks."""
-        for chunk, state in zip(self._chunks, self._states, strict=True):
-            yield WalkTask(
-                chunk,
-                self.plan.first_dirty_offset,
-                state,
-                not self._aborted,
-                self.split.secret,
-                self._buckets,
-                self.split.run_entries,
-            )
-
-    def take_walk(self, answers: list[Any]) -> None:
-        """Take what they found."""
-        self._walked = answers
-        if not self._aborted:
-            self._has_facts = [walked.has_facts for walked in answers]
+    def _walk(self) -> Steps[list[Walked]]:
+        """Walk through the chunks, and see whether offsets rise."""
+        first_dirty, collects, split = self.plan.first_dirty_offset, not self._aborted, self.split
+        walked: list[Walked] = yield [
+            WalkTask(chunk, first_dirty, state, collects, split.secret, self._buckets, split.run_entries)
+            for chunk, state in zip(self._chunks, self._states, strict=True)
+        ]
+        if collects:
+            self._has_facts = [one.has_facts for one in walked]
         last = -1
-        for chunk, walked in zip(self._chunks, answers, strict=True):
-            follows = walked.first_offset > last or walked.first_offset < 0
-            self.rises = self.rises and walked.rises and follows and walked.last_offset < chunk.end_offset
-            last = max(last, walked.last_offset)
+        for chunk, one in zip(self._chunks, walked, strict=True):
+            follows = one.first_offset > last or one.first_offset < 0
+            self.rises = self.rises and one.rises and follows and one.last_offset < chunk.end_offset
+            last = max(last, one.last_offset)
+        return walked
 
-    def judge(self) -> Iterator[Stage]:
+    def _judge(self, walked: list[Walked]) -> Steps[Verdicts]:
         """Judge the entries by ranges of buckets; follow the transactions through the whole partition."""
-        if not self.rises:
-            return
-        entries = tuple(
-            (str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, self._walked, strict=True)
-        )
+        entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walked, strict=True))
         total = sum(sum(runs) for _, runs in entries)
-        tasks = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
-        bounds = [self._buckets * number // tasks for number in range(tasks + 1)]
-        self._verdicts = [(str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds)]
-        for path, first, end in self._verdicts:
-            yield JudgeTask(entries, path, self._buckets, first, end, total * _WORTH_OF_AN_ENTRY // tasks)
+        count = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
+        bounds = [self._buckets * number // count for number in range(count + 1)]
+        verdicts = tuple((str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds))
+        size = total * _WORTH_OF_AN_ENTRY // count
+        tasks: list[Stage] = [
+            JudgeTask(entries, path, self._buckets, first, end, size) for path, first, end in verdicts
+        ]
         if any(self._has_facts):
-            yield FollowTask(tuple(self._chunks), tuple(self._has_facts), None)
+            tasks.append(FollowTask(tuple(self._chunks), tuple(self._has_facts), None))
+        answers = yield tasks
+        self._states = answers[-1] or [CleanedTransactions() for _ in self._chunks]
+        return verdicts
 
-    def take_judge(self, answers: list[Any]) -> None:
-        """Take how the transactions stand where each chunk begins."""
-        self._states = [CleanedTransactions() for _ in self._chunks]
-        if answers and answers[-1] is not None:
-            self._states = answers[-1]
+    def _rewrite(self, walked: list[Walked], verdicts: Verdicts) -> Steps[None]:
+        """Write what stays of the chunks, copy what is not touched, and put the parts together."""
+        groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
+        group_of = {segment.base_offset: group[0].base_offset for group in groups for segment in group}
+        tasks = list(self._rewrites(group_of, walked, verdicts))
+        answers: list[Rewritten | None] = yield [*tasks, self._copy(group_of)] if self.job.writes else tasks
+        parts: dict[int, list[Part]] = {}
+        for rewritten in filter(None, answers):
+            for part in rewritten.parts:
+                parts.setdefault(part.base_offset, []).append(part)
+            self.tally.add(rewritten.tally)
+            self.fits = self.fits and not rewritten.overflows
+        if self.fits and self.job.writes:
+            sizes: list[int] = yield [
+                AssembleTask(
+                    group[0].base_offset,
+                    tuple(parts[group[0].base_offset]),
+                    group[-1].log,
+                    str(self.job.target),
+                    self.settings,
+                    sum(segment.size_bytes for segment in group),
+                )
+                for group in groups
+            ]
+            self.tally.bytes_written += sum(sizes)
 
-    def rewrite(self) -> Iterator[Stage]:
-        """Write what stays of the chunks, and copy what is not touched."""
-        if not self.rises:
-            return
-        self._groups = group_segments(
-            self.plan.segments_between(0, self.end_offset), self.settings, self.plan.first_uncleanable_offset
-        )
-        group_of = {segment.base_offset: group[0].base_offset for group in self._groups for segment in group}
-        for chunk, state, walked in zip(self._chunks, self._states, self._walked, strict=True):
-            counts: dict[int, int] = {}
-            for source in chunk.sources:
-                base = group_of.get(source.segment.base_offset)
-                if base is not None:
-                    counts[base] = counts.get(base, 0) + 1
+    def _rewrites(self, group_of: Mapping[int, int], walked: list[Walked], verdicts: Verdicts) -> Iterator[Stage]:
+        for chunk, state, one in zip(self._chunks, self._states, walked, strict=True):
+            bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
+            counts = Counter(base for base in bases if base is not None)
             if counts:
                 yield RewriteTask(
                     chunk,
                     tuple(counts.items()),
-                    walked.runs,
-                    tuple(self._verdicts),
+                    one.runs,
+                    verdicts,
                     self._buckets,
                     self.end_offset,
                     self.plan.producers,
@@ -279,40 +271,11 @@ class StagedRound:
                     self.settings,
                     self.job.writes,
                 )
-        if self.job.writes:
-            yield self._copy(group_of)
 
-    def _copy(self, group_of: dict[int, int]) -> Stage:
-        job = self.job
-        rewritten = frozenset(group[0].base_offset for group in self._groups)
-        cleaned = frozenset(group_of)
+    def _copy(self, group_of: Mapping[int, int]) -> Stage:
+        job, cleaned, rewritten = self.job, frozenset(group_of), frozenset(group_of.values())
         size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned)
         return CopyTask(job.filesystem, job.partition, str(job.target), cleaned - rewritten, rewritten, size)
-
-    def take_rewrite(self, answers: list[Rewritten | None]) -> None:
-        """Take the parts, and add up what was done."""
-        for rewritten in filter(None, answers):
-            for part in rewritten.parts:
-                self._parts.setdefault(part.base_offset, []).append(part)
-            self.tally.add(rewritten.tally)
-            self.fits = self.fits and not rewritten.overflows
-
-    def assemble(self) -> Iterator[Stage]:
-        """Put the parts together."""
-        if not self.is_possible or not self.job.writes:
-            return
-        directory = str(self.job.target)
-        for group in self._groups:
-            base = group[0].base_offset
-            size = sum(segment.size_bytes for segment in group)
-            yield AssembleTask(base, tuple(self._parts[base]), group[-1].log, directory, self.settings, size)
-
-    def take_assemble(self, answers: list[Any]) -> None:
-        """Take the new segments' sizes."""
-        self.tally.bytes_written += sum(answers)
-
-
-_STEPS = ("divide", "collect", "follow_first", "walk", "judge", "rewrite", "assemble")
 
 
 def clean_partitions(
@@ -329,8 +292,7 @@ def clean_partitions(
     try:
         for staged in going:
             _make_directories(staged)
-        for step in _STEPS:
-            _step(step, going, split, run)
+        _carry_out([staged.steps() for staged in going], split, run)
     finally:
         for staged in going:
             shutil.rmtree(staged.scratch, ignore_errors=True)
@@ -348,13 +310,16 @@ def _make_directories(staged: StagedRound) -> None:
             directory.mkdir(parents=True)
 
 
-def _step(step: str, rounds: Sequence[StagedRound], split: Split, run: Runner) -> None:
-    """Carry out one step of all partitions together."""
-    tasks = [(staged, task) for staged in rounds for task in getattr(staged, step)()]
-    answers = split.carried_out([task for _, task in tasks], run)
-    for staged in rounds:
-        mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is staged]
-        getattr(staged, f"take_{step}")(mine)
+def _carry_out(rounds: Sequence[Steps[None]], split: Split, run: Runner) -> None:
+    """Carry out one step of all partitions together, until none has another."""
+    asked = [(steps, next(steps)) for steps in rounds]
+    while asked:
+        answers = iter(split.carried_out([task for _, tasks in asked for task in tasks], run))
+        answered = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in asked]
+        asked = []
+        for steps, own in answered:
+            with suppress(StopIteration):
+                asked.append((steps, steps.send(own)))
 
 
 Boundary = tuple[int, int]
