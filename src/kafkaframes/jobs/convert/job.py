@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.convert.segment import SegmentReport, SegmentTask, rewrite_segment
-from kafkaframes.jobs.job import Done, Runner, Values, counts_text, described, done_once, paths_of, run_here
+from kafkaframes.jobs.convert.segment import PartitionReport, SegmentTask, rewrite_segment
+from kafkaframes.jobs.job import Done, Runner, counts_text, described, done_once, paths_of, run_here
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -37,32 +37,6 @@ Source = str | Sequence[str]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
 _LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
 _HALF_DONE = ("swap",)
-
-
-@dataclass(slots=True)
-class PartitionReport(Values):
-    """What was done to one partition: the sums over its segments."""
-
-    name: str
-    segments: int = 0
-    records: int = 0
-    records_written: int = 0
-    batches_read: int = 0
-    batches_written: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
-    damaged: list[tuple[str, int, str]] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
-
-    def add(self, entry: SegmentReport) -> None:
-        """Add a segment's report."""
-        self.segments += 1
-        for name in ("records", "records_written", "batches_read", "batches_written", "bytes_read", "bytes_written"):
-            setattr(self, name, getattr(self, name) + getattr(entry, name))
-        self.lost.update(entry.lost)
-        self.left_out.update(entry.left_out)
-        self.damaged += [(entry.file, position, reason) for position, reason in entry.damaged]
 
 
 @dataclass(slots=True)
@@ -95,7 +69,6 @@ def convert(
     settings: RewriteSettings,
     *,
     run: Runner = run_here,
-    filesystem: Any = None,
     storage: Mapping[str, Any] | None = None,
 ) -> JobReport:
     """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
@@ -105,7 +78,6 @@ def convert(
             are read as one log; it is only read.
         destination: a local path that does not exist; it appears, complete, at the end.
         run: carries tasks out, in their order.
-        filesystem: for ``source``; by default its own.
         storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
 
     Returns:
@@ -118,7 +90,7 @@ def convert(
     """
     target = Path(destination)
     atomic.refuse_inside(target, paths_of(source))
-    log = one_log(source, filesystem, storage=storage)
+    log = one_log(source, storage=storage)
     report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
     return done_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
 
@@ -223,9 +195,7 @@ class Log:
                 (report.left_out if is_left_out else report.copied).append(info.path)
 
 
-def one_log(
-    source: Source, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
-) -> Log:
+def one_log(source: Source, *, half_done: bool = False, storage: Mapping[str, Any] | None = None) -> Log:
     """Find the one log that is to be rewritten; with ``half_done`` its swaps of segments may be half-finished.
 
     Several log directories, under one path or several, are one log: copies of a partition are merged
@@ -235,7 +205,7 @@ def one_log(
         LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
     """
     paths = paths_of(source)
-    result = discover(paths, filesystem=filesystem, options=storage)
+    result = discover(paths, options=storage)
     if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
         log = Log(path, _kind(result[0], path), result[0])

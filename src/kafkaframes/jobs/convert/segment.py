@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.jobs.job import check_row_counts
+from kafkaframes.jobs.job import Values, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
 from kafkaframes.records.build import BatchFields, build_batches
@@ -74,18 +74,18 @@ class SegmentTask:
 
 
 @dataclass(slots=True)
-class SegmentReport:
-    """What was done to one segment.
+class PartitionReport(Values):
+    """What was done to one segment, or to all of a partition.
 
     Attributes:
-        file: the source.
+        name: of the partition; of one segment its file.
         records, records_written: read of the source, and written; they differ by ``left_out`` (reason to records).
         lost: what the older format could not say, by kind.
-        damaged: batches (and a torn tail) that were kept as they were, each with position and reason.
-        changed: whether any byte differs from the source.
+        damaged: batches (and torn tails) that were kept as they were, each with file, position and reason.
     """
 
-    file: str
+    name: str
+    segments: int = 0
     records: int = 0
     records_written: int = 0
     batches_read: int = 0
@@ -93,19 +93,23 @@ class SegmentReport:
     bytes_read: int = 0
     bytes_written: int = 0
     lost: Counter[str] = field(default_factory=Counter)
-    damaged: list[tuple[int, str]] = field(default_factory=list)
-    changed: bool = False
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: PartitionReport) -> None:
+        """Add what was done to a segment."""
+        for entry in fields(self)[1:]:
+            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
 
-def rewrite_segment(task: SegmentTask) -> SegmentReport:
+
+def rewrite_segment(task: SegmentTask) -> PartitionReport:
     """Write one segment anew, and its indexes.
 
     Raises:
         LogDirError: it is damaged, or cannot be read or written; names file and position.
         EncodeError: it cannot be said in that format.
     """
-    report = SegmentReport(task.segment.path)
+    report = PartitionReport(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
     with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, lent_memory() as memory:
         rewrite = _Rewrite(task, report, out, memory.array)
@@ -114,12 +118,12 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
         except EncodeError as error:
             error.file = task.segment.path
             raise
-    check_row_counts(report.records, report.records_written, report.left_out, where=report.file)
+    check_row_counts(report.records, report.records_written, report.left_out, where=report.name)
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
     if report.bytes_written > LARGEST_SEGMENT:
         reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
         raise LogDirError(reason, file=task.segment.path)
-    _write_indexes(task, path, report, rewrite.columns)
+    _write_indexes(task, path, rewrite)
     return report
 
 
@@ -128,12 +132,14 @@ class _Rewrite:
 
     Attributes:
         columns: of each piece written so far, what the indexes need of its batches.
+        is_changed: whether any byte differs from the source.
     """
 
-    def __init__(self, task: SegmentTask, report: SegmentReport, out: BinaryIO, allocate: Allocate) -> None:
+    def __init__(self, task: SegmentTask, report: PartitionReport, out: BinaryIO, allocate: Allocate) -> None:
         self._task, self._report, self._out, self._allocate = task, report, out, allocate
         self._losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
         self._position = 0
+        self.is_changed = False
         self.columns: list[Ints] = [np.empty((len(INDEXED), 0), np.int64)]
         report.lost = self._losses.counts
 
@@ -147,8 +153,8 @@ class _Rewrite:
                 end = window.batches.end
                 if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
                     if task.settings.mode == FAILFAST:
-                        raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
-                    report.damaged.append((end.position, end.reason))
+                        raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.name)
+                    report.damaged.append((report.name, end.position, end.reason))
                     self._out.writelines(atomic.chunks(read_at, end.position))
         if self._losses.control_records:
             report.left_out[CONTROL_RECORDS] += self._losses.control_records
@@ -173,9 +179,8 @@ class _Rewrite:
         self.columns.append(columns)
         self._out.write(written.data)
         self._position += len(written)
-        report = self._report
-        report.batches_written += table.shape[1]
-        report.changed = report.changed or len(written) != len(before) or not np.array_equal(written, before)
+        self._report.batches_written += table.shape[1]
+        self.is_changed = self.is_changed or not np.array_equal(written, before)
 
     def _rewritten(self, decoded: Decoded, start: int) -> Bytes:
         """Return batches that begin at ``start`` written anew."""
@@ -184,8 +189,8 @@ class _Rewrite:
         positions = batches.column("position") + start
         if bad and settings.mode == FAILFAST:
             first = min(bad)
-            raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
-        report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
+            raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.name)
+        report.damaged += [(report.name, int(positions[batch]), bad[batch]) for batch in sorted(bad)]
         report.records += int(np.where(batches.is_v2, batches.column("count"), decoded.index.rows).sum())
         damaged = np.zeros(len(batches), np.bool_)
         damaged[list(bad)] = True
@@ -197,14 +202,14 @@ class _Rewrite:
             raise
 
 
-def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns: Sequence[Ints]) -> None:
+def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
     """Write the indexes anew, or keep those of a segment that did not change."""
     segment, settings = task.segment, task.settings
     kept = [segment.txn_index] if settings.record_format in (None, 2) else []  # offsets stay, so it stays
-    if not report.changed and segment.index and segment.time_index:
+    if not rewrite.is_changed and segment.index and segment.time_index:
         kept += [segment.index, segment.time_index]
     else:
-        table, interval_bytes = np.concatenate(columns, axis=1), settings.index_interval_bytes
+        table, interval_bytes = np.concatenate(rewrite.columns, axis=1), settings.index_interval_bytes
         offset_index, time_index = build_indexes(segment.base_offset, *table, interval_bytes=interval_bytes)
         for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:

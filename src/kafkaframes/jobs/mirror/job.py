@@ -96,6 +96,7 @@ class _Job:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
     copied: list[SourceTopic] = field(default_factory=list)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by topic, as the source's directory has them
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, lost = self.settings, self.report.not_read.append
@@ -103,8 +104,9 @@ class _Job:
             opened(self.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
-        configs = configs_of_directory(self.source) if is_directory(self.source) else {}
-        selected = await selected_topics(admin, settings.topics, configs)
+        if is_directory(self.source):
+            self.configs = configs_of_directory(self.source)
+        selected = await selected_topics(admin, settings.topics, self.configs)
         target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
         if not settings.dry_run or not is_directory(self.target) or os.path.isdir(self.target):
             writes = not settings.dry_run
@@ -121,7 +123,7 @@ class _Job:
         if goal is None or writer is None or settings.dry_run:
             return self.report
         try:
-            await self._copy(admin, goal, consumer, writer, configs)
+            await self._copy(admin, goal, consumer, writer)
         finally:
             for task in self.writing.values():
                 task.cancel()
@@ -226,14 +228,7 @@ class _Job:
 
     # ---------------------------------------------------------------------------------------------------- copying
 
-    async def _copy(
-        self,
-        admin: AsyncAdmin,
-        goal: AsyncAdmin,
-        consumer: AsyncConsumer,
-        writer: Writer,
-        configs: dict[str, dict[str, str]],
-    ) -> None:
+    async def _copy(self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer) -> None:
         """Copy until everything is there; with ``follow`` until it is stopped."""
         settings = self.settings
         groups_at = topics_at = moved_at = time.monotonic()
@@ -254,7 +249,7 @@ class _Job:
                 await self._copy_groups(admin, goal, writer)
                 groups_at = time.monotonic()
             if settings.follow and now - topics_at >= settings.topic_interval_s:
-                await self._look_for_topics(admin, goal, consumer, writer, configs)
+                await self._look_for_topics(admin, goal, consumer, writer)
                 topics_at = time.monotonic()
         await asyncio.gather(*self.writing.values())
 
@@ -288,15 +283,10 @@ class _Job:
                 raise error
 
     async def _look_for_topics(
-        self,
-        admin: AsyncAdmin,
-        goal: AsyncAdmin,
-        consumer: AsyncConsumer,
-        writer: Writer,
-        configs: dict[str, dict[str, str]],
+        self, admin: AsyncAdmin, goal: AsyncAdmin, consumer: AsyncConsumer, writer: Writer
     ) -> None:
         with suppress(OptionError):  # a pattern that nothing fits any more
-            for topic in await selected_topics(admin, self.settings.topics, configs):
+            for topic in await selected_topics(admin, self.settings.topics, self.configs):
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
                 if new:
                     self.say(f"{topic.name}: {len(new)} new partitions")

@@ -15,9 +15,9 @@ from kafkaframes.jobs.restore.cluster import (
     registered_numbers,
     write_all,
 )
-from kafkaframes.jobs.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
+from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC, Commit, CommitKey, Groups, csv_text, write_groups
 from kafkaframes.jobs.restore.partition import RestoreReport
-from kafkaframes.jobs.restore.plan import OFFSETS_TOPIC, NewId
+from kafkaframes.jobs.restore.plan import NewId
 from kafkaframes.jobs.restore.settings import KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata, TopicSettings
 from kafkaframes.storage.files.names import TopicPartition

@@ -89,7 +89,6 @@ def restore_segments(
     now_ms: int,
     new_id: NewId,
     run: Runner = run_here,
-    filesystem: Any = None,
     dry_run: bool = False,
     storage: Mapping[str, Any] | None = None,
 ) -> RestoreReport:
@@ -99,7 +98,6 @@ def restore_segments(
         sources: log directories, partitions or segments, on a disk or by URL; they are only read.
         now_ms, new_id: the clock, and what makes ids (22 characters of URL-safe base64).
         run: carries tasks out, in their order.
-        filesystem: for the sources; by default their own.
         dry_run: say what would be done; committed offsets and listings are read, segments are not.
         storage: options of the stores that have the sources; ``key_files`` of encrypted tiered segments.
 
@@ -110,7 +108,7 @@ def restore_segments(
     """
     settings, target = settings or RestoreSettings(), Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
-    directories = discover(named, filesystem=filesystem, options=storage)
+    directories = discover(named, options=storage)
     report = RestoreReport(named, str(target), described(settings), _fingerprint(directories), dry_run=dry_run)
     if dry_run:
         _Job(directories, settings, report, now_ms, new_id, storage).preview()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC
 from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
 from kafkaframes.records.reasons import DROPMALFORMED
@@ -28,10 +29,7 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
 from kafkaframes.storage.recovery.plan import plan_layout
 
-OFFSETS_TOPIC = "__consumer_offsets"
 STATE_TOPICS = ("__transaction_state", "__share_group_state")
-_REMOTE_METADATA = "__remote_log_metadata"
-INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, names.CLUSTER_METADATA_TOPIC, _REMOTE_METADATA, *STATE_TOPICS))
 NewId = Callable[[], str]
 _Copy = tuple[LogDirectory, Partition]
 
@@ -152,7 +150,7 @@ def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
         return "committed offsets are not restored by these settings"
     if topic in STATE_TOPICS and not settings.topics:
         return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
-    if not settings.wants_topic(topic, is_internal=topic in INTERNAL_TOPICS):
+    if not settings.wants_topic(topic, is_internal=topic in names.INTERNAL_TOPICS):
         return "not selected"
     if settings.partitions and partition.partition not in settings.partitions:
         return "not selected"

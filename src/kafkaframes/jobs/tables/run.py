@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -218,7 +218,7 @@ class TableExport:
             **self._table.about(),
             "commits": self._committer.commits,
             "offsets": nested(state.ends) if state is not None else {},
-            "gaps": [gap.as_json() for gap in planned.gaps],
+            "gaps": [asdict(gap) for gap in planned.gaps],
             "removed_orphans": list(self.orphans.removed),
             "doubtful_files": list(self.orphans.doubtful),
         } | ({} if self._dead is None else {"dead_letters": self._dead.about()})

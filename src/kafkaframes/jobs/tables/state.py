@@ -9,7 +9,7 @@ added twice, even if other writers are at work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -58,10 +58,6 @@ class Gap:
     def __str__(self) -> str:
         return f"offsets {self.first} to {self.end - 1} of {self.topic}-{self.partition}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {"topic": self.topic, "partition": self.partition, "first": self.first, "end": self.end}
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -102,7 +98,7 @@ class Commit:
             "offsets": nested(known | dict(self.after)),
             "added": nested(added),
             "topicIds": dict(self.topic_ids),
-            "gaps": [gap.as_json() for gap in self.gaps],
+            "gaps": [asdict(gap) for gap in self.gaps],
             "records": sum(file.records for file in self.files),
             "settings": dict(self.settings),
         }
