@@ -96,6 +96,24 @@ def check(settings: Any) -> None:
             raise OptionError(f"`{entry.name}` is at least {least}, not {value}")
 
 
+class Checked:
+    """Settings that are checked when they are made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is not allowed, or does not fit together.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        check(self)
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """Refuse what does not fit together."""
+
+
 def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
     """Return the values that a setting may have; nothing where its type says all."""
     kind = kinds_of(settings)[entry.name]
@@ -233,7 +251,7 @@ class ReportSettings(SelectionSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteSettings(SourceSettings):
+class RewriteSettings(SourceSettings, Checked):
     """The settings of a conversion; picklable, for it travels to other processes."""
 
     record_format: Literal[0, 1, 2] | None = setting(None, "The format to write; each batch keeps its own by default.")
@@ -248,13 +266,7 @@ class RewriteSettings(SourceSettings):
     )
     index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be done with any log.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
+    def _refuse(self) -> None:
         if self.codec == "zstd" and self.record_format in (0, 1):
             raise OptionError(f"zstd needs format 2, not {self.record_format}")
         if self.level is not None:
@@ -271,21 +283,13 @@ class RewriteSettings(SourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactSettings(SourceSettings):
+class CompactSettings(SourceSettings, Checked):
     """Which topics are compacted, and by whose rules."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
     delete_retention_ms: int = setting(86_400_000, "As the topics' setting of this name.", least=0)
     min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)
-
-    def __post_init__(self) -> None:
-        """Refuse what no topic has.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
         """Return the settings of a round of cleaning."""
@@ -300,19 +304,11 @@ class CompactSettings(SourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairSettings:
+class RepairSettings(Checked):
     """How a log is repaired."""
 
     as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
     index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
-
-    def __post_init__(self) -> None:
-        """Refuse what no log has.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaframes.jobs.settings import check, setting
+from kafkaframes.jobs.settings import Checked, setting
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound
 from kafkaframes.scan.where import OffsetRange, TimeRange, where_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportSettings:
+class ExportSettings(Checked):
     """What is exported, and as what; ``mode`` and what follows but ``partitions`` are as in ``read_records``."""
 
     format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
@@ -43,14 +43,6 @@ class ExportSettings:
     )
     partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
     storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
-
-    def __post_init__(self) -> None:
-        """Refuse what no export has.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
 
     def read_fields(self) -> dict[str, Any]:
         """Return what is read, as fields of ``ReadOptions`` beside the paths."""

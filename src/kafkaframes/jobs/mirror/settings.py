@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.job import Shown, Values, check_row_counts, counts_text
-from kafkaframes.jobs.settings import check, setting
+from kafkaframes.jobs.settings import Checked, setting
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP: Final = "keep"
@@ -19,7 +19,7 @@ KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for 
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorSettings:
+class MirrorSettings(Checked):
     """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
 
     topics: tuple[str, ...] = setting(
@@ -42,13 +42,7 @@ class MirrorSettings:
     group_interval_s: float = setting(5.0, "How often committed offsets are copied.")
     topic_interval_s: float = setting(10.0, "How often new topics and partitions are looked for.")
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
+    def _refuse(self) -> None:
         if self.follow and self.dry_run:
             raise OptionError("`dry_run` looks once: not together with `follow`")
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, CodecName, SelectionSettings, check, setting
+from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, Checked, CodecName, SelectionSettings, setting
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -39,7 +39,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSettings(SelectionSettings):
+class RestoreSettings(SelectionSettings, Checked):
     """The settings of a restore; picklable, for it travels to other processes.
 
     Timestamps are milliseconds. ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
@@ -98,20 +98,11 @@ class RestoreSettings(SelectionSettings):
         DEFAULT_RELEASE, "The release of Kafka that the new single node runs.", choices=tuple(RELEASES)
     )
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be done with any source.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
+    def _refuse(self) -> None:
         if self.start_offset and self.offsets != REASSIGN:
             raise OptionError("`start_offset` is for offsets that are reassigned")
         if self.segment_bytes is not None and self.segment_bytes > LARGEST_SEGMENT:
             raise OptionError(f"`segment_bytes` is 1 to 2^31 - 1, not {self.segment_bytes}")
-        self._check_names()
-
-    def _check_names(self) -> None:
         olds, news = [old for old, _ in self.topic_map], [new for _, new in self.topic_map]
         if len(set(olds)) != len(olds) or len(set(news)) != len(news):
             raise OptionError("a topic map names a topic twice")

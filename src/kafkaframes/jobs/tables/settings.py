@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import SourceSettings, check, setting
+from kafkaframes.jobs.settings import Checked, SourceSettings, setting
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
 TABLE_COMMIT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSettings(SourceSettings):
+class TableSettings(SourceSettings, Checked):
     """How live topics or logs become a table."""
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
@@ -65,13 +65,7 @@ class TableSettings(SourceSettings):
     table: str | None = setting(None, "Iceberg: the table in the catalog. Default: kafka.records.", shown="NS.NAME")
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
 
-    def __post_init__(self) -> None:
-        """Refuse what does not fit together.
-
-        Raises:
-            OptionError: names the setting.
-        """
-        check(self)
+    def _refuse(self) -> None:
         if self.value is not None and not self.is_latest:
             raise OptionError("`value` is for `mode` latest: other modes decode values themselves")
         for name in ("schemas", "registry", "subject", "message"):
