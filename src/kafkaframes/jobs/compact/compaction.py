@@ -91,7 +91,7 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     listed = [
         (log.filesystem, info)
         for log in _every_log(path, storage)
-        for info in _walk(log.filesystem, _top(log))
+        for info in _walk(log.filesystem, log.directory.partitions[0].directory if log.is_segment else log.path)
         if _has_records(info)
     ]
     tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
@@ -107,10 +107,6 @@ def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]
             yield one_log(source, half_done=True, storage=storage)
         else:
             yield from (Log(directory.path, "directory", directory) for directory in directories)
-
-
-def _top(log: Log) -> str:
-    return log.path if log.kind != "segment" else log.directory.partitions[0].directory
 
 
 def _walk(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
@@ -304,14 +300,16 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
     if topics:
         chosen = [one for one in partitions if any(fnmatchcase(one.topic, pattern) for pattern in topics)]
     else:
-        chosen = [one for one in partitions if log.kind == "partition" or _is_compacted(one)]
+        chosen = [
+            one
+            for one in partitions
+            if log.kind == "partition"
+            or names.CLEANER_CHECKPOINT in one.checkpointed
+            or one.topic in INTERNAL_COMPACTED
+        ]
     if not chosen:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (`topics`)")
     return chosen
-
-
-def _is_compacted(partition: Partition) -> bool:
-    return names.CLEANER_CHECKPOINT in partition.checkpointed or partition.topic in INTERNAL_COMPACTED
 
 
 def _tasks(

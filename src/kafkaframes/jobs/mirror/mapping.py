@@ -81,7 +81,9 @@ class Mapping:
         >>> [mapping.translate(offset) for offset in (0, 12, 15, 20, 22, 99)]
         [0, 2, 5, 5, 7, 7]
         """
-        self._settle()
+        if self._behind:
+            self.runs = np.concatenate([self.runs, *self._behind])
+            self._behind.clear()
         if not len(self.runs):
             return 0
         index = int(np.searchsorted(self.runs[:, 0], offset, side="right")) - 1
@@ -89,11 +91,6 @@ class Mapping:
             return int(self.runs[0, 1])
         source, target, count = self.runs[index].tolist()
         return int(target + min(offset - source, count))
-
-    def _settle(self) -> None:
-        if self._behind:
-            self.runs = np.concatenate([self.runs, *self._behind])
-            self._behind.clear()
 
     def close(self) -> None:
         """Let go of the file."""

@@ -85,7 +85,9 @@ class Completion:
         self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups
     ) -> dict[TopicPartition, int]:
         count = self._settings.offsets_partitions or groups.partitions or _DEFAULT_OFFSETS_PARTITIONS
-        topic_id = self._report.topic_ids[OFFSETS_TOPIC] = self._offsets_topic_id()
+        known, requested = self._offsets_topic_ids, dict(self._settings.topic_ids).get(OFFSETS_TOPIC)
+        topic_id = requested or (known[0] if len(known) == 1 else self._new_id())
+        self._report.topic_ids[OFFSETS_TOPIC] = topic_id
         return write_groups(
             directory,
             commits,
@@ -95,10 +97,6 @@ class Completion:
             now_ms=self._now_ms,
             keep_times=self._settings.keep_commit_times,
         )
-
-    def _offsets_topic_id(self) -> str:
-        known = self._offsets_topic_ids
-        return dict(self._settings.topic_ids).get(OFFSETS_TOPIC) or (known[0] if len(known) == 1 else self._new_id())
 
     # ------------------------------------------------------------------------------------------------------ the node
 

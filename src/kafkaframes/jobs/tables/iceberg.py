@@ -207,6 +207,7 @@ class IcebergTable:
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
         from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.expressions import AlwaysTrue
 
         if self._table is None:
             self._create()
@@ -218,7 +219,7 @@ class IcebergTable:
                 if missing := self._missing(commit.columns):
                     add_columns(transaction, missing)
                 if commit.replaces:
-                    _empty(transaction)
+                    _delete(transaction, AlwaysTrue(), {})
                 settings = json.dumps(dict(commit.settings), sort_keys=True)
                 transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(missing)})
                 if commit.latest:
@@ -326,12 +327,6 @@ def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
     with warnings.catch_warnings():  # that there was nothing to delete is no news
         warnings.simplefilter("ignore")
         transaction.delete(rows, snapshot_properties=properties)
-
-
-def _empty(transaction: Any) -> None:
-    from pyiceberg.expressions import AlwaysTrue
-
-    _delete(transaction, AlwaysTrue(), {})
 
 
 def url_of(path: str) -> str:

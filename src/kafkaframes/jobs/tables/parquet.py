@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +24,6 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.tables.committing import STAGED
 from kafkaframes.jobs.tables.content import missing_columns
-from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
     Commit,
     RacedError,
@@ -34,6 +33,7 @@ from kafkaframes.jobs.tables.state import (
     parse_note,
     topic_number,
 )
+from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join
 
 COMMITS = f"{OWN}/commits"
@@ -112,26 +112,22 @@ class ParquetTable:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
         known = {} if state is None else state.ends
+        before = {} if self._version is None else self._said(self._path(self._version))["topicIds"]
+        columns = commit.columns if self._columns is None else pa.unify_schemas([self._columns, commit.columns])
         names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
         said = {
             "note": commit.note(known),
-            "topicIds": self._topic_ids() | dict(commit.topic_ids),
-            "columns": _united(self._columns, commit.columns).serialize().to_pybytes().hex(),
+            "topicIds": before | dict(commit.topic_ids),
+            "columns": columns.serialize().to_pybytes().hex(),
             "files": names,
         }
         path = self._path(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         for file in commit.files:
-            _make_durable(file)
+            atomic.sync(Path(file.path))
         _create(path, json.dumps(said), temporary=path.parent / f".{commit.run}")
         self._version = number
         self._move(names)
-
-    def _topic_ids(self) -> dict[str, str]:
-        if self._version is None:
-            return {}
-        result: dict[str, str] = self._said(self._path(self._version))["topicIds"]
-        return result
 
     def _path(self, number: int) -> Path:
         return Path(self.root, COMMITS, f"{number:0{_DIGITS}}.json")
@@ -147,11 +143,10 @@ class ParquetTable:
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Return whether a commit with this name was made after a version."""
         self.read()
-        return any(number > (-1 if since is None else since) and result == run for number, result in self._runs())
-
-    def _runs(self) -> Iterator[tuple[int, str]]:
         for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):
-            yield int(path.stem), str(self._said(path)["note"]["run"])
+            if self._said(path)["note"]["run"] == run:
+                return since is None or int(path.stem) > since
+        return False
 
     def tidy(self) -> None:
         """Leave data files as they are: a reader may have them open."""
@@ -159,16 +154,6 @@ class ParquetTable:
     def about(self) -> dict[str, Any]:
         """Return what to tell of the table after a run."""
         return {"format": "parquet", "location": self.root, "version": self._version}
-
-
-def _united(before: pa.Schema | None, after: pa.Schema) -> pa.Schema:
-    """Return the columns of all commits so far."""
-    return after if before is None else pa.unify_schemas([before, after])
-
-
-def _make_durable(file: DataFile) -> None:
-    with open(file.path, "rb") as opened:
-        os.fsync(opened.fileno())
 
 
 def _create(path: Path, text: str, *, temporary: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -137,7 +137,8 @@ class TableExport:
     ) -> TableState | None:
         """Write and commit some tasks; return what the table says afterwards."""
         run = uuid.uuid4().hex[:16]
-        with claim(self._table.root, run, since=None if state is None else state.version), self._dead_claim(run):
+        dead_claim = nullcontext() if self._dead is None else self._dead.claim(run)
+        with claim(self._table.root, run, since=None if state is None else state.version), dead_claim:
             files = self._write(run, tasks)
             try:
                 commit = self._commit_of(run, files, planned, state, replaces=replaces)
@@ -175,9 +176,6 @@ class TableExport:
             job = replace(job, directory=table.staged_directory(name), names_inside=True)
         return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
 
-    def _dead_claim(self, run: str) -> AbstractContextManager[None]:
-        return nullcontext() if self._dead is None else self._dead.claim(run)
-
     def _commit_of(
         self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
     ) -> Commit | None:
@@ -187,7 +185,7 @@ class TableExport:
             reason = next(result.failed for file in files for result in file.results if result.failed)
             raise OptionError(f"{self._table.shown}: nothing is replaced: {reason}")
         before = {name: None if state is None else state.end_of(name) for name in ends}
-        after = {name: end for name, end in ends.items() if replaces or _is_beyond(end, before[name])}
+        after = {name: end for name, end in ends.items() if replaces or (old := before[name]) is None or end > old}
         if not after and not replaces:
             return None
         return Commit(
@@ -251,10 +249,6 @@ def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dic
 
 def _waiting(task: ExportTask) -> SegmentResult:
     return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
-
-
-def _is_beyond(end: int, before: int | None) -> bool:
-    return before is None or end > before
 
 
 def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:

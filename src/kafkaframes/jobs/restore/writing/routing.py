@@ -117,7 +117,8 @@ class Router:
             EncodeError: a row has no topic, or an invalid partition; ``path`` has its place.
         """
         topics, topic_of = self._topics(rows)
-        counts = np.array([self._count(name) for name in topics], np.int64)[topic_of]
+        known, others = self._settings.partitions, self._settings.num_partitions or 1
+        counts = np.array([known.get(name, others) for name in topics], np.int64)[topic_of]
         partitions = self._partitions(rows, topics, topic_of, counts)
         width = int(partitions.max(initial=0)) + 1
         code = topic_of * width + partitions
@@ -130,9 +131,6 @@ class Router:
             topic, partition = divmod(int(code[order[first]]), width)
             routed.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
         return routed
-
-    def _count(self, topic: str) -> int:
-        return self._settings.partitions.get(topic, self._settings.num_partitions or 1)
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
         """Return the topics' names, and each row's place among them."""
