@@ -173,7 +173,7 @@ class KeepingWriter:
         _check_order(partition, batches)
         is_new = batches.column("last_offset") >= self._next[partition]
         damaged = damaged_batches(fetched, skip=self.skip_damaged) & is_new
-        kept = Batches(batches.table[:, is_new & ~damaged], batches.end)
+        kept = batches.chosen(is_new & ~damaged)
         report.batches_read += int(is_new.sum())
         if damaged.any():
             report.batches_left_out[DAMAGED] += int(damaged.sum())

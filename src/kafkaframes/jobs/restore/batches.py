@@ -214,8 +214,7 @@ class Renumbering:
         if last_offsets is not None:
             set_offsets(out, local, last_offsets)
         if leader_epoch is not None:
-            new = local.is_v2
-            set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
+            set_leader_epoch(out, local.chosen(local.is_v2), leader_epoch)
         return bytes(out)
 
     def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
@@ -296,8 +295,7 @@ class Renumbering:
         flags[list(bad)] = True
         for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
             if chosen.any():
-                part = Batches(np.ascontiguousarray(batches.table[:, chosen]), batches.end)
-                self.left_out[reason] += count_records(data, part)
+                self.left_out[reason] += count_records(data, batches.chosen(chosen))
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
         """Turn the requested times into offsets as soon as a record reaches them."""

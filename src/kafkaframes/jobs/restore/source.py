@@ -88,7 +88,7 @@ def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator
             batches, good = window.in_data(), _good_until(window, part, next_offset)
             if good:
                 next_offset = int(batches.column("last_offset")[good - 1]) + 1
-                yield Run(as_array(window.data), Batches(batches.table[:, :good], batches.end), window.start)
+                yield Run(as_array(window.data), batches.part(0, good), window.start)
             if good < len(batches):
                 stop = _Stop(int(window.batches.column("position")[good]), "a batch whose CRC or offsets are wrong")
             elif batches.end.goes_on:

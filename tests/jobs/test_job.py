@@ -1,0 +1,29 @@
+"""What jobs share: work cut into shares, and JSON that is an object or nothing."""
+
+import json
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.jobs.job import json_object, shares
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans())), st.integers(1, 40))
+def test_shares_are_all_items_in_order_and_cost_no_more_than_is_allowed(items, most):
+    runs = list(shares(items, most, lambda item: item[0], apart=lambda before, after: before[1] != after[1]))
+    assert [item for run in runs for item in run] == items
+    for run in runs:
+        assert len(run) == 1 or sum(cost for cost, _ in run) <= most
+        assert len({kind for _, kind in run}) == 1
+    for run, following in pairwise(runs):  # none ends before it has to
+        assert run[-1][1] != following[0][1] or sum(cost for cost, _ in run) + following[0][0] > most
+
+
+@given(st.one_of(st.text(), st.binary(), st.builds(json.dumps, st.one_of(st.integers(), st.lists(st.text())))))
+def test_a_text_that_is_no_json_object_is_an_empty_one(text):
+    assert json_object(text) == {}
+
+
+def test_a_json_object_is_what_it_says():
+    assert json_object(b'{"run": "a", "offsets": {}}') == {"run": "a", "offsets": {}}
