@@ -76,6 +76,24 @@ def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int
     return range(count) if count <= _MOST_REGISTERED else sorted(have)
 
 
+def layouts_of(
+    leader_epochs: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+    configs: Mapping[str, Mapping[str, str]],
+    counts: Mapping[str, int],
+) -> list[TopicLayout]:
+    """Return topics as they are registered; ``counts``: how many partitions each had where the log comes from."""
+    have: dict[str, set[int]] = {}
+    for partition in leader_epochs:
+        have.setdefault(partition.topic, set()).add(partition.partition)
+    layouts = []
+    for topic, some in sorted(have.items()):
+        numbers = registered_numbers(some, count=counts.get(topic, 0))
+        epochs = {number: leader_epochs.get(TopicPartition(topic, number), 0) for number in numbers}
+        layouts.append(TopicLayout(topic, topic_ids[topic], epochs, configs.get(topic, {})))
+    return layouts
+
+
 def bootstrap_checkpoint(
     topics: Iterable[TopicLayout],
     *,

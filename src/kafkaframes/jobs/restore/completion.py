@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.cluster import (
     Ends,
     Node,
-    TopicLayout,
     checkpoint_files,
+    layouts_of,
     node_files,
-    registered_numbers,
     write_all,
 )
 from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC, Commit, CommitKey, Groups, csv_text, write_groups
@@ -104,15 +103,8 @@ class Completion:
         settings, report = self._settings, self._report
         epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in report.partitions}
         configs = self._configs()
-        layouts = [
-            TopicLayout(
-                name=topic,
-                topic_id=report.topic_ids[topic],
-                leader_epochs={number: epochs.get(TopicPartition(topic, number), 0) for number in numbers},
-                configs=configs.get(topic, {}),
-            )
-            for topic, numbers in sorted(self._numbers(logs).items())
-        ]
+        counts = {settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
+        layouts = layouts_of(dict.fromkeys(logs, 0) | epochs, report.topic_ids, configs, counts)
         report.held = sorted(name for name, said in configs.items() if _is_held(said))
         report.cluster_id = settings.cluster_id or self._new_id()
         node = Node(
@@ -125,14 +117,6 @@ class Completion:
         beyond = (last // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK if last >= 0 else 0
         first_free = max(beyond, self._metadata.next_producer_id)
         write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
-
-    def _numbers(self, logs: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
-        """Return the partitions to register with the controller, by topic."""
-        have: dict[str, set[int]] = {}
-        for log in logs:
-            have.setdefault(log.topic, set()).add(log.partition)
-        known = {self._settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
-        return {topic: registered_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
 
     def _configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is requested."""

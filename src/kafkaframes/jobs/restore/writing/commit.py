@@ -26,8 +26,8 @@ from kafkaframes.jobs.restore.cluster import (
     TopicLayout,
     bootstrap_checkpoint,
     checkpoint_files,
+    layouts_of,
     node_files,
-    registered_numbers,
     write_all,
 )
 from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, is_committed, mark_files
@@ -304,18 +304,12 @@ def _layouts(
 ) -> list[TopicLayout]:
     """Return topics as they are registered with a controller: their records are kept, however old they are."""
     ids: dict[str, str] = {}
-    epochs: dict[str, dict[int, int]] = {}
-    for partition, topic_id, segments in sorted(partitions, key=lambda row: row[0]):
+    latest: dict[TopicPartition, int] = {}
+    for partition, topic_id, epochs in sorted(partitions, key=lambda row: row[0]):
         if topic_id is not None:
             ids[partition.topic] = topic_id
-            latest = segments[-1].leader_epoch if segments else 0
-            epochs.setdefault(partition.topic, {})[partition.partition] = latest
-    return [
-        TopicLayout(
-            name, ids[name], {row: epochs[name].get(row, 0) for row in registered_numbers(epochs[name])}, _KEPT_FOR_EVER
-        )
-        for name in ids
-    ]
+            latest[partition] = epochs[-1].leader_epoch if epochs else 0
+    return layouts_of(latest, ids, dict.fromkeys(ids, _KEPT_FOR_EVER), {})
 
 
 def _moved_checkpoints(
