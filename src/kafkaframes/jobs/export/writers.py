@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,16 +25,6 @@ ROW_GROUP_BYTES = 64 << 20
 _PACKED = "DELTA_BINARY_PACKED"
 _BYTES = ("key", "value")
 _NAMES = frozenset({"offset", "timestamp", "timestampType", "topic", "partition", "headers", *_BYTES})
-
-
-class Writer(Protocol):
-    """An open output file."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
-
-    def close(self) -> None:
-        """Finish the file."""
 
 
 class ParquetOutput:
@@ -181,6 +171,7 @@ class JsonOutput:
             self._file.write(encode(line) + "\n")
 
 
+Writer = ParquetOutput | ArrowOutput | CsvOutput | JsonOutput
 FORMATS: dict[str, Callable[..., Writer]] = {
     "parquet": ParquetOutput,
     "arrow": ArrowOutput,

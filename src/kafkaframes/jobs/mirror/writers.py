@@ -13,7 +13,7 @@ import os
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -134,22 +134,6 @@ def _check_base(partition: TopicPartition, base: int, expected: int | None) -> N
 _LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
 
 
-class Writer(Protocol):
-    """Writes what a mirror has read."""
-
-    async def open(self, report: PartitionReport, identity: str) -> int:
-        """Return the offset of the source to begin with; -1 for a copy that is empty."""
-
-    async def write(self, fetched: Fetched, report: PartitionReport) -> None:
-        """Write an answer; counts go into the report."""
-
-    def translate(self, partition: TopicPartition, offset: int) -> int:
-        """Return the copy's offset for one of the source."""
-
-    def close(self) -> None:
-        """Close what it holds open."""
-
-
 @dataclass(slots=True)
 class KeepingWriter:
     """Batches go as they are, offsets and all, into a broker that keeps them; the copy's end is where to go on."""
@@ -161,7 +145,7 @@ class KeepingWriter:
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
-        """Look where the copy ends."""
+        """Return where the copy ends, and where to go on; -1 where it is empty."""
         partition = TopicPartition(report.topic, report.partition)
         self._next[partition] = report.target_end = await end_of(self.cluster, partition)
         self._sets[partition] = await takes_sets(self.cluster, partition)
@@ -220,9 +204,6 @@ class KeepingWriter:
         """Return the same offset; past the copy's end, the end."""
         return min(offset, self._next.get(partition, offset))
 
-    def close(self) -> None:
-        """Close what it holds open."""
-
 
 def _check_order(partition: TopicPartition, batches: Batches) -> None:
     """Refuse batches whose offsets go back: no log can keep them."""
@@ -246,7 +227,7 @@ class MappingWriter:
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
-        """Open the mapping and compare it with where the copy ends."""
+        """Return the offset of the source to begin with, -1 for none: of a mapping that fits where the copy ends."""
         partition = TopicPartition(report.topic, report.partition)
         report.target_end = await end_of(self.cluster, partition)
         path = os.path.join(self.state_dir, f"{partition}.offsets")
@@ -293,3 +274,6 @@ class MappingWriter:
         """Let go of the files."""
         for mapping in self._mappings.values():
             mapping.close()
+
+
+Writer = KeepingWriter | MappingWriter

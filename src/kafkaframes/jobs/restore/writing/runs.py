@@ -43,9 +43,9 @@ _HEADER_BYTES = 10  # two lengths, at most
 _OVERHEAD_BYTES = 61 + 21  # of a batch with one record, at most, without key, value and headers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """The batches of one topic partition that one task wrote; picklable.
+    """The batches of one topic partition that one task wrote, or has written so far; picklable.
 
     Attributes:
         first_offset, next_offset: from 0 on, or the rows' own.
@@ -53,17 +53,6 @@ class Run:
 
     partition: TopicPartition
     path: str
-    size_bytes: int
-    records: int
-    first_offset: int
-    next_offset: int
-
-
-@dataclass(slots=True)
-class _Open:
-    """What is written of a partition so far."""
-
-    path: Path
     size_bytes: int = 0
     records: int = 0
     first_offset: int = 0
@@ -79,7 +68,7 @@ class RunWriter:
         self._settings = settings
         self._task = task
         self._router = Router(settings, task=task)
-        self._open: dict[TopicPartition, _Open] = {}
+        self._runs: dict[TopicPartition, Run] = {}
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._rows = 0
@@ -103,10 +92,7 @@ class RunWriter:
             EncodeError, LogDirError: as ``add``.
         """
         self._flush()
-        return [
-            Run(partition, str(one.path), one.size_bytes, one.records, one.first_offset, one.next_offset)
-            for partition, one in sorted(self._open.items())
-        ]
+        return [run for _, run in sorted(self._runs.items())]
 
     def _flush(self) -> None:
         """Route the rows that wait, and write each partition's."""
@@ -124,17 +110,18 @@ class RunWriter:
         self._check_sizes(records, routed)
         offsets = _kept_offsets(rows) if self._settings.keep_offsets else None
         for routed_rows in routed:
-            opened = self._open.get(routed_rows.partition)
-            if opened is None:
-                opened = _Open(self._directory / f"run-{len(self._open):06}")
-                self._open[routed_rows.partition] = opened
-            mine = self._numbered(routed_rows, opened, offsets)
+            run = self._runs.get(routed_rows.partition)
+            if run is None:
+                run = Run(routed_rows.partition, str(self._directory / f"run-{len(self._runs):06}"))
+                self._runs[routed_rows.partition] = run
+            mine = self._numbered(routed_rows, run, offsets)
             data = self._built(records.take(routed_rows.rows, offsets=mine), routed_rows)
-            with atomic.writing(opened.path), opened.path.open("ab") as out:
+            path = Path(run.path)
+            with atomic.writing(path), path.open("ab") as out:
                 out.write(data)
-            opened.size_bytes += len(data)
-            opened.records += len(mine)
-            opened.next_offset = int(mine[-1]) + 1
+            run.size_bytes += len(data)
+            run.records += len(mine)
+            run.next_offset = int(mine[-1]) + 1
 
     def _laid_out(self, rows: pa.RecordBatch) -> Rows:
         magic = self._settings.record_format
@@ -160,20 +147,20 @@ class RunWriter:
             reason = f"a record of about {sizes[row]} bytes for {partition} is larger than maxMessageBytes ({limit})"
             raise EncodeError(reason).within(row)
 
-    def _numbered(self, routed: Routed, opened: _Open, offsets: Ints | None) -> Ints:
+    def _numbered(self, routed: Routed, run: Run, offsets: Ints | None) -> Ints:
         """Return the offsets of a partition's rows."""
         if offsets is None:
-            return np.arange(opened.next_offset, opened.next_offset + len(routed.rows))
+            return np.arange(run.next_offset, run.next_offset + len(routed.rows))
         mine: Ints = offsets[routed.rows]
-        before = opened.next_offset - 1
+        before = run.next_offset - 1
         falls = np.flatnonzero(np.diff(mine, prepend=before) <= 0)
         if len(falls):
             at = int(falls[0])
             last = mine[at - 1] if at else before
             reason = f"offset {mine[at]} after {last} in {routed.partition}: sort each task by partition and offset"
             raise EncodeError(reason).within(int(routed.rows[at]))
-        if not opened.records:
-            opened.first_offset = int(mine[0])
+        if not run.records:
+            run.first_offset = int(mine[0])
         return mine
 
     def _built(self, records: Rows, routed: Routed) -> bytes:
