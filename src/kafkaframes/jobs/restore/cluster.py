@@ -164,7 +164,7 @@ def _control(offset: int, kind: bytes, value: bytes, now_ms: int) -> bytes:
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _KRAFT = 1  # the version of meta.properties
-STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # not known: the broker has another one next
+STOPPED_CLEANLY = write_clean_shutdown(CleanShutdown(broker_epoch=-1))  # -1: the epoch of no broker
 
 
 @dataclass(frozen=True, slots=True)
