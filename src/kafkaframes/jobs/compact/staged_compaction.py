@@ -329,7 +329,9 @@ _HEADERS_WEIGH = 12  # to walk through headers costs that much less than through
 
 @dataclass(frozen=True, slots=True)
 class DivideTask:
-    """Find where a segment can be divided.
+    """Find where a segment can be divided: where a batch begins.
+
+    That is known for certain only by walking there from header to header: an index may be wrong.
 
     Attributes:
         part_bytes: about how far from each other.

@@ -1,11 +1,18 @@
-"""Run an export: plan what is left, have it done, sum up, and write ``_SUCCESS``.
+"""Run an export: plan what is left, have it done, sum up, write ``_SUCCESS``. The caller chooses where the work runs.
 
-The caller chooses where the work runs.
+What is done stands in the destination, so that the next run does the rest:
 
-Export everything into one Parquet file, topic and partition in it: a backup that is easy to carry.
+    DIR/topic=orders/partition=0/00000000000000000000.parquet
+    DIR/_kafkaframes/export.json      what was asked for; another run has to ask for the same
+    DIR/_kafkaframes/journal/*.jsonl  a line for each segment that is done; one file a worker's task
+    DIR/_kafkaframes/tmp/             files that are being written
+    DIR/_kafkaframes/summary.json     of the last run that ended
+    DIR/_SUCCESS                      everything is done
 
-The file is written beside its place and renamed when it is whole. Unlike an export into a directory it cannot go on
-where it was stopped. ``kafkaframes restore`` takes it as it is.
+Readers of Parquet (Spark, Arrow, DuckDB) leave alone names that begin with an underscore.
+
+Or export everything into one Parquet file, topic and partition in it: a backup that is easy to carry. It is written
+beside its place and renamed when it is whole; it cannot go on where it was stopped. ``kafkaframes restore`` takes it.
 """
 
 from __future__ import annotations
