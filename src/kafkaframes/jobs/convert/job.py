@@ -255,12 +255,9 @@ def convert_in_place(
         LogDirError: a broker has the directory open or left it unclean, the backup exists, or as ``convert``.
         OptionError: the source is no whole log directory, or the backup would lie on another disk.
     """
-    old = Path(source).absolute()
-
-    def make(new: Path) -> JobReport:
-        return convert(str(old), new, settings, run=run)
-
-    return replace(exchange(old, Path(backup).absolute(), make, check=_check_whole), destination=str(old))
+    old, kept = Path(source).absolute(), Path(backup).absolute()
+    report = exchange(old, kept, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
+    return replace(report, destination=str(old))
 
 
 def exchange(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -336,13 +337,9 @@ def repair_in_place(
         LogDirError: as ``repair_directory``, or the backup exists.
         OptionError: as ``repair_directory``, or the backup would lie on another disk.
     """
-    old = Path(source).absolute()
-
-    def make(new: Path) -> RepairReport:
-        return _repaired(str(old), new, settings, as_kafka, run)
-
-    report = exchange(old, Path(backup).absolute(), make, suffix=_REPAIRED, create_lock=False)
-    return replace(report, destination=str(old))
+    old, kept = Path(source).absolute(), Path(backup).absolute()
+    make = partial(_repaired, str(old), settings=settings, as_kafka=as_kafka, run=run)
+    return replace(exchange(old, kept, make, suffix=_REPAIRED, create_lock=False), destination=str(old))
 
 
 def _repaired(
