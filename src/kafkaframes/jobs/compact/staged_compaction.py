@@ -205,10 +205,10 @@ class StagedRound:
         if collects:
             self._has_facts = [one.has_facts for one in walked]
         last = -1
-        for chunk, one in zip(self._chunks, walked, strict=True):
-            follows = one.first_offset > last or one.first_offset < 0
-            self.rises = self.rises and one.rises and follows and one.last_offset < chunk.end_offset
-            last = max(last, one.last_offset)
+        for chunk, seen in zip(self._chunks, walked, strict=True):
+            follows = seen.first_offset > last or seen.first_offset < 0
+            self.rises = self.rises and seen.rises and follows and seen.last_offset < chunk.end_offset
+            last = max(last, seen.last_offset)
         return walked
 
     def _judge(self, walked: list[Walked]) -> Steps[Verdicts]:
@@ -255,14 +255,14 @@ class StagedRound:
             self.tally.bytes_written += sum(sizes)
 
     def _rewrites(self, group_of: Mapping[int, int], walked: list[Walked], verdicts: Verdicts) -> Iterator[Stage]:
-        for chunk, state, one in zip(self._chunks, self._states, walked, strict=True):
+        for chunk, state, seen in zip(self._chunks, self._states, walked, strict=True):
             bases = (group_of.get(source.segment.base_offset) for source in chunk.sources)
             counts = Counter(base for base in bases if base is not None)
             if counts:
                 yield RewriteTask(
                     chunk,
                     tuple(counts.items()),
-                    one.runs,
+                    seen.runs,
                     verdicts,
                     self._buckets,
                     self.end_offset,
@@ -312,14 +312,14 @@ def _make_directories(staged: StagedRound) -> None:
 
 def _carry_out(rounds: Sequence[Steps[None]], split: Split, run: Runner) -> None:
     """Carry out one step of all partitions together, until none has another."""
-    asked = [(steps, next(steps)) for steps in rounds]
-    while asked:
-        answers = iter(split.carried_out([task for _, tasks in asked for task in tasks], run))
-        answered = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in asked]
-        asked = []
+    waiting = [(steps, next(steps)) for steps in rounds]
+    while waiting:
+        answers = iter(split.carried_out([task for _, tasks in waiting for task in tasks], run))
+        answered = [(steps, list(islice(answers, len(tasks)))) for steps, tasks in waiting]
+        waiting = []
         for steps, own in answered:
             with suppress(StopIteration):
-                asked.append((steps, steps.send(own)))
+                waiting.append((steps, steps.send(own)))
 
 
 Boundary = tuple[int, int]
