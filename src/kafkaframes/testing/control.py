@@ -34,6 +34,7 @@ _FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "hold": None,
     "observe": None,
 }
+_NARROWED_BY: Mapping[str, type] = {"version": int, "topic": str, "partition": int, "client_id": str, "node_id": int}
 _DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "slow": ("seconds", _NUMBER),
     "full": ("after_bytes", int),
@@ -195,15 +196,7 @@ class Control:
     def _fault(self, request: HttpRequest) -> Any:
         what = _one_of(request.field("do", str), _FAULTS)
         expected = {
-            name: value
-            for name, kind in (
-                ("version", int),
-                ("topic", str),
-                ("partition", int),
-                ("client_id", str),
-                ("node_id", int),
-            )
-            if (value := request.field(name, kind, None)) is not None
+            name: value for name, kind in _NARROWED_BY.items() if (value := request.field(name, kind, None)) is not None
         }
         argument = _FAULTS[what]
         values = None if argument is None else request.field(argument[0], argument[2])
@@ -411,16 +404,9 @@ def _shown_key(key: Any) -> Any:
 
 def _entry(entry: Any) -> dict[str, Any]:
     return {
-        "number": entry.number,
-        "api": entry.api,
-        "version": entry.version,
-        "connection": entry.connection,
-        "peer": entry.peer,
-        "client_id": entry.client_id,
+        **{name: getattr(entry, name) for name in ("number", "api", "version", "connection", "peer", "client_id")},
         "software": list(entry.software),
-        "received_ms": entry.received_ms,
-        "duration_ms": entry.duration_ms,
-        "fault": entry.fault,
+        **{name: getattr(entry, name) for name in ("received_ms", "duration_ms", "fault")},
         "request": _body(entry.body, entry.version),
         "response": _body(entry.answer, entry.version),
     }
