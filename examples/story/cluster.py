@@ -52,7 +52,11 @@ class EmbeddedBroker:
         """Stop it in order; stopped already, nothing."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(30)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
 
     def counter(self, name: str) -> int:
         """Return a number of its metrics page."""

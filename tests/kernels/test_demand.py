@@ -73,6 +73,20 @@ def test_without_a_c_compiler_numbas_cache_takes_its_place(start, tmp_path, hash
     assert finish(start(KAFKAFRAMES_CC="no-such-compiler")) == (hashes, "")
 
 
+def test_numbas_cache_of_sources_that_lie_elsewhere_or_are_newer_is_not_taken_for_theirs(tmp_path, monkeypatch):
+    names = set()
+    for folder in ("here", "there"):
+        monkeypatch.setattr(demand.directories, "PACKAGE", tmp_path / folder)
+        source = tmp_path / folder / "near" / "_kernels_a.py"
+        source.parent.mkdir(parents=True)
+        source.write_text("import numpy as np")
+        for seconds in (1, 2):
+            os.utime(source, (seconds, seconds))
+            names.add(demand.numba_name("kafkaframes.near._kernels_a"))
+        assert demand.numba_name("kafkaframes.near._kernels_a") in names
+    assert len(names) == 4
+
+
 def test_a_processor_below_the_target_gets_kernels_of_its_own(start, tmp_path, hashes):
     out, _ = finish(start(KAFKAFRAMES_TARGET="this-machine"))
     assert out == hashes

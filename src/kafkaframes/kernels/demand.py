@@ -11,6 +11,7 @@ kernels, but numba has to be imported to load them. Without numba, nothing is co
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib
 import importlib.metadata
 import os
@@ -119,7 +120,9 @@ def numba_folder(module: str) -> Path | None:
 
 def numba_name(module: str) -> str:
     """Return the name of the folder of numba's cache for the kernels of a module."""
-    return f"numba-{directories.digest_of(directories.path_of(module))}"
+    path = directories.path_of(module)  # numba finds nothing that a source elsewhere, or of another time, has left
+    seen = f"{directories.digest_of(path)} {path} {path.stat().st_mtime_ns}"
+    return f"numba-{hashlib.sha256(seen.encode()).hexdigest()[:16]}"
 
 
 def by_numba(kernel: Kernel) -> Callable[..., Any]:
