@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.options import opens_batches
-from kafkaframes.cli.text import records_out
+from kafkaframes.cli.text import base64_text, records_out
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -216,12 +215,8 @@ def _json_line(row: Row) -> bytes:
         "partition": row["partition"],
         "offset": row["offset"],
         "timestamp_ms": row["timestamp"],
-        "key": _text(row["key"]),
-        "value": _text(row["value"]),
-        "headers": [[one["key"], _text(one["value"])] for one in row["headers"] or ()],
+        "key": base64_text(row["key"]),
+        "value": base64_text(row["value"]),
+        "headers": [[one["key"], base64_text(one["value"])] for one in row["headers"] or ()],
     }
     return json.dumps(result, separators=(",", ":")).encode() + b"\n"
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()

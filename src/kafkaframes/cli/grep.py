@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from kafkaframes.cli.options import (
     times_of,
     with_options,
 )
-from kafkaframes.cli.text import printable, say, time_text
+from kafkaframes.cli.text import base64_text, printable, say, time_text
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 
 if TYPE_CHECKING:
@@ -144,11 +143,7 @@ def _object(
         "partition": partition,
         "offset": offset,
         "timestamp_ms": stamp if stamp >= 0 else None,
-        "key": _base64(key),
-        "value": _base64(value),
-        "headers": [{"key": one["key"], "value": _base64(one["value"])} for one in headers],
+        "key": base64_text(key),
+        "value": base64_text(value),
+        "headers": [{"key": one["key"], "value": base64_text(one["value"])} for one in headers],
     }
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else b64encode(raw).decode()

@@ -10,6 +10,7 @@ import codecs
 import os
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "console", "count_text", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table", "printable",
-    "quiet_option", "records_out", "say", "show", "size_text", "time_text",
+    "base64_text", "console", "count_text", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table",
+    "printable", "quiet_option", "records_out", "say", "show", "size_text", "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # a pipe has no width of its own
 _QUIET = "kafkaframes.quiet"  # of a context, and of those below it
@@ -82,6 +83,11 @@ def if_anybody_reads() -> Iterator[None]:
         yield
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def base64_text(raw: bytes | None) -> str | None:
+    """Return bytes of records as JSON holds them."""
+    return None if raw is None else b64encode(raw).decode()
 
 
 def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:

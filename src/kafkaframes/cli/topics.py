@@ -72,25 +72,18 @@ def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> 
     """Show partitions, leaders, replicas, and first and last offsets. Default: all topics."""
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     with connect() as admin:
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
             first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
             last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-            rows += [
-                {
-                    "topic": name,
-                    "partition": partition.partition,
-                    "leader": topic.partitions[partition.partition].leader,
-                    "leader_epoch": topic.partitions[partition.partition].leader_epoch,
-                    "replicas": ",".join(map(str, topic.partitions[partition.partition].replicas)),
-                    "isr": ",".join(map(str, topic.partitions[partition.partition].isr)),
-                    "log_start_offset": first[partition],
-                    "log_end_offset": last[partition],
-                }
-                for partition in partitions
-            ]
+            for partition in partitions:
+                known = topic.partitions[partition.partition]
+                row = {"topic": name, "partition": partition.partition, "leader": known.leader}
+                row |= {"leader_epoch": known.leader_epoch, "replicas": ",".join(map(str, known.replicas))}
+                row |= {"isr": ",".join(map(str, known.isr))}
+                rows.append(row | {"log_start_offset": first[partition], "log_end_offset": last[partition]})
     print_rows(rows, as_json)
 
 

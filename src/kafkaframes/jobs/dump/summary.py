@@ -82,17 +82,13 @@ class PartitionSummary:
         values = [getattr(one, name) for one in self.segments]
         return sum(values) if all(value >= 0 for value in values) else UNKNOWN
 
-    def timestamps(self) -> tuple[int, int]:
-        """Return the smallest and the largest timestamp, -1 for none."""
-        return time_range(self.segments)
-
     def mix(self, name: str) -> Counter[str]:
         """Return bytes by codec or by format."""
         return sum((getattr(one, name) for one in self.segments), Counter())
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object, with its segments."""
-        first, last = self.timestamps()
+        first, last = time_range(self.segments)
         counted = ("batches", "records", "control_records") if self.is_deep else ()
         totals = {name: self.total(name) for name in counted}
         times = {"first_timestamp": first, "last_timestamp": last}

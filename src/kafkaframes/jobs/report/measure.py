@@ -143,24 +143,12 @@ class Measure:
     producers: dict[int, ProducerCounts] = field(default_factory=dict)
 
     @property
-    def records(self) -> int:
-        """Records of data."""
-        return sum(one.records for one in self.cells.values())
-
-    @property
-    def batches(self) -> int:
-        """Batches, control batches included."""
-        return sum(one.batches for one in self.cells.values())
-
-    @property
-    def log_bytes(self) -> int:
-        """Bytes of sound batches in the log."""
-        return sum(one.log_bytes for one in self.cells.values())
-
-    @property
-    def raw_bytes(self) -> int:
-        """What they would be without compression."""
-        return sum(one.raw_bytes for one in self.cells.values())
+    def total(self) -> Cell:
+        """What all cells hold together: records of data, and sound batches, control batches included."""
+        total = Cell("", "")
+        for cell in self.cells.values():
+            total.merge(cell)
+        return total
 
     def merge(self, other: Measure) -> None:
         """Add another's numbers."""

@@ -115,6 +115,8 @@ class OpenTransaction:
         since: the timestamp of its first batch, in milliseconds; -1 for none.
     """
 
+    topic: str
+    partition: int
     producer_id: int
     producer_epoch: int
     first_offset: int
@@ -142,7 +144,7 @@ class Transactions:
         return self.committed + self.aborted + len(self.open)
 
 
-def transactions_of(segments: Iterable[Measured]) -> Transactions:
+def transactions_of(partition: Partition, segments: Iterable[Measured]) -> Transactions:
     """Follow the segments of a partition in their order."""
     result, durations = Transactions(), []
     begun: dict[int, OpenTransaction] = {}
@@ -151,7 +153,10 @@ def transactions_of(segments: Iterable[Measured]) -> Transactions:
         for row in _turns(measured.transactional).T.tolist():
             producer, offset = row[_PRODUCER], row[_OFFSET]
             if not row[_ATTRIBUTES] & CONTROL:
-                begun.setdefault(producer, OpenTransaction(producer, row[_EPOCH], offset, row[_FIRST]))
+                known = OpenTransaction(
+                    partition.topic, partition.partition, producer, row[_EPOCH], offset, row[_FIRST]
+                )
+                begun.setdefault(producer, known)
             elif offset in kinds:
                 first = begun.pop(producer, None)
                 if first is None:

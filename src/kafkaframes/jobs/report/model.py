@@ -12,9 +12,8 @@ from typing import Any
 from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import Sizes
 from kafkaframes.jobs.report.measure import Cell, Loss, Measure
-from kafkaframes.jobs.report.metadata import Transactions
+from kafkaframes.jobs.report.metadata import OpenTransaction, Transactions
 from kafkaframes.storage.files.findings import Finding, Severity
-from kafkaframes.storage.files.names import TopicPartition
 
 FORMAT_VERSION = 2
 
@@ -83,18 +82,6 @@ class KeyReport:
 
 
 @dataclass(slots=True)
-class OpenReport:
-    """A transaction without a marker."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
-    since: int
-
-
-@dataclass(slots=True)
 class TransactionReport:
     """Transactions; each counts once in each partition."""
 
@@ -103,7 +90,7 @@ class TransactionReport:
     open: int = 0
     empty_markers: int = 0
     durations: SizeReport = field(default_factory=SizeReport)
-    oldest_open: list[OpenReport] = field(default_factory=list)
+    oldest_open: list[OpenTransaction] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -289,5 +276,5 @@ class TopicState:
     copies: int = 0
     directories: list[str] = field(default_factory=list)
     partitions: list[PartitionReport] = field(default_factory=list)
-    transactions: list[tuple[TopicPartition, Transactions]] = field(default_factory=list)
+    transactions: list[Transactions] = field(default_factory=list)
     lossless: bool = True

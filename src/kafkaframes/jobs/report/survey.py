@@ -17,12 +17,17 @@ from kafkaframes.jobs.job import Runner, run_here
 from kafkaframes.jobs.report.copies import Joined, copy_reports, joined_copies
 from kafkaframes.jobs.report.histograms import STANDARD_ERROR, Sizes, Times, timeline
 from kafkaframes.jobs.report.measure import Loss, Measure, Measured, ProducerCounts, Task, measure_segment
-from kafkaframes.jobs.report.metadata import Transactions, compacted_topics, transactional_ids, transactions_of
+from kafkaframes.jobs.report.metadata import (
+    OpenTransaction,
+    Transactions,
+    compacted_topics,
+    transactional_ids,
+    transactions_of,
+)
 from kafkaframes.jobs.report.model import (
     DirectoryReport,
     KeyReport,
     NotRead,
-    OpenReport,
     PartitionReport,
     ProducerReport,
     Report,
@@ -38,7 +43,6 @@ from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.filesystem import plain_path
 from kafkaframes.storage.files.findings import Finding, Severity
-from kafkaframes.storage.files.names import TopicPartition
 
 MOST_PRODUCERS = 1000  # that are named; the others are counted together
 MOST_OPEN = 100
@@ -48,7 +52,7 @@ Topics = Mapping[str, TopicState]
 
 def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
     """Return what is said of a partition."""
-    partition = joined.partition
+    partition, total = joined.partition, whole.total
     firsts = [one.first_offset for one in facts if one.first_offset >= 0]
     lasts = [one.last_offset for one in facts if one.last_offset >= 0]
     start = partition.log_start_offset
@@ -63,8 +67,8 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
         high_watermark=partition.high_watermark,
         segments=len(partition.segments),
         size_bytes=partition.size_bytes,
-        batches=whole.batches,
-        records=whole.records,
+        batches=total.batches,
+        records=total.records,
         missing_offsets=max(span - whole.offsets_seen, 0),
         leader_epochs=len({epoch for one in facts for epoch, _, _ in one.epochs}),
         first=whole.times.first,
@@ -81,8 +85,7 @@ def topics_of(topics: Topics, compacted: Mapping[str, str], findings: Iterable[F
 
 
 def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -> TopicReport:
-    measure = state.measure
-    records = measure.records
+    measure, total = state.measure, state.measure.total
     if not compacted and state.lossless and measure.thinned:
         compacted = "records are missing inside batches"
     exact = measure.keys.is_exact
@@ -94,10 +97,10 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
         segments=state.segments,
         size_bytes=state.size_bytes,
         disk_bytes=state.disk_bytes,
-        log_bytes=measure.log_bytes,
-        raw_bytes=measure.raw_bytes,
-        batches=measure.batches,
-        records=records,
+        log_bytes=total.log_bytes,
+        raw_bytes=total.raw_bytes,
+        batches=total.batches,
+        records=total.records,
         control_records=measure.control_records,
         with_headers=measure.with_headers,
         record_sizes=SizeReport.of(measure.record_sizes),
@@ -107,7 +110,7 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
         keys=KeyReport(
             compacted=compacted,
             keyed=measure.keyed,
-            without_key=records - measure.keyed,
+            without_key=total.records - measure.keyed,
             distinct=min(measure.keys.count(), measure.keyed),
             standard_error=0.0 if exact else round(STANDARD_ERROR, 4),
             tombstones=measure.tombstones,
@@ -173,21 +176,16 @@ def _producer(producer: int, entry: ProducerCounts, name: str, topics: list[str]
     return ProducerReport(producer, name, *numbers, topics)
 
 
-def _transactions_of(ended_of_partitions: Iterable[tuple[TopicPartition, Transactions]]) -> TransactionReport:
+def _transactions_of(ended_of_partitions: Iterable[Transactions]) -> TransactionReport:
     """Sum up the transactions of partitions."""
-    durations, report, still = Sizes(), TransactionReport(), []
-    for entry, ended in ended_of_partitions:
+    durations, report, still = Sizes(), TransactionReport(), list[OpenTransaction]()
+    for ended in ended_of_partitions:
         report.committed += ended.committed
         report.aborted += ended.aborted
         report.open += len(ended.open)
         report.empty_markers += ended.empty_markers
         durations.merge(ended.durations)
-        still += [
-            OpenReport(
-                entry.topic, entry.partition, each.producer_id, each.producer_epoch, each.first_offset, each.since
-            )
-            for each in ended.open
-        ]
+        still += ended.open
     report.durations = SizeReport.of(durations)
     report.oldest_open = sorted(still, key=lambda each: (each.since, each.topic, each.partition))[:MOST_OPEN]
     return report
@@ -299,9 +297,9 @@ def _fold(survey: Survey, entry: Joined, result: list[Measured]) -> None:
     state.copies += len(entry.copies)
     state.directories += [copy.partition.directory for copy in entry.copies]
     state.partitions.append(partition_of(entry, whole, [facts for facts, _ in result]))
-    ended = transactions_of(result)
+    ended = transactions_of(entry.partition, result)
     if ended.count or ended.empty_markers:
-        state.transactions.append((entry.partition.topic_partition, ended))
+        state.transactions.append(ended)
 
 
 def _count_errors(survey: Survey) -> None:

@@ -209,7 +209,7 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
         for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MOST_CONTROL_BYTES):
-            _note_control(batch, int(positions[row]), facts)
+            _note_markers(batch, int(positions[row]), facts)
 
 
 def _note_damage(judged: Judged, index: int, position: int, facts: SegmentFacts) -> None:
@@ -222,13 +222,9 @@ def _note_damage(judged: Judged, index: int, position: int, facts: SegmentFacts)
         facts.error("inner-crc", message, position=position, offset=offset)
 
 
-def _note_control(batch: Batch, position: int, facts: SegmentFacts) -> None:
+def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
     if batch.damage is not None:
         facts.error("records", batch.damage.reason, position=position, offset=batch.base_offset)
-    _note_markers(batch, position, facts)
-
-
-def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
     for record in batch.records:
         try:
             kind = record.control_type
