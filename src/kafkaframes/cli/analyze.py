@@ -59,11 +59,7 @@ def records(
 
 
 def _is_capture(source: str) -> bool:
-    """Tell a capture, or a folder of them, from a log.
-
-    Raises:
-        OptionError: a request log.
-    """
+    """Tell a capture, or a folder of them, from a log; a request log is an ``OptionError``."""
     from kafkaframes.capture.reader import is_request_log
 
     if not is_traffic(source):

@@ -228,8 +228,7 @@ class ResetOptions:
 def resets(admin: Admin, options: ResetOptions) -> Offsets:
     """Return the offset at which each partition is to be read on.
 
-    Raises:
-        OptionError: several options that say where to, none for the topics that are named, or a text that is no offset.
+    Several options that say where to are refused, and none for the topics that are named.
     """
     offsets = _named(admin, options.offsets)
     if options.from_file is not None:

@@ -84,8 +84,7 @@ def staying(
 def runner(master: str | None, jobs: int | None, *, label: str, small: bool = False) -> Iterator[Runner]:
     """Give what carries a job's tasks out: processes of this machine, or Spark.
 
-    Args:
-        small: tasks may be many and small: neighbours then go into one task of Spark's.
+    Tasks may be many and small: neighbours then go into one task of Spark's, if ``small``.
     """
     if master is None:
         with staying(size_of=_size, workers=jobs, label=label) as run:

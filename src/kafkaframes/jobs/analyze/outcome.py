@@ -29,11 +29,9 @@ class Group(NamedTuple):
 
 @dataclass
 class Weight:
-    """Bytes of messages before and after.
+    """Bytes of messages before and after: of those that could be laid out both ways.
 
     Attributes:
-        messages: how many were laid out both ways.
-        before, after: their bytes.
         checked, mismatched: those whose size on the wire is known, and those that have another one when encoded again.
         counts: what the proposal counts: fields moved and set (``sizes.py``), tag sections, blank bytes.
         reasons: why others could not be read or raised, and how many.

@@ -60,10 +60,8 @@ class Proposal:
     """One proposal.
 
     Attributes:
-        title: a sentence for the heads of reports.
-        kinds: the heads of the tables, by kind.
+        title: a sentence for the heads of reports; ``kinds``: the heads of the tables, by kind.
         layouts: from a message, as it was sent, and the specs after: what to weigh.
-        directions: which messages it is about.
         has_headers: headers are weighed too.
     """
 
@@ -268,11 +266,7 @@ class Question:
 
     @property
     def proposal(self) -> Proposal:
-        """The proposal.
-
-        Raises:
-            OptionError: there is no such name, and no specs after.
-        """
+        """The proposal; no such name, and no specs after, is an ``OptionError``."""
         if self.after is not None:
             return PAIR
         if self.name not in PROPOSALS:

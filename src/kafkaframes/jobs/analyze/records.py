@@ -51,13 +51,10 @@ _OLD: Final = {
 
 @dataclass(slots=True)
 class RecordSizes:
-    """Bytes of the same records in formats 0, 1 and 2.
+    """Bytes of the same records in formats 0, 1 and 2, by field.
 
-    Attributes:
-        batches, records: how many were measured.
-        left_out: batches and messages that were not: control batches, damaged ones, those with LogAppendTime (the
-            timestamps that their producers wrote are not known).
-        sizes: field -> bytes in formats 0, 1 and 2.
+    ``left_out`` are batches and messages that were not measured: control batches, damaged ones, those with
+    LogAppendTime (the timestamps that their producers wrote are not known).
     """
 
     batches: int = 0

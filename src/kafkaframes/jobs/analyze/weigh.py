@@ -54,11 +54,7 @@ _STEP: Final = 2654435761  # a prime: numbers of a range come in no order that a
 
 
 def columns_for(values: tuple[str, ...], form: Form, *, has_header: bool) -> dict[str, MakeColumn]:
-    """Return what makes the columns of the new fields of a message, and of its header where that is weighed, by path.
-
-    Raises:
-        OptionError: a value names a field that the message or its header does not have.
-    """
+    """Return what makes the columns of the new fields of a message, and of its header if that is weighed, by path."""
     made: dict[str, MakeColumn] = {}
     parts = {form.spec.name: (form.spec, form.version, "body." if has_header else "")}
     if has_header:

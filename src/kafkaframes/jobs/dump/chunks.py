@@ -125,7 +125,6 @@ class ChunkReader:
     """Reads one segment, chunk by chunk; how it ended is known when the iteration is over.
 
     Attributes:
-        file: the segment.
         max_bytes: read no batch that ends beyond this byte of the file.
         bytes_read: up to where there were whole batches.
         fault: what ended the batches with an error; None at a torn, zero-length or regular end.
@@ -185,12 +184,7 @@ class Selection(Protocol):
 class Filter:
     """Conditions that all must hold; None is no condition.
 
-    Attributes:
-        from_offset, until_offset: the first offset wanted, the first not wanted any more.
-        from_timestamp, until_timestamp: the same in milliseconds.
-        keys: the key is one of these.
-        key_pattern: a regular expression that is found in the key (bytes).
-        control: whether control records are wanted.
+    Offsets and timestamps (milliseconds) have an exclusive end. ``key_pattern`` is found in the key.
     """
 
     from_offset: int | None = None
@@ -279,12 +273,9 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A search pattern; it is matched against bytes, as UTF-8.
+    """A search pattern, a regular expression of RE2 or plain text; it is matched against bytes, as UTF-8.
 
-    Attributes:
-        text: a regular expression of RE2, or plain text.
-        is_plain: whether the text is searched literally.
-        ignores_case: of ASCII letters, and in a regular expression of others too.
+    Case is ignored of ASCII letters, and in a regular expression of others too.
     """
 
     text: str

@@ -241,11 +241,7 @@ def chunk_tables(chunk: Decoded, origin: Origin) -> Iterator[pa.RecordBatch]:
 
 
 def csv_tables(chunk: Decoded, origin: Origin, *, base64: bool) -> Iterator[pa.RecordBatch]:
-    """Yield a chunk's records with text columns only.
-
-    Args:
-        base64: keys, values and header values in base64, which loses nothing.
-    """
+    """Yield a chunk's records with text columns only; keys, values and header values in ``base64`` lose nothing."""
     for table in chunk_tables(chunk, origin):
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         for name in ("key", "value"):

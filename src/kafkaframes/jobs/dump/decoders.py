@@ -33,8 +33,7 @@ _DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE
 def remote_log_metadata(*, with_index: bool) -> Decoder:
     """Return what makes the texts of a record (no key, and the value).
 
-    Args:
-        with_index: whether a segment says that its transaction index is empty, as it does since 4.0.
+    If ``with_index``, a segment says whether its transaction index is empty, as it does since 4.0.
     """
     from kafkaframes.protocol.messages import envelopes
 

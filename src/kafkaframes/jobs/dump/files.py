@@ -25,8 +25,6 @@ class DumpFile:
     """One file to dump.
 
     Attributes:
-        filesystem: holds the file.
-        path: how it was found; what is printed about it.
         kind: one of ``KINDS``, or empty where the name says none.
         size_bytes: when it was listed; a live log grows.
         merged: of a segment that gives some offsets of a log merged from copies, the name of that log, else empty.

@@ -51,9 +51,8 @@ class IndexOptions:
 class IndexFile:
     """An index and the segment beside it.
 
-    Attributes:
-        max_timestamp: returns the largest timestamp of the records in the batch at a position with a size; raises
-            ``DecodeError`` where they cannot be read.
+    ``max_timestamp`` returns the largest timestamp of the records in the batch at a position with a size; it raises
+    ``DecodeError`` where they cannot be read.
     """
 
     filesystem: FileSystem
@@ -85,11 +84,7 @@ class IndexFile:
 
 
 def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
-    """Return an index with the segment beside it.
-
-    Raises:
-        LogDirError: its name is not an index's, or its segment is not there.
-    """
+    """Return an index with the segment beside it; its name must be an index's."""
     name = FileName.parse(split(path)[1])
     if name is None:
         raise LogDirError("the name of an index begins with the base offset, 20 digits", file=path)

@@ -60,12 +60,11 @@ _V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """What of the lines is printed.
+    """What of the lines is printed: the records to ``keep``, without batches that have none of them.
 
     Attributes:
         value_limit: bytes up to which a value is printed whole; None for all.
         max_bytes: read no batch of a segment that ends beyond this position.
-        keep: which records; batches without any of them are left out.
     """
 
     value_limit: int | None = VALUE_LIMIT

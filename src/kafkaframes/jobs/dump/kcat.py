@@ -142,9 +142,7 @@ def _json_headers(chunk: Decoded) -> pa.Array:
 class Range:
     """Which records ``--offset`` asks for; None is no limit.
 
-    Attributes:
-        start_offset: the first offset wanted; a negative number counts back from the end of the partition.
-        start_timestamp, end_timestamp: milliseconds; the first wanted, the first not wanted.
+    A negative ``start_offset`` counts back from the partition's end. Timestamps are milliseconds, the end exclusive.
     """
 
     start_offset: int | None = None

@@ -28,7 +28,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class SegmentSummary:
-    """What is known of a segment.
+    """What is known of a segment, or why it could not be read (``problem``).
 
     Attributes:
         first_offset, last_offset: of its first and last batch; -1 of an empty one.
@@ -37,7 +37,6 @@ class SegmentSummary:
             formats 0 and 1 counting as one.
         codecs, magics: bytes by name, of the batches that were looked at.
         tail_bytes: after the last whole batch.
-        problem: why the segment could not be read.
     """
 
     path: str

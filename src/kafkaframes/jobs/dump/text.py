@@ -50,10 +50,7 @@ class RecordOptions:
     """What of the records is printed: kafka-dump-log's flags.
 
     Attributes:
-        style: the words.
-        deep: print records at all.
-        contents: print keys and payloads.
-        metadata: print what comes before them.
+        contents: print keys and payloads; ``metadata``: what comes before them.
         decode: makes text of keys and payloads; as they are by default.
         only_with_records: leave out batches without a record (after a filter).
     """
@@ -183,9 +180,7 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
 def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
     """Return the pairs of neighbours that are not consecutive offsets, and the chunk's last offset.
 
-    Args:
-        last_offset: the record before the chunk's first; -1 at the beginning.
-        from_zero: whether -1 counts as the offset before 0 (4.x), or as none.
+    -1 as the last offset before counts as none, or ``from_zero`` as the offset before 0 (4.x).
     """
     offsets = chunk.index.offsets
     if len(offsets) == 0:
@@ -243,17 +238,7 @@ class TextDump:
 
 
 def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None = None) -> TextDump:
-    """Return the text of one file.
-
-    Args:
-        path: the file, or what ``files_to_dump`` found.
-        options: what to print.
-        shown: how the file is called in the text; its path by default.
-
-    Raises:
-        LogDirError: the file is not there.
-        OptionError: there is no such style.
-    """
+    """Return the text of one file, in which it is called ``shown``, by default its path."""
     file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
     return TextDump(file, options, Findings(printable(shown or file.path)))
 

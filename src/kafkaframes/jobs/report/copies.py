@@ -47,8 +47,6 @@ class CopyReport:
             ``other cluster``, ``unreadable``: not merged.
         leads: its history is the one that counts.
         start_offset, end_offset: the end is exclusive; -1 where its headers were not read.
-        errors: findings of that severity.
-        decided: what was decided about it, in words.
     """
 
     topic: str
@@ -67,11 +65,9 @@ class CopyReport:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One log: its copies, and what is measured of them.
+    """One log: its copies, and what is measured of them, the merged view or the only copy.
 
-    Attributes:
-        partition, filesystem: the merged view, or the only copy.
-        apart: why other copies of that name are not among these (a verdict); empty where none are.
+    ``apart`` is why other copies of that name are not among these (a verdict); empty where none are.
     """
 
     copies: tuple[CopySource, ...]

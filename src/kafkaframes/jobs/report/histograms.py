@@ -190,13 +190,9 @@ MOST_BUCKETS = 2048
 class Times:
     """How many records there are of which time: only buckets with records are kept, up to ``MOST_BUCKETS``.
 
-    One record of a strange time costs one bucket; it does not make the others coarser.
-
-    Attributes:
-        starts: of the buckets, in milliseconds, ascending.
-        counts: of the records in each.
-        without: records that have no timestamp (-1).
-        first, last: exact; -1 for none.
+    One record of a strange time costs one bucket; it does not make the others coarser. ``starts`` of the buckets are
+    ascending milliseconds; ``without`` counts the records that have no timestamp; ``first`` and ``last`` are exact, -1
+    for none.
     """
 
     def __init__(self) -> None:
@@ -267,10 +263,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Timeline(NamedTuple):
     """Buckets between ``edges`` (milliseconds, ascending, one more than there are buckets).
 
-    Attributes:
-        counts: records in each bucket.
-        before, after: records outside.
-        unit: a bucket's width in words: ``10 minutes``.
+    ``before`` and ``after`` count the records outside; ``unit`` is a bucket's width in words: ``10 minutes``.
     """
 
     edges: list[int]

@@ -38,11 +38,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Task(NamedTuple):
-    """What a worker process is given.
-
-    Attributes:
-        measure: decompress and measure the records; otherwise the segment is only verified.
-    """
+    """What a worker process is given; without ``measure`` the segment is only verified."""
 
     filesystem: FileSystem
     segment: Segment
@@ -53,9 +49,8 @@ class Task(NamedTuple):
 class Loss:
     """A batch that is not sound.
 
-    Attributes:
-        declared: records by its header; -1 where it does not say.
-        readable: records that come before the damage; Kafka's consumer is given none if the CRC is wrong.
+    ``declared`` records are by its header (-1: it does not say); ``readable`` ones come before the damage, and Kafka's
+    consumer is given none if the CRC is wrong.
     """
 
     file: str
@@ -70,12 +65,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Cell:
-    """The batches of one format and codec.
-
-    Attributes:
-        records: of data, without control records.
-        raw_bytes: what the batches would be without compression.
-    """
+    """The batches of one format and codec; ``raw_bytes`` are without compression, ``records`` without control ones."""
 
     format: str
     codec: str
@@ -169,8 +159,7 @@ _COUNTS = ("control_records", "keyed", "tombstones", "with_headers", "append_tim
 class SegmentMeasure:
     """What is known of one segment, beyond ``SegmentFacts``.
 
-    Attributes:
-        transactional: one row for each of ``IN_TRANSACTIONS``, one column a transactional or marker batch.
+    ``transactional`` has a row for each of ``IN_TRANSACTIONS``, a column a transactional or marker batch.
     """
 
     measure: Measure = field(default_factory=Measure)

@@ -109,11 +109,7 @@ _PRODUCER, _EPOCH, _OFFSET, _FIRST, _LAST, _ATTRIBUTES = range(len(IN_TRANSACTIO
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has no marker.
-
-    Attributes:
-        since: the timestamp of its first batch, in milliseconds; -1 for none.
-    """
+    """A transaction that has no marker, ``since`` the timestamp of its first batch in milliseconds; -1 for none."""
 
     topic: str
     partition: int
@@ -125,11 +121,9 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Transactions:
-    """What became of transactions.
+    """What became of transactions, and how many milliseconds there were from the first batch to the marker.
 
-    Attributes:
-        empty_markers: markers of transactions of which this log has no data (they wrote elsewhere, or were cleaned).
-        durations: milliseconds between the first batch and the marker.
+    ``empty_markers`` are of transactions of which this log has no data (they wrote elsewhere, or were cleaned).
     """
 
     committed: int = 0

@@ -20,11 +20,7 @@ FORMAT_VERSION = 2
 
 @dataclass(slots=True)
 class SizeReport:
-    """A histogram of sizes or durations; ``bins`` are (low, high, count), ``high`` exclusive.
-
-    Attributes:
-        median, p90, p99: within 1/16.
-    """
+    """A histogram of sizes or durations; ``bins`` are (low, high, count), ``high`` exclusive; quantiles within 1/16."""
 
     count: int = 0
     total: int = 0
@@ -45,12 +41,9 @@ class SizeReport:
 
 @dataclass(slots=True)
 class TimeReport:
-    """Records over time; one more edge than there are counts.
+    """Records over time: one more edge than there are counts; ``unit`` is a bucket's width in words.
 
-    Attributes:
-        unit: a bucket's width in words.
-        before, after: records outside of the edges.
-        without: records without a timestamp.
+    ``before`` and ``after`` are outside of the edges, ``without`` have no timestamp.
     """
 
     first: int = -1
@@ -68,9 +61,7 @@ class TimeReport:
 class KeyReport:
     """The keys of a topic.
 
-    Attributes:
-        compacted: how one knows that it is compacted; empty if it is not.
-        standard_error: of ``distinct``; 0 where it is exact.
+    ``compacted`` is how one knows that it is, empty if it is not; ``standard_error`` that of ``distinct``, 0 if exact.
     """
 
     compacted: str = ""
@@ -106,7 +97,6 @@ class TopicReport:
         size_bytes: of the batches of each log, once; ``disk_bytes`` of the ``.log`` files of all copies.
         raw_bytes: what its sound batches would be without compression, ``log_bytes`` what they are.
         activity: its records in the buckets of the report's ``times``.
-        errors: findings of that severity.
     """
 
     name: str
@@ -134,12 +124,7 @@ class TopicReport:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition.
-
-    Attributes:
-        directories: of its copies.
-        missing_offsets: offsets between the first and the last batch that no record has.
-    """
+    """One partition; no record has the ``missing_offsets`` between its first and its last batch."""
 
     topic: str
     partition: int
@@ -162,8 +147,7 @@ class PartitionReport:
 class ProducerReport:
     """What one producer id wrote; -1 stands for all producers without one.
 
-    Attributes:
-        name: its transactional id, where the log has the coordinator's topic.
+    Its name is the transactional id, where the log has the coordinator's topic.
     """
 
     producer_id: int
@@ -200,14 +184,7 @@ class NotRead:
 
 @dataclass(slots=True)
 class Report:
-    """The whole.
-
-    Attributes:
-        version: of kafkaframes.
-        generated_at: as the caller gave it, milliseconds.
-        topics: by size, the largest first.
-        losses: batches that are not sound; ``findings`` has them too.
-    """
+    """The whole: topics by size, the largest first; ``losses``, batches that are not sound, are findings, too."""
 
     version: str
     paths: list[str]

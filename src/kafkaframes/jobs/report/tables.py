@@ -99,7 +99,6 @@ class Field(NamedTuple):
     """A column.
 
     Attributes:
-        name: the heading.
         show: a row's cell, text or ``Markup``.
         value: what the column is sorted by; makes it a column of numbers.
         says_all: the text alone sorts as well: counts and times do, sizes in KiB and MiB do not.
@@ -132,12 +131,9 @@ def number(
 def table(
     rows: Sequence[Any], fields: Sequence[Field], *, name: str, searchable: bool = False, stacked: bool = False
 ) -> Markup:
-    """Return a table.
+    """Return a table, called ``name`` for who does not see it.
 
-    Args:
-        name: for who does not see it, and for the search field.
-        searchable: add a search field, which looks at the first column.
-        stacked: on a phone each row is a paragraph: for long texts.
+    If ``searchable``, a search field looks at the first column; if ``stacked``, each row is a paragraph on a phone.
     """
     head = tag("tr", (tag("th", _heading(one), class_=_class(one), scope="col") for one in fields))
     body = [tag("tr", (_cell(row, one, stacked) for one in fields)) for row in rows]

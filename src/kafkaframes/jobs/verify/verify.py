@@ -39,12 +39,7 @@ class Task(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What a verification saw.
-
-    Attributes:
-        partitions, segments, batches, records, size_bytes: counts of what was read.
-        findings: by directory and file.
-    """
+    """What a verification saw: counts of what was read, and findings by directory and file."""
 
     partitions: int = 0
     segments: int = 0

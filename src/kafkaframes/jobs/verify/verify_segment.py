@@ -108,7 +108,7 @@ _MOST_CONTROL_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What a verified segment holds.
+    """What a verified segment holds, and everything that is wrong.
 
     Attributes:
         size_bytes: of the ``.log``.
@@ -118,7 +118,6 @@ class SegmentFacts:
         producers: one row for each of ``PRODUCER_COLUMNS``, one column for each batch of an idempotent producer.
         markers: (offset, producer id, kind) of every transaction marker.
         has_holes: offsets are missing inside or between batches, as after compaction.
-        findings: everything that is wrong.
     """
 
     path: str
