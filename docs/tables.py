@@ -32,8 +32,7 @@ from kafkaframes.jobs.tables.settings import TableSettings
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
-from kafkaframes.spark.log_options import OPTIONS
-from kafkaframes.spark.storage_options import NAMES
+from kafkaframes.spark.log_options import NAMES, OPTIONS
 from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
 from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS

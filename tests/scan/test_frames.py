@@ -19,8 +19,8 @@ from kafkaframes.records.build import build_records
 from kafkaframes.scan import frames
 from kafkaframes.scan.dataset import ScanDataset, where_of_filter
 from kafkaframes.scan.log import planning
-from kafkaframes.scan.running import read_plan
 from kafkaframes.scan.scan import Scan
+from kafkaframes.scan.slices import read_plan
 from kafkaframes.scan.where import Where
 
 SHOP = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from kafkaframes.scan.running import Running, watched
+from kafkaframes.scan.slices import Running, watched
 
 
 class Bar:

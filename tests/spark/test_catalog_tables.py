@@ -10,8 +10,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.schemas import comment_of, options_of, without_added
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOP = EXAMPLES / "logs" / "kafka-4.3"

@@ -4,7 +4,7 @@ import pytest
 from tests.spark.truth import SHOP
 
 from kafkaframes.scan.log.resolve import plan_log
-from kafkaframes.spark.hints import hint_of
+from kafkaframes.spark.kafka_log import hint_of
 from kafkaframes.spark.log_options import log_options
 
 

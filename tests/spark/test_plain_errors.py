@@ -5,7 +5,7 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.spark._compat import reason_of
-from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.worker import tells_plainly
 
 
 @tells_plainly

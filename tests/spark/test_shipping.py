@@ -8,7 +8,7 @@ import pytest
 
 from kafkaframes.kernels import demand
 from kafkaframes.kernels import directories as places
-from kafkaframes.spark import builder, shipping
+from kafkaframes.spark import builder, worker_files
 
 
 class Context:
@@ -30,19 +30,19 @@ def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
     spark = session()
     if not [unit for unit in demand.units() if unit.file is not None and unit.file.is_file()]:
         pytest.skip("nothing is compiled on this machine")
-    assert shipping.ship(spark)
-    assert shipping.ship(spark)
+    assert worker_files.ship(spark)
+    assert worker_files.ship(spark)
     (sent,) = spark.sparkContext.listArchives
     path, _, name = sent.partition("#")
-    assert name == shipping.NAME
+    assert name == worker_files.NAME
     with zipfile.ZipFile(path) as archive:
         assert set(archive.namelist()) <= {places.file_name(module) for module in demand.modules()}
         assert archive.namelist()
 
 
 def test_it_is_not_sent_if_it_is_not_wanted():
-    spark = session(**{shipping.SETTING: "false"})
-    assert not shipping.ship(spark)
+    spark = session(**{worker_files.SETTING: "false"})
+    assert not worker_files.ship(spark)
     assert not spark.sparkContext.listArchives
 
 
@@ -66,12 +66,12 @@ def worker(monkeypatch, tmp_path):
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
     assert all(place.source != "what Spark was sent along" for place in places.folders())
-    (tmp_path / shipping.NAME).mkdir(mode=0o755)
+    (tmp_path / worker_files.NAME).mkdir(mode=0o755)
     places.forget()
     (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
-    assert found.folder == tmp_path / shipping.NAME
+    assert found.folder == tmp_path / worker_files.NAME
     assert found.refused is None
-    (tmp_path / shipping.NAME).chmod(0o777)
+    (tmp_path / worker_files.NAME).chmod(0o777)
     places.forget()
     (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
     assert "0777" in found.refused
@@ -79,4 +79,4 @@ def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
 
 def test_a_driver_does_not_look_there(worker):
     worker._is_running_on_worker = False
-    assert shipping.unpacked() is None
+    assert worker_files.unpacked() is None

@@ -2,16 +2,22 @@
 
 import importlib
 import pkgutil
+from types import SimpleNamespace
 
 import pytest
 
+import kafkaframes.spark
+
 pytest.importorskip("pyspark")
-from kafkaframes.spark.sources import SOURCES
 
 
 def test_each_has_a_name_of_its_own_and_a_module_by_which_spark_finds_it():
-    assert sorted(one.name() for one in SOURCES) == ["kafka-capture", "kafka-log", "kafka-topic"]
+    sources = []
+    session = SimpleNamespace(dataSource=SimpleNamespace(register=sources.append))
+    session.sparkContext = SimpleNamespace(master="local[1]")
+    kafkaframes.spark.register(session)
+    assert sorted(one.name() for one in sources) == ["kafka-capture", "kafka-log", "kafka-topic"]
     found = [one.name for one in pkgutil.iter_modules() if one.name.startswith("pyspark_kafka_")]
     assert sorted(importlib.import_module(name).DefaultSource.name() for name in found) == sorted(
-        one.name() for one in SOURCES
+        one.name() for one in sources
     )

@@ -106,9 +106,9 @@ def _batches(paths: Sequence[str], flags: dict[str, Any], errors: list[Any]) -> 
 
 
 def _followed(paths: Sequence[str], flags: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:
-    from kafkaframes.scan.log.follow import Follower
+    from kafkaframes.scan.log.following import AppendedRows
 
-    follower = Follower(paths, flags["topics"], columns=COLUMNS, where=where, storage=flags["storage"])
+    follower = AppendedRows(paths, flags["topics"], columns=COLUMNS, where=where, storage=flags["storage"])
     while True:
         yield from follower.new()
         for error in follower.errors:

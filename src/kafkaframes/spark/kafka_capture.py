@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.schemas import comment_of, options_of, without_added
+from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

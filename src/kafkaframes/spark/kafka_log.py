@@ -9,7 +9,8 @@ Thin on purpose: options, planning and reading are plain Python in the files of 
 
 There is no ``pushFilters``, although Spark has it: with Spark 4.3 a DataFrame used twice with different filters gives
 wrong rows, since the filters of the last use are kept for all (``tests/spark/test_push_filters.py`` shows it). Offsets
-and columns are narrowed by options instead.
+and columns are narrowed by options instead. So ``WHERE topic = 'orders'`` reads every topic and drops most of them, and
+nothing in the plan says so: where a read is large and no option narrows it, one line of the log names the options.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import LATEST
-from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
+from kafkaframes.scan.ranges import EARLIEST, LATEST
 from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
 from kafkaframes.spark.log_options import DECODERS, log_options
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.schema import columns_of
+from kafkaframes.spark.schemas import columns_of, comment_of, options_of, without_added
 from kafkaframes.spark.tasks import LogPartition, read_table
+from kafkaframes.spark.worker import tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from kafkaframes.scan.log.resolve import ReadPlan
 
 
 log = logging.getLogger("kafkaframes.spark")
@@ -126,7 +128,6 @@ class KafkaLogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
         from kafkaframes.scan.log.resolve import plan_log
-        from kafkaframes.spark.hints import hint_of
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
         if (hint := hint_of(self.options, plan)) is not None:
@@ -137,3 +138,37 @@ class KafkaLogReader(DataSourceReader):
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
         yield from decoded_rows(read_table(partition.work, self.columns, self.options), self.values)
+
+
+LARGE_BYTES = 1 << 30  # less is read in the time that reading the hint takes
+_GIB = 1 << 30
+
+
+def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BYTES) -> str | None:
+    """Return the line for a read that no option narrows; None for one that is small, or narrowed.
+
+    Args:
+        options: of the read.
+        plan: what it will read.
+        large_bytes: from how many bytes of log on it is worth a word.
+    """
+    if plan.bytes_to_read < large_bytes:
+        return None
+    topics = {part.segment.topic for work in plan.works for part in work}
+    names = [*_of_topics(options, len(topics)), *_of_offsets(options)]
+    if not names:
+        return None
+    return (
+        f"kafka-log reads {len(topics):,} topics, {plan.bytes_to_read / _GIB:.1f} GiB: Spark applies a WHERE on topic, "
+        f"partition, offset or timestamp afterwards; what narrows the read itself: {', '.join(names)}"
+    )
+
+
+def _of_topics(options: ReadOptions, topics: int) -> list[str]:
+    is_chosen = options.subscribe is not None or options.subscribe_pattern is not None or options.assign is not None
+    return [] if is_chosen or topics < 2 else ["subscribe", "assign"]
+
+
+def _of_offsets(options: ReadOptions) -> list[str]:
+    is_narrowed = options.start != EARLIEST or options.end != LATEST
+    return [] if is_narrowed else ["startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"]

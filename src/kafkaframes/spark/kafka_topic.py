@@ -24,12 +24,10 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
-from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.schema import columns_of, types_of
+from kafkaframes.spark.schemas import columns_of, comment_of, options_of, types_of, without_added
 from kafkaframes.spark.tasks import TopicPart, read_topic
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,12 +3,17 @@
 Names, defaults and JSON forms are those of Spark's own Kafka source wherever it has the option
 (https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list;
 its rows are also what the documentation prints. Spark hands over names in lower case, so letter case never counts.
+
+Options of a store (``s3://``, ``gs://``, ...) become what fsspec's constructor takes. Spark's names of them are those
+of Hadoop's S3A, with or without ``spark.hadoop.`` before them. What has no name here can be given as one JSON object,
+``storageOptions``, which goes to fsspec as it is and is stronger than the single names.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
@@ -31,8 +36,6 @@ from kafkaframes.spark.option_values import (
     timestamps_value,
     topics_value,
 )
-from kafkaframes.spark.storage_options import NAMES as STORAGE_NAMES
-from kafkaframes.spark.storage_options import split_storage
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
 
@@ -220,8 +223,83 @@ def _unknown(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
         return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
     meant = "subscribe" if lower in ("topic", "topics") else lower
-    near = difflib.get_close_matches(meant, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(meant, [*OPTIONS, *NAMES], n=1, cutoff=0.6)
     if near:
         known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
         return f"unknown option {name}: did you mean {known}?"
     return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"
+
+
+_HADOOP = "spark.hadoop."
+WHOLE = "storageoptions"
+
+
+def _endpoint(text: str) -> str:
+    return text if "://" in text else f"https://{text}"
+
+
+def _addressing(text: str) -> str:
+    return "path" if boolean(text) else "auto"
+
+
+# Spark's or fsspec's name -> the place in fsspec's keyword arguments, and how the text is read.
+NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "endpoint_url": (("endpoint_url",), _endpoint),
+    "region": (("client_kwargs", "region_name"), str),
+    "key": (("key",), str),
+    "secret": (("secret",), str),
+    "token": (("token",), str),
+    "anon": (("anon",), boolean),
+    "profile": (("profile",), str),
+    "project": (("project",), str),
+    "fs.s3a.endpoint": (("endpoint_url",), _endpoint),
+    "fs.s3a.endpoint.region": (("client_kwargs", "region_name"), str),
+    "fs.s3a.access.key": (("key",), str),
+    "fs.s3a.secret.key": (("secret",), str),
+    "fs.s3a.session.token": (("token",), str),
+    "fs.s3a.path.style.access": (("config_kwargs", "s3", "addressing_style"), _addressing),
+    "fs.s3a.connection.ssl.enabled": (("use_ssl",), boolean),
+}
+
+
+def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Split options into those of the source and the keyword arguments for fsspec.
+
+    >>> split_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})
+    ({'path': 's3://b/logs'}, {'endpoint_url': 'http://127.0.0.1:9000', 'key': 'k'})
+
+    Raises:
+        OptionError: a value cannot be read.
+    """
+    others: dict[str, str] = {}
+    storage: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
+    for name, text in options.items():
+        lower = name.lower().removeprefix(_HADOOP)
+        if lower == WHOLE:
+            whole = _whole(text)
+        elif lower in NAMES:
+            path, parse = NAMES[lower]
+            try:
+                _put(storage, path, parse(text))
+            except ValueError as error:
+                raise OptionError(f"option {name}: {error}") from None  # the value may be a secret
+        else:
+            others[name] = text
+    return others, {**storage, **whole}
+
+
+def _put(storage: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        storage = storage.setdefault(step, {})
+    storage[path[-1]] = value
+
+
+def _whole(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError('option storageOptions: must be JSON such as {"anon": true}')
+    return value

@@ -31,8 +31,8 @@ from kafkaframes.errors import KafkaframesError, LogDirError
 from kafkaframes.jobs.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
 from kafkaframes.jobs.restore.writing.micro_batch import offsets_in
 from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.schema import types_of
+from kafkaframes.spark.schemas import types_of
+from kafkaframes.spark.worker import tells_plainly
 from kafkaframes.spark.write_options import check_columns
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join, store_of

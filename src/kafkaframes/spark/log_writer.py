@@ -23,8 +23,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.schema import types_of
+from kafkaframes.spark.schemas import types_of
+from kafkaframes.spark.worker import tells_plainly
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 from kafkaframes.storage.files import atomic
 from kafkaframes.wire.primitives import uuid_to_text

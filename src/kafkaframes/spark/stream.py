@@ -18,10 +18,9 @@ from kafkaframes.scan.log.following import Ends, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import flat, nested
 from kafkaframes.spark.decode_options import Values, decoded_rows
-from kafkaframes.spark.first_batch import FirstBatch
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.read_limit import read_limit
+from kafkaframes.spark.micro_batches import FirstBatch, read_limit
 from kafkaframes.spark.tasks import LogPartition, read_table
+from kafkaframes.spark.worker import tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

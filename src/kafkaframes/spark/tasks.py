@@ -24,7 +24,7 @@ _READERS = {
     "records": ("kafkaframes.scan.log.reading", "read_work"),
     "batches": ("kafkaframes.scan.log.tables", "read_batch_work"),
     "segments": ("kafkaframes.scan.log.tables", "read_segment_work"),
-    "internal": ("kafkaframes.scan.log.internal_table", "read_internal_work"),
+    "internal": ("kafkaframes.scan.log.tables", "read_internal_work"),
 }
 
 

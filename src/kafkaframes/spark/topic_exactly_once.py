@@ -53,19 +53,20 @@ from kafkaframes.jobs.write_topic.transaction_time import (
 )
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
+from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, asker, checkpoint_files, is_connect
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
-from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
-from kafkaframes.spark.query_ids import asker, is_connect
-from kafkaframes.spark.schema import types_of
+from kafkaframes.spark.schemas import types_of
 from kafkaframes.spark.topic_markers import (
     MARKERS,
     Marker,
+    check_stateless,
     check_topic,
     is_written,
     make_topic,
     marker_for,
+    next_batch,
     read_markers,
+    skip_to,
 )
 from kafkaframes.spark.topic_options import topic_write_options
 from kafkaframes.spark.topic_writer import open_producer, written_columns

@@ -17,10 +17,9 @@ from kafkaframes.scan.topic.following import TopicFollower, flat, ids_in, nested
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
 from kafkaframes.spark.decode_options import Values, decoded_rows
-from kafkaframes.spark.first_batch import FirstBatch
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.read_limit import read_limit
+from kafkaframes.spark.micro_batches import FirstBatch, read_limit
 from kafkaframes.spark.tasks import TopicPart, read_topic
+from kafkaframes.spark.worker import tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_writer import send_task, written_columns
+from kafkaframes.spark.worker import tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

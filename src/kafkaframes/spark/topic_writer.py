@@ -18,8 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa

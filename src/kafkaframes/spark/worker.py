@@ -1,8 +1,26 @@
-"""What our tasks do for the Python worker of Spark's that they run in. No pyspark."""
+"""What our code does for the Python processes of Spark's that it runs in. No pyspark.
+
+Errors of ours reach Spark's user as their sentence, without the traceback of a Python worker; settings have the names
+of Spark's options in them.
+
+Spark puts what a worker's exception prints behind a prefix of its own (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``),
+which stays. A worker leaves the traceback out where ``SPARK_HIDE_TRACEBACK`` is set in its environment, and ends after
+it (``handle_worker_exception`` in ``pyspark/util.py``). So it is set there when one of our errors is on its way out,
+and never for errors of a user's own functions, which are worth nothing without their traceback.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, wraps
+from inspect import isfunction, isgeneratorfunction
+from typing import Any, TypeVar
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.exceptions import rename_settings
 
 
 def settle() -> None:
@@ -15,3 +33,54 @@ def settle() -> None:
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
+
+
+_Class = TypeVar("_Class", bound=type)
+_HIDE = "SPARK_HIDE_TRACEBACK"
+_RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # how Spark marks the processes of its workers
+
+
+def tells_plainly(cls: _Class) -> _Class:
+    """Have every method that a class of Spark's interface defines raise our errors as their sentence alone."""
+    for name, method in list(vars(cls).items()):
+        if isfunction(method):
+            setattr(cls, name, _generator(method) if isgeneratorfunction(method) else _function(method))
+    return cls
+
+
+def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def translated(*values: Any, **named: Any) -> Any:
+        with _plain():
+            return method(*values, **named)
+
+    return translated
+
+
+def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    @wraps(method)
+    def translated(*values: Any, **named: Any) -> Iterator[Any]:
+        with _plain():
+            yield from method(*values, **named)
+
+    return translated
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    try:
+        yield
+    except KafkaframesError as error:
+        rename_settings(error, setting_names())
+        if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
+            os.environ[_HIDE] = "1"
+        raise
+
+
+@cache
+def setting_names() -> Mapping[str, str]:
+    """Return the options of ``kafka-log`` and ``kafka-topic`` by the settings that they fill."""
+    from kafkaframes.spark.log_options import OPTIONS
+    from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
+
+    return {option.field: option.name for option in (*TOPIC_OPTIONS.values(), *OPTIONS.values())}

@@ -13,10 +13,10 @@ from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import encode_coordinator_record
 from kafkaframes.scan.columns import INTERNAL, choose_columns
-from kafkaframes.scan.log.internal_table import read_internal_work
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
+from kafkaframes.scan.log.tables import read_internal_work
 from kafkaframes.spark.log_options import log_options
 
 LOG = Path(__file__).parents[2] / "data" / "logs" / "kraft-4x-transactions"

@@ -18,10 +18,9 @@ from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.tables.files import TopicTask
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
-from kafkaframes.scan.log.discovery import Log, discover_logs
+from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, offset_ranges
-from kafkaframes.scan.log.replicas import OneOfEach
 from kafkaframes.scan.log.resolve import choose, cut, logs_of, resolve_offsets
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.wire.primitives import uuid_to_text

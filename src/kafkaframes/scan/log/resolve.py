@@ -21,7 +21,16 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.records.reasons import END
-from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, discover_logs, find_boundaries
+from kafkaframes.scan.log.discovery import (
+    DiscoveredLogs,
+    Log,
+    OneOfEach,
+    copies_apart,
+    discover_logs,
+    find_boundaries,
+    merge_chosen,
+    of_partitions,
+)
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import (
     NO_END,
@@ -32,7 +41,6 @@ from kafkaframes.scan.log.planning import (
     select_segments,
     share_out,
 )
-from kafkaframes.scan.log.replicas import OneOfEach, copies_apart, merge_chosen, of_partitions
 from kafkaframes.scan.ranges import (
     LATEST,
     AtTime,

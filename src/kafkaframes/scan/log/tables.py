@@ -1,10 +1,14 @@
-"""The tables ``batches`` and ``segments`` of ``kafka-log``: a row for each batch, for each segment. No pyspark.
+"""The tables ``batches`` and ``segments`` of ``kafka-log``, of a row each; and ``decode=internal``. No pyspark.
 
 Nothing is decompressed, unless ``deepIteration`` asks how many records can be read and why no more. Damage is a column
 here, whatever the mode: bytes that are no batch (a broken framing, a torn tail) are one row, with their ``sizeBytes``.
 
 Of a segment the first batch's header is read, and those behind the last entries of the indexes; with ``deepIteration``
 all headers. A segment that cannot be read is a row with its ``error``.
+
+Records of Kafka's own topics are read as always; then type, version, key and value of each are made from its bytes, one
+Python object a record: these topics are small beside the data. A record that cannot be decoded is a row with ``error``
+in mode PERMISSIVE, left out in DROPMALFORMED, an error in FAILFAST.
 """
 
 from __future__ import annotations
@@ -17,23 +21,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode
 from kafkaframes.records.arrays import instants
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, Chunk, Chunks, End, Ints, check_crcs, parts_of, timestamp_types
-from kafkaframes.scan.arrow import TARGET_BYTES, arrow_schema, repeated
-from kafkaframes.scan.columns import Column
+from kafkaframes.scan.arrow import ARROW_TYPES, TARGET_BYTES, arrow_schema, repeated
+from kafkaframes.scan.columns import DECODED, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
-from kafkaframes.scan.log.reading import OpenSlice, open_slice
+from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
+from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -255,3 +260,49 @@ def _instant(milliseconds: int | None) -> datetime | None:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return None
+
+
+_NEEDED = ("topic", "partition", "offset", "control", "key", "value")
+
+
+def read_internal_work(
+    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the slices, in order and decoded.
+
+    Raises:
+        CorruptRecordError: damage, or a record that cannot be decoded, in mode FAILFAST.
+        LogDirError: a segment cannot be read.
+    """
+    plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
+    for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):
+        yield _decoded(batch, columns, options.mode)
+
+
+def _decoded(batch: pa.RecordBatch, columns: Sequence[Column], mode: str) -> pa.RecordBatch:
+    opened = [_open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _NEEDED), strict=True)]
+    if mode == "FAILFAST":
+        _refuse(batch, opened)
+    if mode == "DROPMALFORMED":
+        whole = [one.error is None for one in opened]
+        batch = batch.filter(pa.array(whole, pa.bool_()))
+        opened = [one for one in opened if one.error is None]
+    made = dict(zip(DECODED, zip(*opened, strict=True), strict=True)) if opened else dict.fromkeys(DECODED, ())
+    arrays = [
+        pa.array(made[column.name], ARROW_TYPES[column.type]) if column.name in made else batch.column(column.name)
+        for column in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+
+
+def _open(
+    topic: str, _partition: int, _offset: int, control: bool, key: bytes | None, value: bytes | None
+) -> InternalRecord:
+    return open_control_record(key, value) if control else open_record(topic, key, value)
+
+
+def _refuse(batch: pa.RecordBatch, opened: Sequence[InternalRecord]) -> None:
+    for row, entry in enumerate(opened):
+        if entry.error is not None:
+            topic, partition, offset = (batch.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+            raise CorruptRecordError(f"{topic}-{partition}, offset {offset}: {entry.error}")

@@ -1,4 +1,4 @@
-"""Tables of Spark's catalog over our sources: ``CREATE TABLE t USING `kafka-log` OPTIONS (path '/x')``. No pyspark.
+"""Schemas as Spark hands them over: their columns, and the options that a catalog keeps in one. No pyspark.
 
 Spark (4.3) hands the options of CREATE TABLE to a Python data source once, when it asks for the table's schema,
 together with what the catalog adds (``owner``, ``provider``, ``location``, each option again under ``option.``). A
@@ -15,9 +15,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import is_secret, without_secrets_in_text
+from kafkaframes.scan.columns import Column, choose_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
 
 # What the catalog adds to a table's options: TableCatalog's reserved properties, and Hive's own.
 _ADDED: Final = frozenset(
@@ -96,3 +98,21 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
         "created with a list of columns keeps none; create it without that list, or use "
         f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...)"
     )
+
+
+def types_of(schema: StructType) -> dict[str, str]:
+    """Return name and type of each column of a schema, the type as Spark writes it in short (``simpleString``)."""
+    return {field.name: field.dataType.simpleString() for field in schema}
+
+
+def columns_of(schema: StructType, *, table: str = "records") -> tuple[Column, ...]:
+    """Return the columns that a schema names, ours or one that the user has given.
+
+    Raises:
+        OptionError: a column is unknown, named twice, or of another type here.
+    """
+    columns = choose_columns(schema.names, table=table)
+    for theirs, ours in zip(schema, columns, strict=True):
+        if theirs.dataType.simpleString() != ours.type.replace(" ", ""):
+            raise OptionError(f"schema: column {theirs.name} is {ours.type}, not {theirs.dataType.simpleString()}")
+    return columns

@@ -1,4 +1,6 @@
-"""A query's first micro-batch, planned by an earlier run that did not finish it. No pyspark.
+"""A query's first micro-batch, and how much each may hold: for streams of logs and of topics. Spark 4.2 or later.
+
+The first micro-batch may have been planned by an earlier run that did not finish it.
 
 Spark notes in the checkpoint where a micro-batch ends; where it begins is where the one before has ended. The first has
 none before it: Spark asks the source anew. ``latest`` is another place by then, and rows between the two would be lost
@@ -10,9 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.topic.options import TopicOptions
 
 Nested = Mapping[str, Mapping[str, int]]
 
@@ -71,3 +79,15 @@ def _plain(offsets: Nested) -> dict[tuple[str, str], int]:
 def _copied(offsets: Nested) -> dict[str, Any]:
     """Return a copy that later changes do not reach."""
     return {topic: dict(numbers) for topic, numbers in offsets.items()}
+
+
+def read_limit(options: ReadOptions | TopicOptions) -> ReadLimit:
+    """Return what the options allow; of two limits the one of offsets, for Spark knows no limit of two kinds.
+
+    Spark hands it back to ``latestOffset``, which goes by the options, and asks only whether it is limited at all.
+    """
+    if options.max_offsets_per_trigger is not None:
+        return ReadMaxRows(options.max_offsets_per_trigger)
+    if options.max_bytes_per_trigger is not None:
+        return ReadMaxBytes(options.max_bytes_per_trigger)
+    return ReadAllAvailable()

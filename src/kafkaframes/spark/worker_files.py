@@ -1,0 +1,126 @@
+"""What Python workers find on their disk: the compiled kernels, for executors without, and an installed PySpark.
+
+Without kernels each executor whose home directory is empty would compile for half a minute before its first row. What
+is sent are the libraries that the driver has ready, a megabyte, as an archive that Spark unpacks; an executor with the
+same version of this package loads them, any other one has other names for its own and passes over them.
+
+A local session gets a home of Spark's without the zip of PySpark's Python files. Each Python process that Spark starts
+has ``python/lib/pyspark.zip`` of Spark's home in front of its path, and Python keeps no compiled files for a zip: each
+process compiled PySpark anew, 1.1 of 1.4 s of CPU time (2026-11-23, ``benchmarks/planner_starts.py``). Where the home
+has no such file, they import the installed package: the driver's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import site
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+NAME: Final = "kafkaframes-kernels"
+SETTING: Final = "spark.kafkaframes.shipKernels"
+
+
+def ship(spark: SparkSession) -> bool:
+    """Send the kernels that are ready here to the executors of ``spark``; return whether that was done.
+
+    Not with ``spark.kafkaframes.shipKernels=false``. The session is one of Spark's own, not Spark Connect's: its client
+    is no driver.
+    """
+    context = spark.sparkContext
+    if (spark.conf.get(SETTING, "true") or "").lower() == "false":
+        return False
+    if any(NAME in str(archive) for archive in context.listArchives):
+        return True
+    archive = _archive()
+    if archive is None:
+        return False
+    context.addArchive(f"{archive}#{NAME}")
+    return True
+
+
+def unpacked() -> str | None:
+    """Return where Spark has unpacked the archive, in a Python worker; ``None`` elsewhere."""
+    files = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
+    known = getattr(files, "SparkFiles", None)
+    if known is None or not known._is_running_on_worker:
+        return None
+    with contextlib.suppress(Exception):  # no context of Spark's after all
+        return os.path.join(known.getRootDirectory(), NAME)
+    return None
+
+
+@cache
+def _archive() -> str | None:
+    """Write the archive, once a process; ``None`` where nothing is compiled here."""
+    import zipfile
+
+    from kafkaframes.kernels import demand
+
+    files = [unit.file for unit in demand.units() if unit.file is not None and unit.file.is_file()]
+    if not files:
+        return None
+    path = os.path.join(_folder().name, f"{NAME}.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file, file.name)
+    return path
+
+
+@cache
+def _folder() -> Any:
+    import tempfile
+
+    return tempfile.TemporaryDirectory(prefix="kafkaframes-")
+
+
+_LINKED: Final = ("bin", "conf", "jars", "sbin")
+
+
+@contextmanager
+def without_zip(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """Give a JVM that is started meanwhile such a home, where its workers have this interpreter's installed PySpark.
+
+    A home that the user has set stays.
+    """
+    top = _installed("pyspark")
+    unfit = "SPARK_HOME" in environ or environ.get("PYSPARK_PYTHON") != sys.executable or os.name != "posix"
+    if unfit or top is None or _installed("py4j") is None or not (top / "python" / "lib" / "pyspark.zip").exists():
+        yield
+        return
+    environ["SPARK_HOME"] = _linked(top)
+    try:
+        yield
+    finally:
+        del environ["SPARK_HOME"]
+
+
+def _installed(package: str) -> Path | None:
+    """Return the directory of a package where every process of this interpreter looks for it; None elsewhere."""
+    spec = find_spec(package)
+    top = Path(spec.origin).parent if spec is not None and spec.origin else None
+    return top if top is not None and str(top.parent) in site.getsitepackages() else None
+
+
+def _linked(top: Path) -> str:
+    """Make a home of links for the life of this process, which the JVM's does not outlast."""
+    import atexit
+    import shutil
+    import tempfile
+
+    home = tempfile.mkdtemp(prefix="kafkaframes-spark-home-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for name in _LINKED:
+        if (top / name).exists():
+            (Path(home) / name).symlink_to(top / name)
+    return home
