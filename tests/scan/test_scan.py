@@ -119,6 +119,24 @@ def test_slices_are_pickled_and_read_by_themselves(log):
     assert "bytes" in repr(plan)
 
 
+def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(tmp_path):
+    for name, count in (("orders-0", 5), ("orders-1", 0), ("orders-2", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020}.log").write_bytes(segment(0, count) if count else b"")
+
+    def offsets(**bounds):
+        found = kafkaframes.scan_log(tmp_path, topics=["orders"], **bounds).select("partition", "offset").to_arrow()
+        return [tuple(row.values()) for row in found.to_pylist()]
+
+    assert offsets(start=1) == [(0, 1), (0, 2), (0, 3), (0, 4), (2, 1)]
+    assert offsets(start=1, end=2) == [(0, 1), (2, 1)]
+    with pytest.raises(OptionError, match="offset 3 of orders-2 is beyond the log's end 2; `fail_on_data_loss`=false"):
+        offsets(start=3)
+    assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
+    with pytest.raises(OptionError, match="offset 3 of orders-1 is beyond the log's end 0"):
+        offsets(start={"orders": {0: 3, 1: 3, 2: 2}})  # said of this very partition
+
+
 def test_start_and_end_bound_the_plan(log):
     def offsets(**bounds):
         found = kafkaframes.scan_log(log, topics=["orders"], **bounds).where(partition=0).to_arrow()

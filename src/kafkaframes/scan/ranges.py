@@ -22,6 +22,7 @@ Name = tuple[str, int]  # of a topic partition
 PartitionOffsets = Mapping[Name, int]
 Nested = dict[str, dict[str, int]]
 _Value = TypeVar("_Value")
+_Key = TypeVar("_Key")  # of a topic partition
 Assignment = Mapping[str, tuple[int, ...]]  # the partitions of topics
 TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
 
@@ -143,6 +144,22 @@ def offsets_of(
             "none of the present records is read"
         )
     return {name: LATEST if (offset := offsets[name]) is None else offset for name in names}
+
+
+def for_all(
+    bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
+) -> dict[_Key, int]:
+    """Return offsets where one number for all partitions says nothing of those that are empty: these lose nothing.
+
+    Args:
+        bound: the start or the end of the read.
+        offsets: what it is in each partition.
+        bounds: returns the first offset and the end of each; called where the bound is a number.
+    """
+    if not isinstance(bound, int) or bound < 0:
+        return dict(offsets)
+    firsts, ends = bounds()
+    return {name: min(at, ends[name]) if firsts[name] == ends[name] else at for name, at in offsets.items()}
 
 
 def narrowed(bound: Bound, names: Collection[Name]) -> Bound:

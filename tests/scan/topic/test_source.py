@@ -66,6 +66,27 @@ def test_conditions_and_bounds(servers):
     assert later.select("offset").to_arrow().column(0).to_pylist() == [24, *range(25, 50), 24, *range(25, 50)]
 
 
+def test_one_number_for_all_partitions_says_nothing_of_the_empty_ones(servers, caplog):
+    def offsets(**bounds):
+        rows = kafkaframes.scan_topic(servers, "uneven", **bounds).select("partition", "offset").to_arrow()
+        return [tuple(row.values()) for row in rows.to_pylist()]
+
+    with kafkaframes.client.Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="uneven", num_partitions=3)])
+    with Producer(servers) as producer:
+        for partition, count in ((0, 5), (2, 2)):
+            for number in range(count):
+                producer.send("uneven", b"%d" % number, partition=partition)
+    assert offsets(start=1) == [(0, 1), (0, 2), (0, 3), (0, 4), (2, 1)]
+    assert offsets(start=1, end=2) == [(0, 1), (2, 1)]
+    with pytest.raises(OptionError, match="offset 3 of uneven-2 is beyond the log's end 2; `fail_on_data_loss`=false"):
+        offsets(start=3)
+    assert offsets(start=3, fail_on_data_loss=False) == [(0, 3), (0, 4)]
+    assert "offset 3 of uneven-2 is beyond the log's end 2; what is there is read" in caplog.text
+    with pytest.raises(OptionError, match="offset 3 of uneven-1 is beyond the log's end 0"):
+        offsets(start={"uneven": {0: 3, 1: 3, 2: 2}})  # said of this very partition
+
+
 def test_a_start_where_a_group_has_committed(servers):
     with Consumer(bootstrap_servers=servers, group_id="g") as consumer:
         consumer.commit({TopicPartition(TOPIC, 0): 45})

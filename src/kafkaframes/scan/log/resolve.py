@@ -49,6 +49,7 @@ from kafkaframes.scan.ranges import (
     below_start,
     beyond_end,
     check_batch_start,
+    for_all,
     offsets_of,
     per_partition,
     report_loss,
@@ -245,7 +246,13 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     starts = offsets_of("start", options.start, logs, find=find, no_match=options.no_match)
     if isinstance(options.start, AtTime):
         starts = {name: end_of(logs[name]) if at == LATEST else at for name, at in starts.items()}
-    return replace(options, start=starts, end=offsets_of("end", options.end, logs, find=find))
+    ends = offsets_of("end", options.end, logs, find=find)
+
+    def bounds() -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        firsts = {name: entry.partition.log_start_offset for name, entry in logs.items()}
+        return firsts, {name: end_of(entry) for name, entry in logs.items()}
+
+    return replace(options, start=for_all(options.start, starts, bounds), end=for_all(options.end, ends, bounds))
 
 
 def end_of(entry: Log) -> int:

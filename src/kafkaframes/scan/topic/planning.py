@@ -24,6 +24,7 @@ from kafkaframes.scan.ranges import (
     PartitionOffsets,
     below_start,
     beyond_end,
+    for_all,
     offsets_of,
     report_loss,
 )
@@ -139,7 +140,8 @@ class TopicLookups:
         by_partition = {TopicPartition(*name): offset for name, offset in offsets.items()}
         first = [one for one, offset in by_partition.items() if offset == EARLIEST]
         last = [one for one, offset in by_partition.items() if offset == LATEST]
-        return {**by_partition, **self.earliest(first), **self.latest(last)}
+        resolved = {**by_partition, **self.earliest(first), **self.latest(last)}
+        return for_all(bound, resolved, lambda: (self.earliest(partitions), self.latest(partitions)))
 
     def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
         answers = self._consumer.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
@@ -226,7 +228,8 @@ def plan_topic(options: TopicOptions) -> list[Range]:
         starts, ends = (
             {one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every))
         )
-        check_order(starts, ends)
+        if options.end != LATEST:  # where the log ends before a start is a matter of lost data
+            check_order(starts, ends)
         starts = lookups.in_time(lookups.check_kept(starts), ends)
         bounded = {one: where.bounded(starts[one], ends[one]) for one in partitions}
         return lookups.ranges(
