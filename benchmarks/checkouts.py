@@ -183,7 +183,8 @@ def fetch_frame(topic: str, offset: int, size: int) -> bytes:
 
 def rewriting(folder: Path) -> Iterator[Row]:
     """Whole partitions written anew."""
-    from kafkaframes.jobs.convert import RewriteSettings, convert
+    from kafkaframes.jobs.convert.job import convert
+    from kafkaframes.jobs.settings import RewriteSettings
     from kafkaframes.storage.cleaner import CleanerSettings, clean_partition
     from kafkaframes.storage.log.discover import discover
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kafkaframes.jobs.convert import RewriteSettings, convert
+from kafkaframes.jobs.convert.job import convert
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
 from kafkaframes.records.decode import decode
