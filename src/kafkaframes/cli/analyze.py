@@ -195,16 +195,16 @@ def _pair(entry: HeaderSize) -> str:
 
 def _print_tagged(fields: Sequence[TaggedField]) -> None:
     click.echo("\nTagged fields of the newest versions\n")
-    rows = [[one.message, str(one.version), one.path, one.type, *map(str, _numbers(one.header))] for one in fields]
+    numbers = ["tag", "length", "interleaved", "adopted"]
+    rows = [
+        [one.message, str(one.version), one.path, one.type, *(str(getattr(one.header, name)) for name in numbers)]
+        for one in fields
+    ]
     if rows:
-        print_table(["message", "version", "field", "type", "tag", "length", "interleaved", "adopted"], rows)
+        print_table(["message", "version", "field", "type", *numbers], rows)
     won = sum(one.header.adopted - one.header.interleaved for one in fields)
     smaller = sum(one.header.interleaved < one.header.adopted for one in fields)
     click.echo(f"{len(fields)} tagged fields: the draft's header is smaller for {smaller}, {won} bytes in all")
-
-
-def _numbers(header: HeaderSize) -> tuple[int, int, int, int]:
-    return header.tag, header.length, header.interleaved, header.adopted
 
 
 def _print_messages(sizes: Sequence[MessageSize], *, each: bool) -> None:

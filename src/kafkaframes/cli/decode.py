@@ -266,7 +266,7 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
     """Yield the lines of the dump: position, bytes, field, value; with a depth, records are drawn as well."""
     for name, version, _ in annotated.values:
         yield f"# {name} version {version}"
-    paths = max((len(_label(run)) for run in annotated.runs), default=0)
+    width = min(max((len(_label(run)) for run in annotated.runs), default=0), 70)
     for run in annotated.runs:
         if depth and run.what == "records" and run.value:
             held = data[run.end - len(run.value) : run.end]
@@ -275,7 +275,7 @@ def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, dep
             )
             yield from drawing_lines(draw_records(held, depth=depth), start=run.end - len(held), show_all=show_all)
             continue
-        yield from _run_lines(data, run, min(paths, 70), show_all)
+        yield from _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
     if annotated.error is not None:
         rest = data[annotated.position :]
         yield f"{annotated.position:08x}  {rest[:_BYTES_A_LINE].hex(' '):<47}  ... {len(rest)} bytes not understood"
@@ -286,10 +286,6 @@ def _label(run: Run) -> str:
         ("int", "uint")
     )
     return run.path if plain else f"{run.path} ({run.what})"
-
-
-def _run_lines(data: bytes, run: Run, width: int, show_all: bool) -> Iterator[str]:
-    return _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
 
 
 def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:

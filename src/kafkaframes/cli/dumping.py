@@ -88,7 +88,7 @@ class _Options:
         for entry in result:
             if not entry.kind:
                 raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=entry.path)
-        conditions = self.conditions if control else _without_control(self.conditions)
+        conditions = self.conditions if control else replace(self.conditions, control=False)
         return requested_files(result, conditions, limit=self.flags["count"])
 
     def kinds(self) -> tuple[str, ...]:
@@ -119,10 +119,6 @@ def _conditions(flags: dict[str, Any]) -> Filter:
         keys=frozenset(key.encode() for key in flags["keys"]) or None,
         key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
     )
-
-
-def _without_control(conditions: Filter) -> Filter:
-    return replace(conditions, control=False)
 
 
 @contextmanager

@@ -107,11 +107,11 @@ def _no_half(to: str) -> Iterator[None]:
 def render(summary: Summary) -> Iterable[Any]:
     """Yield what is printed: tables, then where to look."""
     yield from tables_of(summary)
-    output = _plain(summary.output)
+    output, topic = _plain(summary.output), _plain(summary.topics[0].topic if summary.topics else "...")
     if summary.records_read is not None:
         yield row_counts_text(summary.records_read, summary.records, {})
     yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
-    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{_plain(_first_topic(summary))}'").show()[/]"""
+    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{topic}'").show()[/]"""
 
 
 def tables_of(summary: Summary) -> Iterable[Any]:
@@ -128,10 +128,6 @@ def tables_of(summary: Summary) -> Iterable[Any]:
 
 def _plain(text: str) -> str:
     return escape(printable(text))
-
-
-def _first_topic(summary: Summary) -> str:
-    return summary.topics[0].topic if summary.topics else "..."
 
 
 def _table(title: str, *columns: str) -> Table:

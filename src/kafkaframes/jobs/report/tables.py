@@ -135,7 +135,9 @@ def table(
 
     If ``searchable``, a search field looks at the first column; if ``stacked``, each row is a paragraph on a phone.
     """
-    head = tag("tr", (tag("th", _heading(one), class_=_class(one), scope="col") for one in fields))
+    head = tag(
+        "tr", (tag("th", tag("button", one.name, type="button"), class_=_class(one), scope="col") for one in fields)
+    )
     body = [tag("tr", (_cell(row, one, stacked) for one in fields)) for row in rows]
     made = tag("table", tag("thead", head), tag("tbody", body), class_="stacked" if stacked else None)
     kind = "wide tall" if len(rows) > _TALL_ROWS else "wide"
@@ -145,10 +147,6 @@ def table(
     search = tag("input", type="search", placeholder=f"Search {name}", aria_label=f"Search {name}", autocomplete="off")
     result = tag("span", class_="found soft", aria_live="polite")
     return tag("div", tag("div", search, result, class_="search"), box, class_="searchable")
-
-
-def _heading(entry: Field) -> Markup:
-    return tag("button", entry.name, type="button")
 
 
 def _class(entry: Field) -> str | None:
