@@ -39,13 +39,13 @@ def servers(kafka, tmp_path_factory) -> Iterator[str]:
 def asked(monkeypatch) -> set[tuple[str, int]]:
     """Collect what is asked, by API and version."""
     found: set[tuple[str, int]] = set()
-    write = Connection._write
+    post = Connection._post
 
-    async def noted(self, body, version, wait_ms):
+    def noted(self, body, version, wait_ms):
         found.add((type(body).__name__.removesuffix("Request"), version))
-        return await write(self, body, version, wait_ms)
+        return post(self, body, version, wait_ms)
 
-    monkeypatch.setattr(Connection, "_write", noted)
+    monkeypatch.setattr(Connection, "_post", noted)
     return found
 
 
