@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +11,7 @@ from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.capture import SourceOptions
-from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive
+from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive, unknown_option
 
 _WAIT_FILES: Final = 3
 
@@ -98,11 +97,5 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
 
 def _known(name: str) -> Option:
     if name not in _KNOWN:
-        near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {_KNOWN[near[0]].name}?"
-            if near
-            else f"kafka-capture knows {', '.join(one.name for one in OPTIONS)}"
-        )
-        raise OptionError(f"unknown option {name}: {hint}")
+        raise OptionError(unknown_option(name, _KNOWN, "kafka-capture"))
     return _KNOWN[name]

@@ -11,7 +11,6 @@ of Hadoop's S3A, with or without ``spark.hadoop.`` before them. What has no name
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,6 +34,7 @@ from kafkaframes.spark.option_values import (
     timestamp_value,
     timestamps_value,
     topics_value,
+    unknown_option,
 )
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
@@ -222,12 +222,7 @@ def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
 def _unknown(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
         return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
-    meant = "subscribe" if lower in ("topic", "topics") else lower
-    near = difflib.get_close_matches(meant, [*OPTIONS, *NAMES], n=1, cutoff=0.6)
-    if near:
-        known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
-        return f"unknown option {name}: did you mean {known}?"
-    return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"
+    return unknown_option(name, OPTIONS, "kafka-log", others=NAMES)
 
 
 _HADOOP = "spark.hadoop."

@@ -5,9 +5,10 @@ A reader of a text raises ``ValueError`` with what it must be; ``parsed`` names 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,6 +185,24 @@ def by_precedence(values: dict[str, Any]) -> None:
         time = values.pop(f"{bound}_time", by_partition)
         if time is not None:
             values[bound] = AtTime(time)
+
+
+def unknown_option(name: str, known: Mapping[str, Option], source: str, *, others: Iterable[str] = ()) -> str:
+    """Return what to say of a name that no option has: which one is near, or all.
+
+    Args:
+        name: as it is given.
+        known: the options by their names in lower case.
+        source: what has them.
+        others: names in lower case that are options, too.
+    """
+    lower = name.lower()
+    # Spark's word for topics to read; nearer by letters are topicColumn and such
+    meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in known else lower
+    near = difflib.get_close_matches(meant, [*known, *others], n=1, cutoff=0.6)
+    if near:
+        return f"unknown option {name}: did you mean {known[near[0]].name if near[0] in known else near[0]}?"
+    return f"unknown option {name}; {source} knows {', '.join(option.name for option in known.values())}"
 
 
 def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:

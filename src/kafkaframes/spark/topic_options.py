@@ -7,7 +7,6 @@ rows are also what the documentation prints. ``kafka.*`` options are settings of
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -27,6 +26,7 @@ from kafkaframes.spark.option_values import (
     parsed,
     positive,
     starting_value,
+    unknown_option,
     whole_number,
 )
 from kafkaframes.storage.files.units import parse_size
@@ -224,17 +224,10 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
         elif lower in known:
             values[lower] = text
         elif lower not in _SPARKS:
-            meant = "subscribe" if lower in ("topic", "topics") else lower  # nearer by letters: topicColumn and such
-            near = difflib.get_close_matches(meant, known, n=1, cutoff=0.6)
-            hint = f": did you mean {known[near[0]].name}?" if near else ""
-            raise OptionError(f"unknown option {name}{hint or '; kafka-topic knows ' + ', '.join(_names(known))}")
+            raise OptionError(unknown_option(name, known, "kafka-topic"))
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
     return client, values
-
-
-def _names(known: Mapping[str, Option]) -> list[str]:
-    return [option.name for option in known.values()]
 
 
 def _checked_client(

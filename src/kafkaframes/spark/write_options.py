@@ -6,7 +6,6 @@ Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. What 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
-from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
+from kafkaframes.spark.option_values import Option, parsed, positive, unknown_option, whole_number
 from kafkaframes.storage.files.units import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
@@ -82,7 +81,7 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
             continue
         option = WRITE_OPTIONS.get(lower)
         if option is None:
-            raise OptionError(_unknown(name))
+            raise OptionError(unknown_option(name, WRITE_OPTIONS, "to write, kafka-log"))
         values[option.field] = parsed(option.name, option.parse, text)
     if not path:
         raise OptionError(
@@ -103,13 +102,6 @@ def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any],
     rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
     path, values = parse_write(rest)
     return path, values, given.get("checkpointlocation", "")
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), WRITE_OPTIONS, n=1, cutoff=0.6)
-    if near:
-        return f"unknown option {name}: did you mean {WRITE_OPTIONS[near[0]].name}?"
-    return f"unknown option {name}; to write, kafka-log knows {', '.join(option.name for option in _ROWS)}"
 
 
 # column -> the types that it may have, as Spark's simpleString
