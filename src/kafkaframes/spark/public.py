@@ -118,7 +118,8 @@ def watch_topics(
         OptionError: no servers, an unknown setting, or a group without the name of a query: two queries must not
             commit to one group.
     """
-    from kafkaframes.spark.topic_listener import TopicListener, check_client
+    from kafkaframes.client.settings import ConsumerSettings
+    from kafkaframes.spark.topic_listener import TopicListener
 
     if group_id is not None and query_name is None:
         raise OptionError("group_id needs query_name: two queries must not commit to one group")
@@ -126,7 +127,7 @@ def watch_topics(
     client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
-    check_client(client)
+    ConsumerSettings.of(client)  # refuses what no consumer has
     listener = TopicListener(client, query_name=query_name, group_id=group_id, report=report, samples=samples)
     spark.streams.addListener(listener)
     try:

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kafkaframes.client import Admin, Consumer
-from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.spark.topic_progress import SAMPLE_BYTES, TopicProgress, estimates, progress_of
 
@@ -123,15 +122,3 @@ class TopicListener(StreamingQueryListener):
             sizes = {"max.partition.fetch.bytes": SAMPLE_BYTES, "fetch.max.bytes": SAMPLE_BYTES}
             self._consumer = Consumer(**{**self._client, **reader, **sizes})
         return dict(estimates(progress, self._consumer))
-
-
-def check_client(client: Mapping[str, Any]) -> None:
-    """Check that the settings are valid for a client.
-
-    Raises:
-        OptionError: names the setting.
-    """
-    ConsumerSettings.of(client)
-
-
-__all__ = ["TopicListener", "check_client"]

@@ -154,6 +154,3 @@ def _sample(consumer: Consumer, lag: PartitionLag) -> Sample | None:
         return sample(consumer, lag.topic_partition, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
     except KafkaframesError:
         return None
-
-
-__all__ = ["PartitionLag", "TopicProgress", "estimates", "progress_of"]
