@@ -90,7 +90,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(cleaned, codec):
         one for one in before if one[0] < active and last[one[1]] == one[0]
     }
     assert asker.state.logs.cleaner_offsets[WHERE] == active
-    assert log.size_bytes == sum(one.size_bytes for one in log.state.segments)
+    assert log.size_bytes == sum(one.size_bytes for one in log.segments)
 
 
 @pytest.mark.parametrize(("magic", "release"), [(0, "0.9.0"), (1, "0.10.2")])
@@ -176,7 +176,7 @@ def test_who_reads_an_old_segment_reads_on(cleaned):
     before = bytes(reading.records)
     asker.state.clock.advance(16)
     assert bytes(reading.records) == before
-    deleted = len(log.state.deleted)
+    deleted = len(log.deleted)
     asker.state.clock.advance(61)
     assert deleted > 0
     assert log.remove_deleted_files(now_ms=asker.state.clock.now_ms) == deleted
@@ -215,7 +215,7 @@ def test_damage_is_left_alone(cleaned, caplog):
     fill(asker)
     log = log_of(asker)
     bases = log.segment_bases
-    file = log.state.disk.open_file(log.state.segments.first.path)
+    file = log.disk.open_file(log.segments.first.path)
     file.write(70, b"\xff\xff\xff")
     asker.state.clock.advance(16)
     assert list(asker.cleaning.uncleanable) == [WHERE]
@@ -283,7 +283,7 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(cleaned)
     def fail(*arguments):
         raise OSError(28, "no space left on device")
 
-    log.state.disk.inner.rename = fail
+    log.disk.inner.rename = fail
     asker.state.clock.advance(16)
     with pytest.raises(StorageError):
         log.append_as_leader(build_records({"key": [b"k"]}), leader_epoch=0, now_ms=NOW)

@@ -91,7 +91,7 @@ def check_sound(path: Path) -> None:
 def append_more(manager: LogManager) -> None:
     for log in manager.logs.values():
         if log.topic_partition.topic in TOPICS:
-            epoch = log.leader_epochs.latest + 1
+            epoch = log.epochs.latest + 1
             log.append_as_leader(batch(2, timestamp=now_ms()), leader_epoch=epoch, now_ms=now_ms())
             log.update_high_watermark(log.log_end_offset)
 

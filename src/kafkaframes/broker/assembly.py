@@ -275,7 +275,7 @@ def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, rep
     key = TopicPartition(topic.name, index)
     log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
     log.update_high_watermark(log.log_end_offset)
-    partition = Partition(key, log, replicas, leader_epoch=max(log.leader_epochs.latest, 0))
+    partition = Partition(key, log, replicas, leader_epoch=max(log.epochs.latest, 0))
     state.note_settings(topic, partition)
     return partition
 

@@ -59,24 +59,23 @@ def round_of(broker: BrokerState, partition: Partition) -> Round | None:
     dirty = _first_dirty(log, broker.logs.cleaner_offsets.get(key))
     now_ms = broker.clock.now_ms
     end = _first_uncleanable(log, dirty, now_ms=now_ms, lag_ms=int(text["min.compaction.lag.ms"]))
-    sizes = {one.base_offset: one.size_bytes for one in log.state.segments if one.base_offset < end}
+    sizes = {one.base_offset: one.size_bytes for one in log.segments if one.base_offset < end}
     cleanable = sum(size for base, size in sizes.items() if base >= dirty)
     is_late = _is_late(log, dirty, end, now_ms - int(text["max.compaction.lag.ms"]))
     ratio = cleanable / sum(sizes.values()) if cleanable else 0.0
     if not cleanable or not (is_late or ratio > float(text["min.cleanable.dirty.ratio"])):
         return None
-    state = log.state
     return Round(
         key,
         log,
         dirty,
         end,
-        segments={one.base_offset: one for one in state.segments},
-        partition=directory.Partition(key, state.directory, segments=tuple(map(_as_listed, state.segments))),
+        segments={one.base_offset: one for one in log.segments},
+        partition=directory.Partition(key, log.directory, segments=tuple(map(_as_listed, log.segments))),
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        aborted=tuple(aborted for one in state.segments for aborted in one.txn_index.aborted),
-        producers=tuple(state.producers.entries()),
+        aborted=tuple(aborted for one in log.segments for aborted in one.txn_index.aborted),
+        producers=tuple(log.producers.entries()),
         now_ms=now_ms,
         delete_retention_ms=int(text["delete.retention.ms"]),
         ratio=ratio,
@@ -91,8 +90,8 @@ def _first_dirty(log: PartitionLog, checkpointed: int | None) -> int:
 
 def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: int) -> int:
     """Return the base offset from which on nothing is touched: active, unstable, not replicated, or too young."""
-    segments = list(log.state.segments)
-    limits = [log.state.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
+    segments = list(log.segments)
+    limits = [log.segments.active.base_offset, log.last_stable_offset, log.high_watermark]
     for segment, after in pairwise(segments) if lag_ms > 0 else ():
         if after.base_offset > dirty and segment.largest_timestamp > now_ms - lag_ms:
             limits.append(segment.base_offset)
@@ -103,7 +102,7 @@ def _first_uncleanable(log: PartitionLog, dirty: int, *, now_ms: int, lag_ms: in
 
 def _is_late(log: PartitionLog, dirty: int, end: int, oldest_ms: int) -> bool:
     """Say whether a dirty record is older than ``max.compaction.lag.ms`` allows (KIP-354)."""
-    segments = (one for one in log.state.segments if dirty <= one.base_offset < end)
+    segments = (one for one in log.segments if dirty <= one.base_offset < end)
     return any(0 <= one.first_timestamp < oldest_ms for one in segments)
 
 

@@ -50,7 +50,7 @@ def clean(due: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[in
 
 
 def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
-    plan, settings, disk = _plan(due), _settings(due), due.log.state.disk
+    plan, settings, disk = _plan(due), _settings(due), due.log.disk
     known = walk_dirty_part(disk, plan)
     transactions = CleanedTransactions()
     filter_ = Filter(plan.producers, settings, known, transactions, end_offset=plan.first_uncleanable_offset)

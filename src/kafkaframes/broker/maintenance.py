@@ -158,7 +158,7 @@ class Cleaning:
             if outcome:  # else it is uncleanable, or was given up
                 self._put_in_place(due, outcome[0])
             else:
-                self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log.state))
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(due.log))
             self._next(done)
 
         if self.run_apart is None or self.broker.clock.is_frozen:

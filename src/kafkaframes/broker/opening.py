@@ -83,12 +83,12 @@ def not_served(logs: LogManager) -> tuple[Remark, ...]:
     """
     lines = [f"error: not served: {one}" for one in logs.unreadable.values()]
     for key, log in logs.logs.items():
-        if log.state.bytes_lost:
-            at = log.state.whole_until
+        if log.bytes_lost:
+            at = log.whole_until
             where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
-            what = f"error: {key}: {log.state.bytes_lost:,} bytes are not served{where}"
+            what = f"error: {key}: {log.bytes_lost:,} bytes are not served{where}"
             lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
-        for path, position in log.state.torn.items():
+        for path, position in log.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"
             lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
     ignored = [f"warning: left out: {problem}" for problem in logs.problems]

@@ -70,7 +70,7 @@ class Partition:
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
         """Return where a leader epoch ends; that of the leader has begun, even without a record."""
-        epochs, end = self.log.leader_epochs, self.log.log_end_offset
+        epochs, end = self.log.epochs, self.log.log_end_offset
         if not epochs.entries and UNDEFINED != leader_epoch <= self.leader_epoch:
             return EpochEnd(leader_epoch, end)
         return epochs.end_offset_for(leader_epoch, log_end_offset=end)

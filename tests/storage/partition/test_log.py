@@ -33,7 +33,7 @@ def test_a_leader_assigns_offsets_and_its_epoch(tmp_path):
     assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
     assert (second.first_offset, second.last_offset, second.last_leader_epoch) == (3, 4, 4)
     assert log.log_end_offset == 5
-    assert [one.leader_epoch for one in log.leader_epochs.entries] == [4]
+    assert [one.leader_epoch for one in log.epochs.entries] == [4]
 
 
 def test_a_log_is_read_up_to_its_watermarks(tmp_path):
@@ -272,7 +272,7 @@ def test_retention_by_size_counts_from_the_end(tmp_path):
     log = filled(tmp_path, retention_ms=-1, retention_bytes=500)
     log.update_high_watermark(9)
     log.delete_old_segments(now_ms=NOW_MS)
-    assert log.size_bytes >= 500 > log.size_bytes - log.state.segments.first.size_bytes
+    assert log.size_bytes >= 500 > log.size_bytes - log.segments.first.size_bytes
 
 
 def test_a_compacted_log_keeps_old_segments_but_not_deleted_records(tmp_path):
@@ -348,14 +348,14 @@ def test_where_a_leader_epoch_ends(tmp_path):
     log = new_log(tmp_path)
     for epoch in (1, 1, 3):
         lead(log, batch(2), epoch=epoch)
-    ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=6)) for epoch in (-1, 0, 1, 2, 3, 4)]
+    ends = [tuple(log.epochs.end_offset_for(epoch, log_end_offset=6)) for epoch in (-1, 0, 1, 2, 3, 4)]
     assert ends == [(-1, -1), (0, 0), (1, 4), (1, 4), (3, 6), (-1, -1)]
-    assert tuple(log.leader_epochs.end_offset_for(-5, log_end_offset=6)) == (-5, 0)  # as Kafka answers nonsense
+    assert tuple(log.epochs.end_offset_for(-5, log_end_offset=6)) == (-5, 0)  # as Kafka answers nonsense
 
 
 def test_where_any_epoch_ends_in_a_log_that_has_none(tmp_path):
     log = new_log(tmp_path)
-    ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=0)) for epoch in (-(2**31), -5, -1, 0, 7)]
+    ends = [tuple(log.epochs.end_offset_for(epoch, log_end_offset=0)) for epoch in (-(2**31), -5, -1, 0, 7)]
     assert ends == [(-1, -1)] * 5
 
 
@@ -389,7 +389,7 @@ def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_pat
     log = filled(tmp_path)
     log.close(now_ms=NOW_MS)
     (tmp_path / ".kafka_cleanshutdown").touch()
-    with open(log.state.segments.active.path, "ab") as file:
+    with open(log.segments.active.path, "ab") as file:
         file.write(b"\0" * 40)
     again = open_log(log.directory, settings=log.settings, now_ms=NOW_MS)
     assert lead(again, idempotent(1, 9)).first_offset == 9

@@ -211,7 +211,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def indexes_lead_to_batches(self):
-        for segment in self.log.state.segments:
+        for segment in self.log.segments:
             starts = {}
             raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
             for header in headers_of(raw) if raw else []:

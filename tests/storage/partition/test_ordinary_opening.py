@@ -87,7 +87,7 @@ def outcome(disk: MemoryDisk, checkpointed: Checkpointed, settings: LogSettings 
         log = open_log(PATH, settings=settings, now_ms=NOW_MS, disk=disk, checkpointed=checkpointed)
     except LogDirError as error:
         return str(error)
-    state = log.state
+    state = log
     known = {
         name: getattr(state, name)
         for name in ("log_start_offset", "log_end_offset", "recovery_point", "high_watermark", "topic_id", "deleted")

@@ -59,8 +59,8 @@ def appended(directory: Path, target: Path) -> PartitionLog:
     topic = directory.name.rpartition("-")[0]
     settings = topic_settings(directory.parent.parent, directory.parent.name, topic)
     log = create_log(str(target), settings=settings, now_ms=0)
-    prepare(log.state, now_ms=0)
-    log.leader_epochs.assign(0, 0)
+    prepare(log, now_ms=0)
+    log.epochs.assign(0, 0)
     for segment in sorted((*directory.glob("*.log"), *directory.glob("*.log.deleted"))):
         raw = segment.read_bytes()
         found = scan_all(raw, rules=FILE)

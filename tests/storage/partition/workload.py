@@ -253,7 +253,7 @@ def _is_cut(log: PartitionLog, state: State, key: TopicPartition) -> bool:
 def read_all(log: PartitionLog) -> list[Batch]:
     """Return every batch that the segments hold, and see that offsets follow each other."""
     found: list[Batch] = []
-    for segment in log.state.segments:
+    for segment in log.segments:
         raw = segment.read_at(0, segment.size_bytes) if segment.size_bytes else b""
         for header in headers_of(raw) if raw else []:
             assert not found or header.base_offset == found[-1][1] + 1, "a hole"
@@ -270,10 +270,10 @@ def check_state(log: PartitionLog, batches: tuple[Batch, ...], found: list[Batch
         assert log.producers.states[producer_id].entry() == whole.states[producer_id].entry()
     assert log.producers.states.keys() <= whole.states.keys()
     assert log.producers.open == whole.open
-    for entry in log.leader_epochs.entries:
+    for entry in log.epochs.entries:
         assert entry.start_offset <= end
     known = {header.leader_epoch for header in _headers(found) if header.base_offset >= start}
-    assert known <= {one.leader_epoch for one in log.leader_epochs.entries}, log.leader_epochs.entries
+    assert known <= {one.leader_epoch for one in log.epochs.entries}, log.epochs.entries
 
 
 def _headers(found: list[Batch]) -> list[BatchHeader]:

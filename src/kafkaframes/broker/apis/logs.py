@@ -156,9 +156,9 @@ def _look_up(
         if record is None or record.offset >= _end(request, partition):
             return
         row.offset, row.timestamp = record.offset, record.timestamp
-        row.leader_epoch = record.leader_epoch if log.leader_epochs.entries else partition.leader_epoch
+        row.leader_epoch = record.leader_epoch if log.epochs.entries else partition.leader_epoch
         if time >= 0 or time == MAX_TIMESTAMP:
-            row.leader_epoch = log.leader_epochs.epoch_of(record.offset)
+            row.leader_epoch = log.epochs.epoch_of(record.offset)
 
 
 def _end(request: _ListOffsets, partition: Partition) -> int:

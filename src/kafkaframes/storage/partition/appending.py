@@ -25,7 +25,7 @@ from kafkaframes.records.append.settings import (
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
-from kafkaframes.storage.files.segment_reader import BatchHeader, headers_from, headers_of, parse_header
+from kafkaframes.storage.files.segment_reader import BatchHeader, first_header, headers_from, headers_of, parse_header
 from kafkaframes.storage.log.transactions import markers_in
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.producers import CLIENT, REPLICATION, Prepared, Seen
@@ -78,9 +78,33 @@ class LogAppendInfo(NamedTuple):
 
 
 def append_as_leader(
-    state: LogState, records: Raw, sent: BatchHeader | None, *, leader_epoch: int, now_ms: int, origin: str
+    state: LogState,
+    records: Raw,
+    *,
+    leader_epoch: int,
+    now_ms: int,
+    origin: str = CLIENT,
+    header: BatchHeader | None = None,
 ) -> LogAppendInfo:
-    """Append as ``PartitionLog.append_as_leader`` says; ``sent`` is the header that the records begin with."""
+    """Append a producer's records: checked, with the next offsets (KIP-31).
+
+    Args:
+        state: of the log.
+        records: of one partition of a produce request; a bytearray is the log's from now on, which writes offsets
+            into it, while bytes are copied.
+        leader_epoch: of this leader; written into batches of format 2.
+        now_ms: the clock.
+        origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
+        header: what ``first_header`` returns of the records, if that was read already.
+
+    Returns:
+        The offsets; for a duplicate of one of the producer's last five batches, the offsets of the original.
+
+    Raises:
+        AppendRefusedError: with Kafka's exception and error code; nothing has changed.
+        StorageError: the disk failed, and the log directory is offline.
+    """
+    sent = header or first_header(records)
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
             return _append_kept(state, records, now_ms=now_ms)
@@ -100,8 +124,19 @@ def append_as_leader(
     )
 
 
-def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epoch: int | None) -> LogAppendInfo:
-    """Append as ``PartitionLog.append_as_follower`` says."""
+def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
+    """Append a leader's batches unchanged, with their own offsets.
+
+    Args:
+        state: of the log.
+        records: of one partition of a fetch response.
+        now_ms: the clock.
+        leader_epoch: of the leader that was fetched from; batches of a later one are left out (KAFKA-18723).
+
+    Raises:
+        AppendRefusedError: damage, or offsets that do not follow.
+        StorageError: the disk failed, and the log directory is offline.
+    """
     data, headers = _analyze(records, log_end_offset=state.log_end_offset, leader_epoch=leader_epoch)
     first = _first_or_last_offset(headers[0]) if headers else NO_OFFSET
     return _append(state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)

@@ -40,11 +40,25 @@ def read(
     offset: int,
     *,
     max_bytes: int,
-    isolation: str,
-    min_one_message: bool,
+    isolation: str = HIGH_WATERMARK,
+    min_one_message: bool = True,
     stretch_bytes: int | None = None,
 ) -> FetchData:
-    """Read as ``PartitionLog.read`` says."""
+    """Return the batches from the one that holds ``offset`` on, as the answer to a fetch.
+
+    Args:
+        state: of the log.
+        offset: from the log start offset to the log end offset.
+        max_bytes: of the answer; with ``min_one_message`` the first batch is returned whole even if it is larger.
+        isolation: ``LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
+        min_one_message: see ``max_bytes``.
+        stretch_bytes: if the records have at least this many bytes, they are returned as a ``Stretch`` of the file
+            instead of being read, provided that files have descriptors. None: never.
+
+    Raises:
+        OffsetOutOfRangeError: the offset is outside the log.
+        LogDirError: a segment cannot be read.
+    """
     if not state.log_start_offset <= offset <= state.log_end_offset:
         reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
         raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
@@ -116,7 +130,11 @@ def _aborted(state: LogState, segment: LogSegment, offset: int, position: int) -
 
 
 def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | None:
-    """Answer as ``PartitionLog.offset_for_timestamp`` says."""
+    """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
     epochs = state.epochs
     if timestamp_ms == LATEST:
         return TimedOffset(state.log_end_offset, leader_epoch=epochs.latest)

@@ -10,47 +10,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.errors import LogDirError, StorageError
+from kafkaframes.errors import StorageError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.disk import DiskFile, OnlineDisk, write_whole
 from kafkaframes.storage.files.filesystem import join, split
-from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import LeaderEpochs, LogState, Segments, Snapshots
-
-
-def new_state(
-    disk: OnlineDisk, directory: str, *, settings: LogSettings, now_ms: int, topic_id: str | None
-) -> LogState:
-    """Return the state of a new, empty log, of which nothing is on the disk yet.
-
-    Raises:
-        LogDirError: the name is not that of a partition, or the directory exists.
-    """
-    name = names.DirectoryName.parse(split(directory)[1])
-    if name is None:
-        raise LogDirError("is not named <topic>-<partition>", file=directory)
-    if disk.stat(directory) is not None:
-        raise LogDirError("exists already", file=directory)
-    return LogState(
-        disk=disk,
-        directory=directory,
-        topic_partition=name.topic_partition,
-        settings=settings,
-        segments=Segments([LogSegment(disk, directory, 0, size_bytes=0, now_ms=now_ms)]),
-        epochs=LeaderEpochs(disk, directory, ()),
-        producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-        snapshots=Snapshots(disk, directory, ()),
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
-        last_flush_ms=now_ms,
-        topic_id=topic_id,
-        has_files=False,
-        is_linked=False,
-    )
+from kafkaframes.storage.partition.state import LogState
 
 
 def prepare(state: LogState, *, now_ms: int) -> None:
@@ -198,14 +164,20 @@ class Flush(NamedTuple):
 
 
 def begin(state: LogState) -> Flush:
-    """Begin as ``PartitionLog.begin_flush`` says."""
+    """Return a flush of everything appended so far; call its ``run`` in any thread, then ``finish``.
+
+    It flushes batches only: a recovery rebuilds missing index entries. Rolled segments are on the disk already.
+
+    Raises:
+        StorageError: the disk fails.
+    """
     files, directories = _unlinked(state)
     opened = [state.disk.open_apart(path) for path in (state.segments.active.path, *files)]
     return Flush(state.log_end_offset, state.disk, opened, directories)
 
 
 def finish(state: LogState, offset: int, *, now_ms: int) -> None:
-    """Take note as ``PartitionLog.finish_flush`` says."""
+    """Set the recovery point to ``offset``, up to which a flush has completed."""
     state.recovery_point = max(state.recovery_point, min(offset, state.log_end_offset))
     state.last_flush_ms = now_ms
     state.is_linked = True

@@ -20,14 +20,13 @@ from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import Checkpointed, discover_partition
 from kafkaframes.storage.log.overflow import FilePart
 from kafkaframes.storage.partition import retention
-from kafkaframes.storage.partition.flushing import new_state
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, LogState, Segments, Snapshots
+from kafkaframes.storage.partition.state import Deleted, LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import Action, Kind
 from kafkaframes.storage.recovery.plan import RecoveryPlan, plan_recovery
 from kafkaframes.storage.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, Slice, work_out
@@ -57,8 +56,28 @@ def create_log(
     Raises:
         LogDirError: the name is not that of a partition, or the directory exists.
     """
-    chosen = settings or LogSettings()
-    return PartitionLog(new_state(online(disk), directory, settings=chosen, now_ms=now_ms, topic_id=topic_id))
+    there, chosen, name = online(disk), settings or LogSettings(), names.DirectoryName.parse(split(directory)[1])
+    if name is None:
+        raise LogDirError("is not named <topic>-<partition>", file=directory)
+    if there.stat(directory) is not None:
+        raise LogDirError("exists already", file=directory)
+    return PartitionLog(
+        disk=there,
+        directory=directory,
+        topic_partition=name.topic_partition,
+        settings=chosen,
+        segments=Segments([LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)]),
+        epochs=LeaderEpochs(there, directory, ()),
+        producers=Producers(expiration_ms=chosen.producer_id_expiration_ms),
+        snapshots=Snapshots(there, directory, ()),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        last_flush_ms=now_ms,
+        topic_id=topic_id,
+        has_files=False,
+        is_linked=False,
+    )
 
 
 def open_log(
@@ -85,9 +104,9 @@ def open_log(
     there, chosen = online(disk), settings or LogSettings()
     entries = there.list_directory(directory)
     if checkpointed is not None:
-        state = open_ordinary(there, directory, entries, checkpointed, settings=chosen, now_ms=now_ms)
-        if state is not None:
-            return PartitionLog(state)
+        log = open_ordinary(there, directory, entries, checkpointed, settings=chosen, now_ms=now_ms)
+        if log is not None:
+            return log
     log_directory = discover_partition(there, directory, checkpointed, entries=entries)
     _drop_unfinished_metadata(there, log_directory)
     plan = _planned(log_directory)
@@ -100,7 +119,7 @@ def open_log(
     )
     recovered = work_out(log_directory, plan, recovery_settings)
     is_changed = apply_in_place(there, recovered)
-    return PartitionLog(_opened(there, recovered, chosen, now_ms, is_changed=is_changed))
+    return _opened(there, recovered, chosen, now_ms, is_changed=is_changed)
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
@@ -277,7 +296,7 @@ _ACTIONS = {
 
 def _opened(
     disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int, *, is_changed: bool
-) -> LogState:
+) -> PartitionLog:
     plan, partition = recovered.plan, recovered.plan.partition
     directory = partition.directory
     segments = Segments(
@@ -285,7 +304,7 @@ def _opened(
     )
     epochs = recovered.files.get(names.LEADER_EPOCH_CHECKPOINT)
     known = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
-    state = LogState(
+    log = PartitionLog(
         disk=disk,
         directory=directory,
         topic_partition=partition.topic_partition,
@@ -304,17 +323,17 @@ def _opened(
         whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
     )
     if is_changed:
-        state.snapshots.unflushed = [state.snapshots.path_of(offset) for offset in state.snapshots.offsets]
+        log.snapshots.unflushed = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
     is_new = any(action.kind is Kind.CREATE for action in plan.actions)
     if is_new:
         segments.active.activate(settings, is_new=True)
-    retention.reload_producers(state, now_ms=now_ms)
-    state.update_high_watermark(partition.high_watermark or 0)
+    retention.reload_producers(log, now_ms=now_ms)
+    log.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
-    state.deleted = [
+    log.deleted = [
         Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
     ]
-    return state
+    return log
 
 
 def _snapshot_offsets(files: Iterable[str]) -> Iterator[int]:

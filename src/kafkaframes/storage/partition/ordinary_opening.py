@@ -28,10 +28,11 @@ from kafkaframes.storage.files.producer_files import read_producer_snapshot
 from kafkaframes.storage.files.segment_reader import HeaderWalk
 from kafkaframes.storage.log.discover import Checkpointed
 from kafkaframes.storage.log.rebuild import ProducerLoad, RebuiltIndexes, StoredSnapshots, rebuild_indexes, replay_of
+from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
-from kafkaframes.storage.partition.state import LeaderEpochs, LogState, Segments, Snapshots
+from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshots
 from kafkaframes.storage.recovery.draft import MOST_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 
@@ -72,8 +73,8 @@ def open_ordinary(
     *,
     settings: LogSettings,
     now_ms: int,
-) -> LogState | None:
-    """Return the state of a log, whose directory has ``entries``; None where anything about it is not ordinary.
+) -> PartitionLog | None:
+    """Return a log, whose directory has ``entries``; None where anything about it is not ordinary.
 
     Raises:
         StorageError: the disk fails.
@@ -103,7 +104,7 @@ def open_ordinary(
     producers.drop_expired(now_ms)
     _change(disk, directory, opened)
     sizes = sorted(files.sizes.items())
-    state = LogState(
+    log = PartitionLog(
         disk=disk,
         directory=directory,
         topic_partition=name.topic_partition,
@@ -119,11 +120,11 @@ def open_ordinary(
         topic_id=topic_id,
         is_linked=checkpointed.is_clean,
     )
-    state.snapshots.last = opened.end if opened.snapshots else start
+    log.snapshots.last = opened.end if opened.snapshots else start
     if not checkpointed.is_clean:
-        state.snapshots.unflushed = [state.snapshots.path_of(offset) for offset in state.snapshots.offsets]
-    state.update_high_watermark(high_watermark)
-    return state
+        log.snapshots.unflushed = [log.snapshots.path_of(offset) for offset in log.snapshots.offsets]
+    log.update_high_watermark(high_watermark)
+    return log
 
 
 def _files_of(entries: list[FileInfo], *, is_clean: bool) -> _Files | None:

@@ -23,7 +23,14 @@ from kafkaframes.storage.partition.state import Deleted, LogState
 
 
 def delete_old_segments(state: LogState, *, now_ms: int) -> int:
-    """Delete the segments that retention no longer keeps, oldest first (UnifiedLog.deleteOldSegments)."""
+    """Delete the segments that retention by time, size and log start offset no longer keeps, oldest first.
+
+    Returns:
+        How many there were (UnifiedLog.deleteOldSegments).
+
+    Raises:
+        StorageError: the disk fails.
+    """
     deletable = _below_start(state)
     if "delete" in state.settings.policies:
         deletable = max(deletable, _too_large(state), _too_old(state, now_ms), key=len)
@@ -98,7 +105,11 @@ def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None
 
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
-    """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``."""
+    """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``; return how many.
+
+    Raises:
+        StorageError: the disk fails.
+    """
     due = [file for file in state.deleted if file.due_ms <= now_ms]
     for file in due:
         if state.disk.stat(file.path) is not None:
@@ -108,7 +119,12 @@ def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
 
 
 def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
-    """Truncate the log (UnifiedLog.truncateTo)."""
+    """Truncate the log to ``offset``; return False if it does not reach beyond it (UnifiedLog.truncateTo).
+
+    Raises:
+        OptionError: the offset is negative.
+        StorageError: the disk fails.
+    """
     if offset < 0:
         raise OptionError(f"{state.topic_partition}: cannot be cut at offset {offset}")
     if offset >= state.log_end_offset:
@@ -137,7 +153,11 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) -> None:
-    """Delete all records and continue at ``offset`` (UnifiedLog.truncateFullyAndStartAt)."""
+    """Delete all records and continue at ``offset`` (UnifiedLog.truncateFullyAndStartAt).
+
+    Raises:
+        StorageError: the disk fails.
+    """
     prepare(state, now_ms=now_ms)
     for snapshot in tuple(state.snapshots.offsets):
         state.snapshots.remove(snapshot)

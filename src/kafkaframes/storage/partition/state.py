@@ -1,6 +1,6 @@
 """The state of one partition's log: its segments, offsets, producers and epochs, as one value that can change.
 
-``loading`` makes it and ``PartitionLog`` owns it; appending, fetching, flushing and retention are functions of it.
+``PartitionLog`` is this with all that is done to it: appending, fetching, flushing and retention are functions of it.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class LogState:
         directory: of the partition.
         topic_partition: whose log it is.
         settings: of the log; they can be changed while it is open.
-        segments, epochs, producers, snapshots: see the modules of those names.
+        segments, epochs, producers, snapshots: see their classes.
         log_start_offset: the first offset that is served.
         log_end_offset: the offset that the next record gets.
         recovery_point: every offset below it is on the disk.
@@ -312,7 +312,7 @@ class LogState:
         torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
             file does, by path: a size there reaches beyond the file.
         is_closed: whether appends are refused.
-        has_files: whether its directory is there; the first append makes it (``making``).
+        has_files: whether its directory is there; the first append makes it (``flushing.prepare``).
         is_linked: whether its directory is on the disk with the names in it.
     """
 
