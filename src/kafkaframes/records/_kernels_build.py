@@ -31,6 +31,9 @@ from kafkaframes.wire._kernels import address_of
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
 COLUMNS = 13
+# Arguments that go together: of each row its offset and its timestamp; byte strings; and what sizes depend on: those
+# two, the lengths of keys and values, where headers start, the lengths of their names and values.
+_STAMPS, _BLOBS, _SIZES = (INT64S,) * 2, (INT64S, INT64S, BYTES), (INT64S,) * 7
 
 
 @device
@@ -41,23 +44,7 @@ def _headers_size(first, last, name_lengths, item_lengths):
     return size
 
 
-@kernel(
-    types.int64(
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        OUT_INT64S,
-    )
-)
+@kernel(types.int64(*_SIZES, *(types.int64,) * 5, OUT_INT64S))
 def split(
     offsets,
     timestamps,
@@ -117,7 +104,7 @@ def split(
     return count
 
 
-@kernel(types.int64(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
+@kernel(types.int64(*_SIZES, OUT_TABLE, OUT_INT64S))
 def measure_v2(
     offsets, timestamps, key_lengths, value_lengths, header_starts, name_lengths, item_lengths, table, body_sizes
 ):
@@ -156,29 +143,7 @@ def _write_header(out, table, batch):
     )  # fmt: skip
 
 
-@kernel(
-    types.none(
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        BYTES,
-        INT64S,
-        INT64S,
-        BYTES,
-        INT64S,
-        INT64S,
-        INT64S,
-        BYTES,
-        INT64S,
-        INT64S,
-        BYTES,
-        TABLE,
-        INT64S,
-        types.int64,
-        OUT_BYTES,
-    )
-)
+@kernel(types.none(*_STAMPS, *_BLOBS, *_BLOBS, INT64S, *_BLOBS, *_BLOBS, TABLE, INT64S, types.int64, OUT_BYTES))
 def write_v2(
     offsets,
     timestamps,
@@ -244,22 +209,7 @@ def measure_messages(key_lengths, value_lengths, magic, table):
     return position
 
 
-@kernel(
-    types.none(
-        INT64S,
-        INT64S,
-        INT64S,
-        INT64S,
-        BYTES,
-        INT64S,
-        INT64S,
-        BYTES,
-        TABLE,
-        types.int64,
-        types.int64,
-        OUT_BYTES,
-    )
-)
+@kernel(types.none(*_STAMPS, *_BLOBS, *_BLOBS, TABLE, types.int64, types.int64, OUT_BYTES))
 def write_messages(
     offsets,
     timestamps,
