@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.records import streams
 from tests.records.test_native import assert_no_other_verdict
 
-from kafkaframes.records.codecs import CODECS, DEFAULT_LIMIT_BYTES, decompress
+from kafkaframes.records.codecs import CODECS, decompress
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 SLOWEST_SECONDS = 5.0
 LARGEST_GUARDED = 1 << 22

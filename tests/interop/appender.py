@@ -43,7 +43,7 @@ def main(path: str, life: int) -> None:
 
 def append(log: PartitionLog, records: bytes, clock: int, *, origin: str = "CLIENT") -> None:
     """Append in the epoch that the log has: a broker's next one is higher."""
-    info = log.append_as_leader(records, leader_epoch=max(log.leader_epochs.latest, 0), now_ms=clock, origin=origin)
+    info = log.append_as_leader(records, leader_epoch=max(log.epochs.latest, 0), now_ms=clock, origin=origin)
     log.update_high_watermark(log.log_end_offset)
     if origin == "CLIENT":
         print(log.topic_partition.topic, log.topic_partition.partition, info.last_offset, sep="\t", flush=True)

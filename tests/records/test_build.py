@@ -16,15 +16,9 @@ from tests.records import reference_build
 import kafkaframes
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build, build
-from kafkaframes.records.build import (
-    BatchFields,
-    build_apart,
-    build_batch,
-    build_empty_batch,
-    build_end_transaction,
-    build_records,
-)
+from kafkaframes.records.build import build_apart, build_batch, build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, decompress
+from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import rows_of
 from kafkaframes.records.scan import scan_all

@@ -39,8 +39,9 @@ from kafkaframes.errors import (
     broker_error,
 )
 from kafkaframes.protocol.spec.versions import Versions
-from kafkaframes.records.build import BatchFields, build_apart, build_batches, build_records, next_sequence
+from kafkaframes.records.build import build_apart, build_batches, build_records, next_sequence
 from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.rows import rows_of_lists
 
 _INIT_PRODUCER_ID: Final = 22

@@ -148,8 +148,4 @@ def _after_header(payload: bytes, start: int) -> int:
 def compress(data: bytes, level: int | None, _magic: int) -> bytes:
     """Return one member with the header that Java writes; ``level`` is -1 or 0 to 9 (KIP-390)."""
     body = deflate.deflate_compress(data, DEFAULT_LEVEL if level in (None, -1) else level)
-    return b"".join((_WRITTEN_HEADER, body, _trailer(data)))
-
-
-def _trailer(data: bytes) -> bytes:
-    return struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    return b"".join((_WRITTEN_HEADER, body, struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)))

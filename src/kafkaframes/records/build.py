@@ -40,19 +40,6 @@ from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.wire.checksum import crc32, crc32c
 
-__all__ = [
-    "DEFAULT_BATCH_BYTES",
-    "BatchFields",
-    "build_apart",
-    "build_batch",
-    "build_batches",
-    "build_empty_batch",
-    "build_end_transaction",
-    "build_records",
-    "build_rows",
-    "next_sequence",
-]
-
 DEFAULT_BATCH_BYTES = 16384
 _PORTION_BYTES = 2 * 1024 * 1024
 _PORTION_ROWS = 4096
@@ -139,8 +126,15 @@ def build_records(
         delete_horizon_ms,
     )
     check_options(record_format, known, fields, batch_bytes, batch_records)
-    rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
-    return _build(rows, record_format, known, level, fields, batch_bytes, batch_records)
+    return build_rows(
+        rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS),
+        record_format=record_format,
+        codec=known,
+        level=level,
+        batch_bytes=batch_bytes,
+        batch_records=batch_records,
+        fields=fields,
+    )
 
 
 def build_apart(
@@ -195,21 +189,9 @@ def build_rows(
     """
     known = codec_of(codec)
     check_options(record_format, known, fields, batch_bytes, batch_records)
-    return _build(rows, record_format, known, level, fields, batch_bytes, batch_records)
-
-
-def _build(
-    rows: Rows,
-    magic: int,
-    known: Codec,
-    level: int | None,
-    fields: BatchFields,
-    batch_bytes: int,
-    batch_records: int | None,
-) -> bytes:
-    _check_rows(rows, magic)
-    starts = _split(rows, magic, known, fields, batch_bytes, batch_records or rows.size + 1)
-    return _write(rows, _table(rows, starts, known, fields), magic, known, level, fields)
+    _check_rows(rows, record_format)
+    starts = _split(rows, record_format, known, fields, batch_bytes, batch_records or rows.size + 1)
+    return _write(rows, _table(rows, starts, known, fields), record_format, known, level, fields)
 
 
 def build_batch(
@@ -445,7 +427,9 @@ def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None
     whole = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:
-        finish = _compressing_v2(codec, level) if magic >= 2 else _wrapping(codec, level, magic)
+        finish = (
+            _compressing_v2(codec, level) if magic >= 2 else partial(_wrapper, magic=magic, codec=codec, level=level)
+        )
     for plain, portion in _filled(rows, table, magic, codec, fields):
         whole.writelines([plain] if finish is None else _finished(plain, portion, finish))
     return whole.getvalue()
@@ -559,11 +543,6 @@ def _sealed(header: bytearray, records: bytes) -> bytes:
     crc = crc32c(records, crc32c(header[BATCH_V2.end_of("crc") :]))
     struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
     return bytes(header) + records
-
-
-def _wrapping(codec: Codec, level: int | None, magic: int) -> Finish:
-    """Return what makes wrappers of messages."""
-    return partial(_wrapper, magic=magic, codec=codec, level=level)
 
 
 def _wrapper(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:

@@ -18,20 +18,8 @@ from typing import NamedTuple
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
-from kafkaframes.records._delivery import Decompressed, Stream, deliver, is_over_limit, over_limit
+from kafkaframes.records._delivery import Decompressed, Stream, deliver, over_limit
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-
-__all__ = [
-    "CODECS",
-    "DEFAULT_LIMIT_BYTES",
-    "Codec",
-    "Decompressed",
-    "codec_of",
-    "compress",
-    "decompress",
-    "is_over_limit",
-    "over_limit",
-]
 
 
 class Codec(IntEnum):

@@ -20,18 +20,10 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
+from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
-from kafkaframes.records.fused import (
-    FUSED_COLUMNS,
-    OUTCOME_CRC,
-    OUTCOME_ROWS,
-    OUTCOME_STATUS,
-    OUTCOME_WHERE,
-    TARGET_BYTES,
-    ColumnMaker,
-    Made,
-)
+from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_BYTES, ColumnMaker, Made
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler

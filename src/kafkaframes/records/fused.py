@@ -16,24 +16,11 @@ import pyarrow as pa
 
 from kafkaframes.records import _kernels_columns as kernels
 from kafkaframes.records import decode, native
-from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.decoded import Allocate, Problem
 from kafkaframes.records.layout import CODEC_MASK, COLUMN
 from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints
-
-__all__ = [
-    "FUSED_COLUMNS",
-    "OUTCOME_CRC",
-    "OUTCOME_ROWS",
-    "OUTCOME_STATUS",
-    "OUTCOME_WHERE",
-    "TARGET_BYTES",
-    "ColumnMaker",
-    "Made",
-    "State",
-]
 
 # The columns that are made here.
 FUSED_COLUMNS = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})

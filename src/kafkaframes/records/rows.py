@@ -25,8 +25,6 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 
-__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "blobs_of", "rows_of", "rows_of_lists"]
-
 NO_TIMESTAMP = -1
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _LARGEST_INT64 = 2**63 - 1

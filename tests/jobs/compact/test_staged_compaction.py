@@ -19,7 +19,8 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.compact.compaction import compact
 from kafkaframes.jobs.compact.staged_compaction import SCRATCH, Job, Split, clean_partitions
 from kafkaframes.jobs.job import run_here
-from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction, build_records
+from kafkaframes.records.build import build_batch, build_end_transaction, build_records
+from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of
 from kafkaframes.storage.cleaner import CleanerSettings, _kernels, clean_partition

@@ -10,8 +10,9 @@ import kafkaframes
 from kafkaframes.errors import AppendRefusedError, ErrorCode
 from kafkaframes.records.append import AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
-from kafkaframes.records.build import BatchFields, build_batch, build_records
+from kafkaframes.records.build import build_batch, build_records
 from kafkaframes.records.codecs import codec_of, decompress
+from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.rows import rows_of
 from kafkaframes.wire.checksum import crc32c

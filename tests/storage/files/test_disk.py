@@ -111,7 +111,7 @@ def test_a_new_log_is_what_opening_an_empty_directory_makes():
     new = create_log("/kafka/orders-3", now_ms=NOW_MS, disk=made)
     opened.make_directory("/kafka/orders-3")
     old = open_log("/kafka/orders-3", now_ms=NOW_MS, disk=opened)
-    assert new.state.topic_partition == old.state.topic_partition
+    assert new.topic_partition == old.topic_partition
     for log, disk in ((new, made), (old, opened)):
         disk.sync_directory("/kafka")
         assert lead(log, batch(2)).first_offset == 0

@@ -28,7 +28,7 @@ from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_path, split
-from kafkaframes.storage.files.local_disk import take_lock
+from kafkaframes.storage.files.local_disk import flush_path, take_lock
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import split_partition
 from kafkaframes.storage.log.transactions import transactions_of
@@ -302,7 +302,7 @@ def exchange(
 def _rename(entry: Path, other: Path) -> None:
     with atomic.writing(entry):
         entry.rename(other)
-        atomic.sync(other.parent)
+        flush_path(other.parent)
 
 
 def _check_disks(old: Path, kept: Path) -> None:

@@ -30,11 +30,11 @@ from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.job import Values, check_row_counts
 from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records import decode
-from kafkaframes.records.build import BatchFields, build_batches
+from kafkaframes.records.build import build_batches
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded
-from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index

@@ -54,7 +54,8 @@ from kafkaframes.jobs.export.task import (
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.job import Runner, json_object, run_here, shares
 from kafkaframes.records.memory import lent_memory
-from kafkaframes.storage.files.atomic import PART, sync
+from kafkaframes.storage.files.atomic import PART
+from kafkaframes.storage.files.local_disk import flush_path
 
 GROUP_BYTES = 32 << 20  # small files go to a worker together
 _REQUESTED = f"{OWN}/export.json"
@@ -218,7 +219,7 @@ def flush(paths: Iterable[Path]) -> None:
     """
     listed = list(paths)
     for path in (*listed, *sorted({path.parent for path in listed})):
-        sync(path)
+        flush_path(path)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -33,8 +33,8 @@ from kafkaframes.jobs.tables.state import (
     parse_note,
     topic_number,
 )
-from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.local_disk import flush_path
 
 COMMITS = f"{OWN}/commits"
 _DIGITS = 20
@@ -124,7 +124,7 @@ class ParquetTable:
         path = self._path(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         for file in commit.files:
-            atomic.sync(Path(file.path))
+            flush_path(file.path)
         _create(path, json.dumps(said), temporary=path.parent / f".{commit.run}")
         self._version = number
         self._move(names)

@@ -149,7 +149,6 @@ def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
 _KEY_REASON = "a compacted topic needs a key"
-_AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 
 
 class BatchCheck(NamedTuple):
@@ -325,7 +324,7 @@ def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, .
     index, batches, owners = decoded.index, decoded.batches, decoded.owners
     magic_fault = np.zeros(len(owners), np.bool_)
     inner = _in_sets(decoded)
-    magics = decoded.sections.buf[index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+    magics = decoded.sections.buf[index.headers_at[inner] + _MAGIC].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.compacted
     declared: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]

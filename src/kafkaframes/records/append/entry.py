@@ -21,6 +21,7 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records import native
+from kafkaframes.records._delivery import is_over_limit
 from kafkaframes.records.append import _kernels as kernels
 from kafkaframes.records.append import _kernels_context as slots
 from kafkaframes.records.append.settings import (
@@ -33,7 +34,7 @@ from kafkaframes.records.append.settings import (
     Raw,
     refusal_of_content,
 )
-from kafkaframes.records.codecs import Codec, codec_of, compress, decompress, is_over_limit
+from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.scan import Bytes

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError, ErrorCode, OptionError, RecordRefusal
 from kafkaframes.records import reasons
-from kafkaframes.records.codecs import Codec, codec_of, over_limit
+from kafkaframes.records._delivery import over_limit
+from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.decoded import Problem
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MOST_CONTENT_BYTES
 

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
+from kafkaframes.records._delivery import is_over_limit
 from kafkaframes.records.append.checks import beyond_their_end, check, refused_for_damage
 from kafkaframes.records.append.headers import (
     set_leader_epoch,
@@ -42,7 +43,7 @@ from kafkaframes.records.append.headers import (
 )
 from kafkaframes.records.append.settings import KEEP, REASSIGN, REJECT, Appended, AppendSettings, refusal_of_content
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.codecs import Codec, is_over_limit
+from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
@@ -323,7 +324,7 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
     rows = with_names_as_text(rows)
-    largest = settings.now_ms if settings.append_time else _largest(decoded)
+    largest = settings.now_ms if settings.append_time else int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
     built = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
     if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
@@ -331,10 +332,6 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     return Appended(
         built, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed, 0
     )
-
-
-def _largest(decoded: Decoded) -> int:
-    return int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
 
 
 def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files import names
@@ -183,15 +184,11 @@ def _first_lagging(filesystem: FileSystem, partition: Partition, settings: Clean
     """Return the first dirty segment that holds a record younger than the lag allows."""
     if settings.min_compaction_lag_ms <= 0:
         return None
-    nexts = [segment.base_offset for segment in partition.segments[1:]]
-    for segment, next_base in zip(partition.segments, nexts, strict=False):
-        if next_base > dirty and largest_timestamp(filesystem, segment) > _youngest(settings):
+    youngest = settings.now_ms - settings.min_compaction_lag_ms
+    for segment, following in pairwise(partition.segments):
+        if following.base_offset > dirty and largest_timestamp(filesystem, segment) > youngest:
             return segment.base_offset
     return None
-
-
-def _youngest(settings: CleanerSettings) -> int:
-    return settings.now_ms - settings.min_compaction_lag_ms
 
 
 def largest_timestamp(filesystem: FileSystem, segment: Segment) -> int:

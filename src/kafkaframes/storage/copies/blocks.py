@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import Batches, Ints
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, last_epoch
 from kafkaframes.storage.files.directory import Segment
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -29,13 +29,6 @@ from kafkaframes.storage.files.directory import Segment
 # has one leader. The offset where they stop agreeing is found as a follower finds it before it fetches: it asks the
 # leader where its latest epoch ended, and truncates (OffsetsForLeaderEpoch, AbstractFetcherThread; KIP-101, KIP-279).
 # Pure functions.
-
-NO_EPOCH = -1
-
-
-def last_epoch(lineage: Epochs) -> int:
-    """Return the latest epoch, -1 of an empty lineage."""
-    return lineage[-1].leader_epoch if lineage else NO_EPOCH
 
 
 def epoch_at(lineage: Epochs, offset: int) -> int:
@@ -49,28 +42,6 @@ def epoch_at(lineage: Epochs, offset: int) -> int:
     """
     index = bisect_right(lineage, offset, key=lambda start: start.start_offset) - 1
     return lineage[max(index, 0)].leader_epoch if lineage else NO_EPOCH
-
-
-def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
-    """Return the largest epoch at or below ``epoch`` and the offset it ends before, as a leader answers a follower.
-
-    Where every epoch of the leader is above the one asked for, the answer is that epoch itself, ended by the first.
-
-    Returns:
-        None if the leader cannot answer: it has no epochs, or only earlier ones.
-
-    >>> from kafkaframes.storage.files.checkpoints import EpochStart
-    >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 2, 50)
-    (0, 10)
-    >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 3, 50)
-    (3, 50)
-    """
-    if not lineage or epoch > lineage[-1].leader_epoch:
-        return None
-    if epoch == lineage[-1].leader_epoch:
-        return epoch, log_end_offset
-    index = bisect_right(lineage, epoch, key=lambda start: start.leader_epoch)
-    return lineage[max(index - 1, 0)].leader_epoch if index else epoch, lineage[index].start_offset
 
 
 def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: int) -> int | None:
@@ -301,12 +272,13 @@ def ascending(lows: Ints, highs: Ints) -> Flags:
     backward = highs < lows
     if not backward.any() and (len(lows) < 2 or bool((lows[1:] > highs[:-1]).all())):
         return np.ones(len(lows), np.bool_)
-    least_after = np.minimum.accumulate(lows[::-1])[::-1]
-    too_high = backward.copy()
-    too_high[:-1] |= highs[:-1] >= least_after[1:]
-    most_before = np.maximum.accumulate(highs)
-    too_low = backward.copy()
-    too_low[1:] |= lows[1:] <= most_before[:-1]
+    return _largest_ascending(lows, highs, backward)
+
+
+def _largest_ascending(lows: Ints, highs: Ints, wrong: Flags) -> Flags:
+    too_high, too_low = wrong.copy(), wrong.copy()
+    too_high[:-1] |= highs[:-1] >= np.minimum.accumulate(lows[::-1])[::-1][1:]
+    too_low[1:] |= lows[1:] <= np.maximum.accumulate(highs)[:-1]
     fits: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
     return fits
 
@@ -323,18 +295,8 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
     known = np.flatnonzero(fits & (blocks.epoch >= 0))
     epochs = blocks.epoch[known]
     if len(epochs) > 1 and bool((epochs[1:] < epochs[:-1]).any()):
-        fits[known] = _epochs_ascend(epochs)
+        fits[known] = _largest_ascending(epochs, epochs - 1, np.zeros(len(epochs), np.bool_))  # they may be equal
     return (blocks, NO_BLOCKS) if fits.all() else (blocks.take(fits), blocks.take(~fits))
-
-
-def _epochs_ascend(epochs: Ints) -> Flags:
-    """Return the largest set of epochs that never decrease, as flags; see ``ascending``."""
-    too_high = np.zeros(len(epochs), np.bool_)
-    too_high[:-1] = epochs[:-1] > np.minimum.accumulate(epochs[::-1])[::-1][1:]
-    too_low = np.zeros(len(epochs), np.bool_)
-    too_low[1:] = epochs[1:] < np.maximum.accumulate(epochs)[:-1]
-    fits: Flags = ~(too_high if too_high.sum() <= too_low.sum() else too_low)
-    return fits
 
 
 def epochs_in(blocks: Blocks) -> Epochs:

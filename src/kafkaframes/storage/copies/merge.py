@@ -14,15 +14,14 @@ The rules, and why they are so, are in ``docs/many-copies.md``; in short:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.copies.blocks import NO_EPOCH, UNKNOWN_CRC, Blocks, Copy, last_epoch, truncation_offset
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, truncation_offset
 from kafkaframes.storage.copies.cover import (
     CLIPPED,
     FIRST,
@@ -43,7 +42,7 @@ from kafkaframes.storage.copies.cover import (
 from kafkaframes.storage.copies.decisions import Decision, Location, offsets_text
 from kafkaframes.storage.copies.doubts import without_doubtful
 from kafkaframes.storage.copies.spans import Merged, SegmentRange, Span
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, truncated
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, last_epoch, truncated
 from kafkaframes.storage.files.names import TopicPartition
 
 
@@ -62,34 +61,24 @@ def merge(
     Raises:
         LogDirError: the copies have different topic ids.
     """
-    check_topic_ids(topic_partition, copies)
+    check_topic_ids(topic_partition, ((copy.directory, copy.topic_id) for copy in copies))
     return _Merger(topic_partition, without_doubtful(copies, inspector), inspector, check).run()
 
 
-class Identified(Protocol):
-    """A copy and its topic's id."""
-
-    @property
-    def directory(self) -> str:
-        """The path of the copy's directory."""
-        ...
-
-    @property
-    def topic_id(self) -> str | None:
-        """The topic's id; None where ``partition.metadata`` is missing, as before 2.8."""
-        ...
-
-
-def check_topic_ids(topic_partition: TopicPartition, copies: Sequence[Identified]) -> None:
+def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, str | None]]) -> None:
     """Refuse copies of different topics.
+
+    Args:
+        topic_partition: of the copies.
+        ids: each one's directory and topic id; None where ``partition.metadata`` is missing, as before 2.8.
 
     Raises:
         LogDirError: they have different topic ids.
     """
     known: dict[str, str] = {}
-    for copy in copies:
-        if copy.topic_id is not None:
-            known.setdefault(copy.topic_id, copy.directory)
+    for directory, topic_id in ids:
+        if topic_id is not None:
+            known.setdefault(topic_id, directory)
     if len(known) > 1:
         named = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in known.items())
         raise LogDirError(f"{topic_partition} is two topics under one name: {named}; load one of them")

@@ -17,7 +17,7 @@ from kafkaframes.storage.copies.merge import check_topic_ids, merge
 from kafkaframes.storage.copies.reading import CopySource, FileInspector, group, read_copy
 from kafkaframes.storage.copies.spans import Merged
 from kafkaframes.storage.copies.view import View
-from kafkaframes.storage.files.directory import LogDirectory, Partition
+from kafkaframes.storage.files.directory import LogDirectory
 from kafkaframes.storage.files.findings import Severity
 
 log = logging.getLogger("kafkaframes.storage.log")
@@ -80,7 +80,9 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
         LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
             offsets.
     """
-    check_topic_ids(sources[0].partition.topic_partition, [_Id(source.partition) for source in sources])
+    partitions = [source.partition for source in sources]
+    ids = ((one.directory, one.metadata.topic_id if one.metadata else None) for one in partitions)
+    check_topic_ids(partitions[0].topic_partition, ids)
     known: dict[str, str] = {}
     for source in sources:
         meta = source.log_directory.meta
@@ -89,14 +91,6 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     if len(known) > 1:
         named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
         raise LogDirError(f"{sources[0].partition.topic_partition} is of two clusters: {named}; load one of them")
-
-
-class _Id:
-    """A copy before its headers are read."""
-
-    def __init__(self, partition: Partition) -> None:
-        self.directory = partition.directory
-        self.topic_id = partition.metadata.topic_id if partition.metadata else None
 
 
 def read_scanned(source: CopySource) -> Any:

@@ -28,7 +28,6 @@ from kafkaframes.records.reasons import FAILFAST, PERMISSIVE, TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Chunk, Chunks, Memory, Source, as_array, check_crcs, scan_all
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,
-    NO_EPOCH,
     UNKNOWN_CRC,
     Blocks,
     Broken,
@@ -38,11 +37,11 @@ from kafkaframes.storage.copies.blocks import (
     blocks_of_scan,
     in_order,
     joined,
-    last_epoch,
     lineage_of,
 )
 from kafkaframes.storage.copies.cover import COMPACTED_TOPICS
 from kafkaframes.storage.files import names
+from kafkaframes.storage.files.checkpoints import NO_EPOCH, last_epoch
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.storage.files.scan import open_segment_file

@@ -12,11 +12,10 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.copies.decisions import ROOT
 from kafkaframes.storage.copies.one_log import copies_of, merge_copies
 from kafkaframes.storage.copies.reading import CopySource, group
-from kafkaframes.storage.copies.view import MergedFileSystem, Part, View
+from kafkaframes.storage.copies.view import Part, View
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Remark, Served
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.names import FileName, TopicPartition
 
@@ -55,7 +54,7 @@ def show_as_one(
     tree = _Tree(options)
     for name, entry in infos.items():
         if root is not None and entry is not None:
-            tree.root.append(tree.written(join(ROOT, name), root.filesystem.read(entry.path)))
+            tree.root.append(tree.view.written(join(ROOT, name), root.filesystem.read(entry.path)))
     return tree.of(grouped.values())
 
 
@@ -64,27 +63,23 @@ class _Tree:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.root: list[FileInfo] = []
-        self._options = options
-        self._parts: dict[str, tuple[Part, ...]] = {}
-        self._small: dict[str, bytes] = {}
-        self._listings: dict[str, tuple[FileInfo, ...]] = {}
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self.view = View(options)
         self._was_clean: dict[TopicPartition, bool] = {}
         self._remarks: list[Remark] = []
 
     def of(self, grouped: Collection[Sequence[CopySource]]) -> Served:
         """Return the view of partitions, each with its copies."""
+        view = self.view
         shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
         root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in shown)]
-        root += [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
-        self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
-        filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
+        root += view.checkpoints()
+        view.listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         remarks = tuple(sorted(self._remarks, key=lambda remark: -remark.severity))
-        return Served(ROOT, filesystem, self._was_clean, remarks)
+        return Served(ROOT, view.filesystem, self._was_clean, remarks)
 
     def _single(self, source: CopySource) -> str:
         partition = source.partition
-        self._note(partition.topic_partition, partition.checkpointed)
+        self.view.note_offsets(partition)
         is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
         self._was_clean[partition.topic_partition] = is_uploaded or source.log_directory.clean_shutdown is not None
         self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
@@ -94,9 +89,9 @@ class _Tree:
     def _merged(self, copies: Sequence[CopySource]) -> str:
         merged = merge_copies(copies, check=True, scan=True)
         self._remarks += [Remark(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
-        view = View(self._options)
+        view = View(self.view.options)
         partition = view.add_merged(merged, copies)
-        self._note(partition.topic_partition, partition.checkpointed)
+        self.view.note_offsets(partition)
         self._was_clean[partition.topic_partition] = True  # every batch was looked at
         owners = {
             entry.path: one.filesystem
@@ -108,10 +103,6 @@ class _Tree:
             partition.topic_partition, ((owners.get(entry.path, view.filesystem), entry) for entry in entries)
         )
 
-    def _note(self, topic_partition: TopicPartition, checkpointed: Mapping[str, int]) -> None:
-        for file, offset in checkpointed.items():
-            self._offsets.setdefault(file, {})[topic_partition] = offset
-
     def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
         """Give a partition's files names below the root; what is no file of Kafka's is left out."""
         directory = join(ROOT, str(topic_partition))
@@ -119,14 +110,9 @@ class _Tree:
         for filesystem, entry in entries:
             path = join(directory, entry.name)
             if entry.name in _SMALL:
-                shown.append(self.written(path, filesystem.read(entry.path)))
+                shown.append(self.view.written(path, filesystem.read(entry.path)))
             elif FileName.parse(entry.name) is not None:
-                self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
+                self.view.parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
                 shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
-        self._listings[directory] = tuple(sorted(shown, key=lambda info: info.name))
+        self.view.listings[directory] = tuple(sorted(shown, key=lambda info: info.name))
         return str(topic_partition)
-
-    def written(self, path: str, content: bytes) -> FileInfo:
-        """Give a content a path of the view."""
-        self._small[path] = content
-        return FileInfo(path, split(path)[1], len(content))

@@ -21,7 +21,7 @@ from kafkaframes.storage.copies.spans import Merged, Span
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.checkpoints import write_leader_epochs, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partition_of_entries
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, reader_of, split
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.log.discover import filesystem_for
 
@@ -89,7 +89,7 @@ class MergedFileSystem:
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file; the parts of one that has several are opened as they are read."""
         if path in self.small:
-            yield _of_bytes(self.small[path])
+            yield reader_of(self.small[path])
         elif path in self.parts:
             with ExitStack() as stack:
                 yield _Joined(self.parts[path], stack)
@@ -149,10 +149,6 @@ class _Joined:
         return self._opened[part.path]
 
 
-def _of_bytes(data: bytes) -> ReadAt:
-    return lambda position, length: data[position:] if length < 0 else data[position : position + length]
-
-
 @dataclass
 class View:
     """Builds the view of merged partitions, which ``directory`` returns."""
@@ -173,7 +169,9 @@ class View:
         for group in _groups(merged):
             entries += self._segment(merged, sources, directory, group, whole, before)
             before = group[-1].end_offset
-        entries.append(self._small(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage)))
+        entries.append(
+            self.written(join(directory, names.LEADER_EPOCH_CHECKPOINT), write_leader_epochs(merged.lineage))
+        )
         entries += self._companions(merged, sources[merged.authority].partition)
         offsets = {
             names.LOG_START_CHECKPOINT: merged.start_offset,
@@ -181,7 +179,7 @@ class View:
             names.CLEANER_CHECKPOINT: merged.clean_offset,
         }
         own = {file: {merged.topic_partition: value} for file, value in offsets.items() if value is not None}
-        self._note_offsets(own)
+        self._note(own)
         self.listings[directory] = tuple(sorted(entries, key=lambda entry: entry.name))
         made = partition_of_entries(self.filesystem, directory, entries, ROOT, own)
         known_ends = tuple(
@@ -195,12 +193,14 @@ class View:
 
     def add_single(self, source: CopySource) -> None:
         """Add a partition of which there is one copy; its directory is listed where it lies."""
-        self._note_offsets(
-            {file: {source.partition.topic_partition: at} for file, at in source.partition.checkpointed.items()}
-        )
+        self.note_offsets(source.partition)
         self.partitions.append(source.partition)
 
-    def _note_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def note_offsets(self, partition: Partition) -> None:
+        """Note what checkpoints say of a partition."""
+        self._note({file: {partition.topic_partition: at} for file, at in partition.checkpointed.items()})
+
+    def _note(self, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         for file, values in offsets.items():
             self.offsets.setdefault(file, {}).update(values)
 
@@ -215,10 +215,9 @@ class View:
         Args:
             directories: that it is made of; where they are one broker's, what they say of it is kept.
         """
-        entries = [self._small(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
-        entries += [
-            FileInfo(partition.directory, split(partition.directory)[1], is_directory=True)
-            for partition in self.partitions
+        entries = [
+            *self.checkpoints(),
+            *(FileInfo(one.directory, split(one.directory)[1], is_directory=True) for one in self.partitions),
         ]
         self.listings[ROOT] = tuple(sorted(entries, key=lambda entry: entry.name))
         metas = {partition.meta.node_id: partition.meta for partition in directories if partition.meta is not None}
@@ -233,7 +232,12 @@ class View:
             problems=tuple(problem for partition in directories for problem in partition.problems),
         )
 
-    def _small(self, path: str, content: bytes) -> FileInfo:
+    def checkpoints(self) -> list[FileInfo]:
+        """Write the checkpoints of the offsets that were noted."""
+        return [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self.offsets.items()]
+
+    def written(self, path: str, content: bytes) -> FileInfo:
+        """Give a content a path of the view."""
         self.small[path] = content
         return FileInfo(path, split(path)[1], len(content))
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, has_magic, plain_path
+from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import DirectoryName
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
@@ -114,7 +115,7 @@ def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
 def sync_directories(top: Path) -> None:
     """Flush the entries of a directory and of those below it."""
     for directory, _, _ in os.walk(top):
-        sync(Path(directory))
+        flush_path(directory)
 
 
 def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
@@ -173,9 +174,8 @@ def locked(destination: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(
-                missing_ok=True
-            )  # while the lock is held, so that a process that opened the file meanwhile notices that it is gone
+            # While the lock is held, so that a process that opened the file meanwhile notices that it is gone.
+            path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
@@ -199,16 +199,7 @@ def unfinished(destination: Path) -> Iterator[Path]:
                 left_over.unlink()
             sync_directories(path)
             path.rename(destination)
-            sync(destination.parent)
+            flush_path(destination.parent)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
-
-
-def sync(directory: Path) -> None:
-    """Flush the entries of a directory, so that renames in it survive a crash."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -258,6 +259,12 @@ def write_clean_shutdown(marker: CleanShutdown) -> bytes:
 # Values in, values out: entries ascend in epoch and in offset. The file is ``checkpoints.read_leader_epochs``.
 
 Epochs = tuple[EpochStart, ...]
+NO_EPOCH = -1
+
+
+def last_epoch(epochs: Epochs) -> int:
+    """Return the latest epoch, -1 of none."""
+    return epochs[-1].leader_epoch if epochs else NO_EPOCH
 
 
 def assign(epochs: Epochs, new: EpochStart) -> Epochs:
@@ -290,6 +297,27 @@ def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:
         if not epochs or entry.leader_epoch > epochs[-1].leader_epoch:
             epochs = assign(epochs, entry)
     return epochs
+
+
+def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int, int] | None:
+    """Return the largest epoch at or below ``epoch`` and the offset it ends before, as a leader answers a follower.
+
+    Where every epoch of the leader is above the one asked for, the answer is that epoch itself, ended by the first.
+
+    Returns:
+        None if the leader cannot answer: it has no epochs, or only earlier ones.
+
+    >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 2, 50)
+    (0, 10)
+    >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 3, 50)
+    (3, 50)
+    """
+    if not lineage or epoch > lineage[-1].leader_epoch:
+        return None
+    if epoch == lineage[-1].leader_epoch:
+        return epoch, log_end_offset
+    index = bisect_right(lineage, epoch, key=lambda start: start.leader_epoch)
+    return lineage[max(index - 1, 0)].leader_epoch if index else epoch, lineage[index].start_offset
 
 
 def truncated(epochs: Epochs, *, start_offset: int, end_offset: int) -> Epochs:

@@ -47,6 +47,11 @@ class Segment:
     snapshot: LogFile | None = None
     end_offset: int | None = None
 
+    @classmethod
+    def of(cls, base_offset: int, path: str, size_bytes: int) -> Segment:
+        """Return a segment of which the ``.log`` alone is known, without its time."""
+        return cls(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
+
     @property
     def base_offset(self) -> int:
         """The offset in the name. A compacted segment's first batch may lie above it."""

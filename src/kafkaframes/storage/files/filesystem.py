@@ -20,11 +20,8 @@ from typing import Any, Protocol, TypeVar
 from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
-RETRY_AFTER_SECONDS = (
-    0.1,
-    0.4,
-    1.6,
-)  # waits before a failed request is repeated, in addition to the client's own retries
+# Waits before a failed request is repeated, in addition to the client's own retries.
+RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
 MOST_UNCHECKED_BYTES = 1 << 20  # up to this size a read is not compared with the file's size first
@@ -91,6 +88,15 @@ def split(path: str) -> tuple[str, str]:
     """
     directory, slash, name = path.rstrip("/").rpartition("/")
     return (directory or "/", name) if slash else (".", name)
+
+
+def reader_of(data: bytes) -> ReadAt:
+    """Return what reads bytes as a file.
+
+    >>> reader_of(b"abc")(1, 9), reader_of(b"abc")(1, -1)
+    (b'bc', b'bc')
+    """
+    return lambda position, length: data[position:] if length < 0 else data[position : position + length]
 
 
 def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:

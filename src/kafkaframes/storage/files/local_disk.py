@@ -19,6 +19,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 
@@ -89,7 +90,7 @@ def flush_many(files: Sequence[str], directories: Sequence[str], flush_file: Cal
     ):
         return
     in_threads(flush_file, files)
-    in_threads(flush_directory, directories)
+    in_threads(flush_path, directories)
 
 
 def in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None:
@@ -103,8 +104,8 @@ def in_threads(flush: Callable[[str], None], paths: Sequence[str]) -> None:
             pass
 
 
-def flush_directory(path: str) -> None:
-    """Return when the entries of a directory are on the disk."""
+def flush_path(path: str | Path) -> None:
+    """Return when a file, or the entries of a directory, are on the disk: then renames in it survive a crash."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         os.fsync(descriptor)
@@ -216,7 +217,7 @@ class LocalDisk(LocalFileSystem):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
-        flush_directory(path)
+        flush_path(path)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Return when files and directories are on the disk; many of them are flushed together."""

@@ -22,8 +22,8 @@ from kafkaframes.storage.files.disk import DiskFile
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 
 
-class Content:
-    """The bytes of one file, shared by its name and by everything that has it open."""
+class MemoryFile:
+    """The bytes of one file, shared by its name and by everything that has it open: they are the open file."""
 
     __slots__ = ("data", "size_bytes")
 
@@ -34,8 +34,7 @@ class Content:
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
         end = self.size_bytes if length < 0 else min(position + length, self.size_bytes)
-        paths = bytes(memoryview(self.data)[position:end])
-        return paths if len(paths) >= end - position else paths + bytes(end - position - len(paths))
+        return bytes(memoryview(self.data)[position:end]).ljust(end - position, b"\0")
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of ``data`` at ``position``."""
@@ -49,39 +48,31 @@ class Content:
         del self.data[size_bytes:]
         self.size_bytes = size_bytes
 
-
-class MemoryFile:
-    """A file of a ``MemoryDisk``, open for reading and writing."""
-
-    __slots__ = ("_content",)
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-
-    def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
-        return self._content.read(position, length)
-
-    def write(self, position: int, data: bytes | bytearray) -> None:
-        """Write all of ``data`` at ``position``."""
-        self._content.write(position, data)
-
-    def truncate(self, size_bytes: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
-        self._content.truncate(size_bytes)
-
     def fsync(self) -> None:
         """Do nothing: memory is always up to date."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Do nothing: it can be read and written on."""
 
 
-class MemoryDisk:
+class _InMemory:
+    """What memory needs no effect for."""
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
+        """Do nothing: memory is always up to date."""
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Nothing: no such time is kept."""
+
+
+class MemoryDisk(_InMemory):
     """Files and directories in memory; paths are text with ``/`` between their steps."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Content] = {}
+        self._files: dict[str, MemoryFile] = {}
         self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # to the names of what is in it
         self._locked: set[str] = set()
 
@@ -119,7 +110,7 @@ class MemoryDisk:
         """
         yield self._content(path).read
 
-    def _content(self, path: str) -> Content:
+    def _content(self, path: str) -> MemoryFile:
         if path not in self._files:
             raise LogDirError("cannot be read: no such file", file=path)
         return self._files[path]
@@ -139,8 +130,8 @@ class MemoryDisk:
             if directory not in self._directories:
                 raise FileNotFoundError(2, "no such directory", directory)
             self._directories[directory].add(name)
-            self._files[path] = Content()
-        return MemoryFile(self._files[path])
+            self._files[path] = MemoryFile()
+        return self._files[path]
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Cut a file that is there, or lengthen it with zeros."""
@@ -192,15 +183,6 @@ class MemoryDisk:
         directory, name = split(path)
         self._directories[directory].discard(name)
 
-    def sync_directory(self, path: str) -> None:
-        """Do nothing: memory is always up to date."""
-
-    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Do nothing: memory is always up to date."""
-
-    def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Nothing: no such time is kept."""
-
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file; None if it is held already."""
         if path in self._locked:
@@ -239,7 +221,7 @@ class _Readers:
         return self._open[path][1](position, length)
 
 
-class _Backed(Content):
+class _Backed(MemoryFile):
     """A file of the other file system, until something is written to it."""
 
     __slots__ = ("_base", "_path")
@@ -279,7 +261,7 @@ class _Backed(Content):
         super().truncate(size_bytes)
 
 
-class OverlayDisk:
+class OverlayDisk(_InMemory):
     """Changes in memory over a file system that is only read.
 
     Args:
@@ -289,7 +271,7 @@ class OverlayDisk:
     def __init__(self, base: FileSystem) -> None:
         self._base = base
         self._readers = _Readers(base)
-        self._files: dict[str, Content] = {}
+        self._files: dict[str, MemoryFile] = {}
         self._directories: set[str] = set()
         self._gone: set[str] = set()
 
@@ -348,11 +330,11 @@ class OverlayDisk:
         """Return the paths of the other file system that match ``pattern``, sorted."""
         return [path for path in self._base.glob(pattern) if path not in self._gone]
 
-    def _content(self, path: str) -> Content:
+    def _content(self, path: str) -> MemoryFile:
         """Return the content of a file, which later writes change; empty for a new file."""
         if path not in self._files:
             info = None if path in self._gone else self._base.stat(path)
-            self._files[path] = Content() if info is None else _Backed(self._readers, info)
+            self._files[path] = MemoryFile() if info is None else _Backed(self._readers, info)
             self._gone.discard(path)
         return self._files[path]
 
@@ -368,7 +350,7 @@ class OverlayDisk:
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
-        return MemoryFile(self._content(path))
+        return self._content(path)
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Cut a file that is there, or lengthen it with zeros."""
@@ -406,15 +388,6 @@ class OverlayDisk:
         self._files.pop(path, None)
         self._directories.discard(path)
         self._gone.add(path)
-
-    def sync_directory(self, path: str) -> None:
-        """Do nothing: memory is always up to date."""
-
-    def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Do nothing: memory is always up to date."""
-
-    def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Nothing: no such time is kept."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Return a lock that always succeeds, because the other file system is not changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.wire.checksum import crc32c
@@ -15,8 +16,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 SNAPSHOT_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerEntry:
+class ProducerEntry(NamedTuple):
     """One producer, in the file's order of fields.
 
     Attributes:
@@ -59,19 +59,7 @@ def read_producer_snapshot(raw: bytes, *, file: str | None = None) -> tuple[Prod
 
 def write_producer_snapshot(producers: Iterable[ProducerEntry]) -> bytes:
     """Write a producer snapshot, in the order given."""
-    listed = [
-        _ENTRY.pack(
-            one.producer_id,
-            one.producer_epoch,
-            one.last_sequence,
-            one.last_offset,
-            one.offset_delta,
-            one.timestamp,
-            one.coordinator_epoch,
-            one.current_txn_first_offset,
-        )
-        for one in producers
-    ]
+    listed = [_ENTRY.pack(*one) for one in producers]
     body = struct.pack(">i", len(listed)) + b"".join(listed)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 

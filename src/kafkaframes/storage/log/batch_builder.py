@@ -126,9 +126,8 @@ class BatchBuilder:
             yield data[:last]
             rows = rows.filter(pc.greater(rows.column("offset"), before))
         self._waiting = [rows]
-        self._bytes = (
-            0 if len(batches) > 1 else rows.nbytes // 2
-        )  # so that a growing batch is not built again for every row
+        # A growing batch is not built again for every row.
+        self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2
 
 
 def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:

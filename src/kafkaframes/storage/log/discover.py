@@ -115,7 +115,8 @@ def discover(
                 listed_logs += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
             else:
                 files.setdefault(split(match)[0], []).append(split(match)[1])
-        listed_logs += [_named_files(chosen, directory, listed) for directory, listed in files.items()]
+        for directory, listed in files.items():
+            listed_logs.append(named_objects(chosen, directory, listed) or _single_files(chosen, directory, listed))
     return _merged(_stores_shown(listed_logs, options or {}))
 
 
@@ -281,11 +282,6 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     return LogDirectory(
         above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
     )
-
-
-def _named_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory | Store:
-    """Return the partition, or the tiered store, of files that were named one by one."""
-    return named_objects(filesystem, directory, listed) or _single_files(filesystem, directory, listed)
 
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:

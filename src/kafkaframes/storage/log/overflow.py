@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
@@ -44,28 +44,28 @@ class FilePart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SplitView:
-    """A file system in which parts are files.
+class SplitView(FileSystemOver):
+    """A file system in which parts are files; ``glob`` gives none of them.
 
     Attributes:
-        filesystem: has everything else.
+        inner: has everything else.
         parts: path of a part -> the file it lies in, and from where to where.
         listings: the directories whose listing differs from the real one.
     """
 
-    filesystem: FileSystem
+    inner: FileSystem
     parts: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
         listing = self.listings.get(path)
-        return self.filesystem.list_directory(path) if listing is None else list(listing)
+        return self.inner.list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there."""
         if path not in self.parts:
-            return self.filesystem.stat(path)
+            return self.inner.stat(path)
         _, start, end = self.parts[path]
         return FileInfo(path, path.rpartition("/")[2], end - start)
 
@@ -78,12 +78,8 @@ class SplitView:
     def open(self, path: str) -> Iterator[ReadAt]:
         """Open a file for many reads."""
         source, start, end = self.parts.get(path, (path, 0, None))
-        with self.filesystem.open(source) as read_at:
+        with self.inner.open(source) as read_at:
             yield read_at if end is None else _within(read_at, start, end)
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted; parts are not among them."""
-        return self.filesystem.glob(pattern)
 
 
 def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:

@@ -8,7 +8,6 @@ clean, load and recover a log: also in when they forget a producer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
@@ -68,8 +67,7 @@ class ProducerStates:
         entry = self._entry(header.producer_id, header.producer_epoch)
         opens = header.is_transactional and entry.current_txn_first_offset == NONE
         delta = header.last_offset - header.base_offset
-        self.entries[header.producer_id] = replace(
-            entry,
+        self.entries[header.producer_id] = entry._replace(
             last_sequence=sequence_of(header.base_sequence, delta),
             last_offset=header.last_offset,
             offset_delta=delta,
@@ -80,8 +78,7 @@ class ProducerStates:
     def marker(self, marker: Marker, timestamp_ms: int) -> None:
         """Update the state with the end of a transaction; a new epoch (KIP-890) clears the last sequence."""
         entry = self._entry(marker.producer_id, marker.producer_epoch)
-        self.entries[marker.producer_id] = replace(
-            entry,
+        self.entries[marker.producer_id] = entry._replace(
             timestamp=timestamp_ms,
             coordinator_epoch=marker.coordinator_epoch,
             current_txn_first_offset=NONE,

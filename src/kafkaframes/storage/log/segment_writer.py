@@ -28,10 +28,9 @@ from kafkaframes.storage.files.checkpoints import (
     write_leader_epochs,
     write_partition_metadata,
 )
-from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot, write_txn_index
 from kafkaframes.storage.log.producer_state import ProducerStates
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, in_file_order, rebuild_indexes
@@ -202,7 +201,7 @@ class PartitionWriter:
         path = segment.finish()
         indexes = rebuild_indexes(
             LocalFileSystem(),
-            Segment(LogFile(FileName(segment.base_offset, "log"), str(path), segment.size_bytes, None)),
+            Segment.of(segment.base_offset, str(path), segment.size_bytes),
             index_interval_bytes=self._settings.index_interval_bytes,
             follow=self._transactions,
             producers=self._producers,

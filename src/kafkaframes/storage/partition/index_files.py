@@ -37,6 +37,7 @@ class _EntryFile:
     """A file of entries of two numbers each; two columns in memory, which are read when they are first needed."""
 
     _entry: struct.Struct
+    _offsets: int  # which of the columns has the offsets
 
     def __init__(self, disk: Disk, path: str, *, base_offset: int) -> None:
         self.path = path
@@ -94,6 +95,10 @@ class _EntryFile:
         self._file.truncate(self._most * self._entry.size)
         self._count = count
 
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries below ``offset``."""
+        self.keep(int(np.searchsorted(self._columns()[self._offsets], offset, side="left")))
+
     def trim(self) -> None:
         """Cut off the zeros behind the last entry."""
         if self._file is not None:
@@ -129,6 +134,7 @@ class OffsetIndexFile(_EntryFile):
     """``N.index`` (OffsetIndex)."""
 
     _entry = struct.Struct(">ii")
+    _offsets = 0
 
     def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
         read = read_offset_index(raw, base_offset=self.base_offset, file=self.path)
@@ -148,10 +154,6 @@ class OffsetIndexFile(_EntryFile):
         """Add an entry; both numbers must be above those of the last one."""
         self._add(offset, position, self._entry.pack(offset - self.base_offset, position))
 
-    def truncate_to(self, offset: int) -> None:
-        """Keep the entries below ``offset``."""
-        self.keep(int(np.searchsorted(self.entries.offsets, offset, side="left")))
-
     @property
     def entries(self) -> OffsetIndex:
         """The entries so far."""
@@ -162,6 +164,7 @@ class TimeIndexFile(_EntryFile):
     """``N.timeindex`` (TimeIndex)."""
 
     _entry = struct.Struct(">qi")
+    _offsets = 1
 
     def _read(self, raw: bytes) -> tuple[Int64s, Int64s]:
         read = read_time_index(raw, base_offset=self.base_offset, file=self.path)
@@ -184,10 +187,6 @@ class TimeIndexFile(_EntryFile):
         """Add an entry, unless its timestamp is not above the last one's."""
         if timestamp > self.last_entry.timestamp:
             self._add(timestamp, offset, self._entry.pack(timestamp, offset - self.base_offset))
-
-    def truncate_to(self, offset: int) -> None:
-        """Keep the entries below ``offset``."""
-        self.keep(int(np.searchsorted(self.entries.offsets, offset, side="left")))
 
     @property
     def entries(self) -> TimeIndex:

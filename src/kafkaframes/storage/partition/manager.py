@@ -176,7 +176,7 @@ class LogManager:
             (settings.log_retention_check_interval_ms, self._apply_retention),
             (settings.producer_check_interval_ms, self._drop_producers),
             (settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points),
-            (settings.log_flush_start_offset_checkpoint_interval_ms, self._checkpoint_start_offsets),
+            (settings.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_start_offsets),
             (settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks),
         ):
             if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
@@ -204,7 +204,7 @@ class LogManager:
             StorageError: the disk fails.
         """
         self._checkpoint_recovery_points()
-        self._checkpoint_start_offsets()
+        self.checkpoint_start_offsets()
         self._checkpoint_high_watermarks()
         self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
 
@@ -220,8 +220,14 @@ class LogManager:
     def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
         self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self._with_files()})
 
-    def _checkpoint_start_offsets(self, now_ms: int = 0) -> None:
-        """Write the log start offsets; as in Kafka only those above the first segment's base offset."""
+    def checkpoint_start_offsets(self, now_ms: int = 0) -> None:
+        """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
+
+        As in Kafka only those above the first segment's base offset are written.
+
+        Raises:
+            StorageError: the disk fails.
+        """
         moved = {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
         }
@@ -232,14 +238,6 @@ class LogManager:
 
     def _with_files(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
         return ((key, log) for key, log in self.logs.items() if log.has_files)
-
-    def checkpoint_start_offsets(self) -> None:
-        """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
-
-        Raises:
-            StorageError: the disk fails.
-        """
-        self._checkpoint_start_offsets()
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         keep_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
@@ -255,7 +253,7 @@ class LogManager:
             StorageError: the disk fails, or has failed before; no marker is written, and the next opening recovers.
         """
         try:
-            self._checkpoint_start_offsets()  # before closing the logs removes what lies below them
+            self.checkpoint_start_offsets()  # before closing the logs removes what lies below them
             self._close_logs(now_ms)
             self.checkpoint_all()
             marker = write_clean_shutdown(CleanShutdown(broker_epoch))

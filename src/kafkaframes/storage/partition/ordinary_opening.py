@@ -20,7 +20,7 @@ from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.storage.files import checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leader_epochs, read_partition_metadata
-from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
@@ -185,7 +185,9 @@ def _recovered(
     base, bases = max(files.sizes), sorted(files.sizes)
     if base > checkpointed.offsets.get(names.RECOVERY_POINT_CHECKPOINT, 0) and len(bases) > 1:
         return None
-    segments = {one: _segment(directory, one, size) for one, size in files.sizes.items()}
+    segments = {
+        one: Segment.of(one, join(directory, segment_file_name(one, "log")), size) for one, size in files.sizes.items()
+    }
     with disk.open(segments[base].path) as read_at:
         walked = walk(read_at, segments[base], MOST_HEADERS)
     if walked.end != files.sizes[base] or walked.headers is None or walked.next_offset > LARGEST_INT64:
@@ -217,11 +219,6 @@ def _recovered(
     if rebuilt.producers_end != end or min(changed, default=base) < base or max(after, default=end) != end:
         return None
     return _Opened(end, before, after, rebuilt.epochs, _indexes(base, rebuilt))
-
-
-def _segment(directory: str, base_offset: int, size_bytes: int) -> Segment:
-    name = FileName(base_offset, "log")
-    return Segment(LogFile(name, join(directory, str(name)), size_bytes, None))
 
 
 def _indexes(base_offset: int, rebuilt: RebuiltIndexes) -> dict[str, bytes]:

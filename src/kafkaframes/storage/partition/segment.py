@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, StorageError
-from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
 from kafkaframes.storage.files.filesystem import ReadAt, join
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TimestampOffset
-from kafkaframes.storage.files.names import FileName, segment_file_name
+from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader
 from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
@@ -296,7 +296,7 @@ class LogSegment:
 
     def reader(self) -> SegmentReader:
         """Return a reader of the segment that uses the indexes in memory."""
-        segment = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
+        segment = Segment.of(self.base_offset, self.path, self.size_bytes)
         reader = SegmentReader(self._disk, segment, self.read_at, use_indexes=False)
         reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
         return reader

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkaframes.errors import LogDirError, OffsetOutOfRangeError
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.storage.files import checkpoints, names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, end_of_epoch, last_epoch, write_leader_epochs
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
@@ -57,7 +57,7 @@ class LeaderEpochs:
     @property
     def latest(self) -> int:
         """The latest epoch; -1 before the first."""
-        return self.entries[-1].leader_epoch if self.entries else UNDEFINED
+        return last_epoch(self.entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Add an epoch whose records begin at ``start_offset``, unless it is there already."""
@@ -95,13 +95,8 @@ class LeaderEpochs:
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
         """Answer OffsetsForLeaderEpoch: the largest known epoch up to ``leader_epoch``, and where it ends."""
-        if leader_epoch == self.latest != UNDEFINED:
-            return EpochEnd(leader_epoch, log_end_offset)
-        higher = next((one for one in self.entries if one.leader_epoch > leader_epoch), None)
-        if leader_epoch == UNDEFINED or higher is None:
-            return EpochEnd(UNDEFINED, UNDEFINED)
-        lower = [one.leader_epoch for one in self.entries if one.leader_epoch <= leader_epoch]
-        return EpochEnd(lower[-1] if lower else leader_epoch, higher.start_offset)
+        known = None if leader_epoch == UNDEFINED else end_of_epoch(self.entries, leader_epoch, log_end_offset)
+        return EpochEnd(*(known or (UNDEFINED, UNDEFINED)))
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that wrote ``offset``; -1 where it is not known."""
@@ -114,9 +109,7 @@ class LeaderEpochs:
             replace_file(self._disk, self.path, write_leader_epochs(entries))
             self.is_flushed = True
         else:
-            self.is_flushed = (
-                False  # nothing is lost with it: each partition writes its first epoch at its first append
-            )
+            self.is_flushed = False  # nothing is lost: each partition writes its first epoch at its first append
             overwrite(self._disk, self.path, write_leader_epochs(entries))
         self._written = entries
 

@@ -16,7 +16,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
-from kafkaframes.storage.files.directory import LogDirectory, LogFile, Segment
+from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.names import FileName, segment_file_name
@@ -124,14 +124,13 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
     opened = (*plan.overwritten, *plan.set_aside, *plan.segments)
-    segments = {one.path: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
+    segments = {one.path: Segment.of(one.base_offset, one.path, one.size_bytes) for one in opened}
     headers = {one.path: one.headers for one in opened}
     state = _State(
         settings, _stored_snapshots(filesystem, files, settings), checkpoints.loaded(partition.leader_epochs or ())
     )
-    contents = {
-        one.path: one for one in partition.segments
-    } | segments  # a segment that is replayed early may be cut off later
+    # A segment that is replayed early may be cut off later.
+    contents = {one.path: one for one in partition.segments} | segments
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
         if rebuild.path in segments:
@@ -153,10 +152,6 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     _put_snapshots(files, state.stored)
     _put_epochs(files, plan, state)
     return Recovered(plan, files)
-
-
-def _segment(base_offset: int, path: str, size_bytes: int) -> Segment:
-    return Segment(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
 
 
 def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:

@@ -24,9 +24,8 @@ from kafkaframes.storage.tiered.manifest import ChunkIndex, Encryption, Manifest
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
 FETCH_BYTES: Final = 16 << 20  # bytes of the object in one request
-KEPT_BYTES: Final = (
-    8 << 20
-)  # of decompressed chunks that stay in memory: batches and windows of headers cross chunk borders
+# Of decompressed chunks that stay in memory: batches and windows of headers cross chunk borders.
+KEPT_BYTES: Final = 8 << 20
 AHEAD_BYTES: Final = 4 << 20  # of the segment that are decompressed before they are read
 AHEAD_BLOCKS: Final = 2  # how many blocks of ``AHEAD_BYTES`` are decompressed ahead
 LARGEST_AHEAD: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
@@ -316,7 +315,7 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         raise LogDirError(reason, file=file)
     fitting = [key_file for key_file in keys if key_file.key_id in (None, encryption.key_id)]
     for key_file in fitting:
-        key = _opened(encryption.wrapped_key, read(key_file.path), key_file.path)
+        key = unwrap(encryption.wrapped_key, load_private_key(read(key_file.path), file=key_file.path))
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
     tried = ", ".join(key_file.path for key_file in fitting) or "no key file has that id"
@@ -325,10 +324,6 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
 
 
 @lru_cache(maxsize=4096)  # a segment is opened several times: its index, its chunks, by one task and another
-def _opened(wrapped: bytes, pem: bytes, file: str) -> bytes | None:
-    return unwrap(wrapped, load_private_key(pem, file=file))
-
-
 def load_private_key(pem: bytes, *, file: str) -> Any:
     """Return the private numbers of an RSA key in PEM (PKCS#8).
 

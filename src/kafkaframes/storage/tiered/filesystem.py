@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, split, store_of
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, reader_of, split, store_of
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.chunks import (
     IV_BYTES,
@@ -100,7 +100,7 @@ class TieredFileSystem:
             with self.inner.open(path) as read_at:
                 yield read_at
         elif view.is_metadata or view.index:
-            yield _of_bytes(_partition_metadata(view) if view.is_metadata else self._index(view, path))
+            yield reader_of(_partition_metadata(view) if view.is_metadata else self._index(view, path))
         elif view.is_directory or not view.name.endswith(f".{names.LOG}"):
             raise LogDirError("not a file of a tiered segment", file=path)
         else:
@@ -190,10 +190,6 @@ def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:
         return data
 
     return read_at
-
-
-def _of_bytes(data: bytes) -> ReadAt:
-    return lambda position, length: data[position:] if length < 0 else data[position : position + length]
 
 
 def _partition_metadata(view: ViewPath) -> bytes:

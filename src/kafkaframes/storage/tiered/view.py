@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
-from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, read_leader_epochs
+from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, assign, last_epoch, read_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Partition, partition_of_entries
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
@@ -243,10 +243,10 @@ def _epochs(
     filesystem: TieredFileSystem, shown: Shown, candidates: Mapping[str, Upload], copies: Iterable[Partition]
 ) -> Epochs:
     """Return the log's leader epochs: of the local copy or the upload whose last epoch is the latest."""
-    local = max((segment.leader_epochs or () for segment in copies), key=_last, default=())
+    local = max((segment.leader_epochs or () for segment in copies), key=last_epoch, default=())
     later: list[EpochStart] = []
     for segment in newest(upload.manifest.metadata for upload in candidates.values()):
-        if _last(local) >= _last(segment.leader_epochs):
+        if last_epoch(local) >= last_epoch(segment.leader_epochs):
             return local
         upload = candidates[segment.segment_id]
         filesystem.decrypt(upload.manifest, file=upload.objects.get(names.INDEXES, upload.objects[names.LOG]).path)
@@ -259,10 +259,6 @@ def _epochs(
             continue
         return _with_later(epochs, later)
     return _with_later((), later)
-
-
-def _last(epochs: Epochs) -> int:
-    return epochs[-1].leader_epoch if epochs else -1
 
 
 def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:

@@ -37,6 +37,7 @@ from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import EpochStart, write_offset_checkpoint
 from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset
@@ -164,7 +165,7 @@ class Commit:
                 written = self._fill(directory, runs, marks=top)
             top.rename(old)
             new.rename(top)
-            atomic.sync(top.parent)
+            flush_path(top.parent)
             shutil.rmtree(old)
         return written
 
@@ -335,7 +336,7 @@ def _prepared(committed: Path) -> Iterator[Path]:
         with atomic.writing(committed):
             atomic.sync_directories(unfinished)
             unfinished.rename(committed)
-            atomic.sync(committed.parent)
+            flush_path(committed.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -358,11 +359,11 @@ def finish_append(top: Path) -> None:
                 home.mkdir(exist_ok=True)
                 for file in sorted(source.iterdir()):
                     file.replace(home / file.name)
-                atomic.sync(home)
+                flush_path(home)
                 source.rmdir()
         for source in sorted(committed.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
             source.replace(top / source.name)
-        atomic.sync(top)
+        flush_path(top)
         committed.rmdir()
 
 
@@ -376,6 +377,6 @@ def finish_exchange(top: Path) -> None:
     with atomic.writing(top):
         if not top.exists() and old.exists():
             (new if new.exists() else old).rename(top)
-            atomic.sync(top.parent)
+            flush_path(top.parent)
         if top.exists() and old.exists():
             shutil.rmtree(old)
