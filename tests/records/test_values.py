@@ -3,16 +3,19 @@
 import doctest
 import gzip
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.records import batch, fields, layout, reasons
+from kafkaframes.records import batch, fields, layout, reasons, scan
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.wire import primitives
 
 
-@pytest.mark.parametrize("module", [batch, fields, layout, primitives], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [batch, fields, layout, primitives, scan], ids=lambda module: module.__name__)
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
 
@@ -125,3 +128,13 @@ def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec,
     assert [one.damage for one in lenient] == [None] * len(strict)
     found = [(record.offset, record.key, record.value) for one in lenient for record in one.records]
     assert found == [(0, b"k", b"v"), (1, None if field == "key" else b"k", None), (2, b"k", b"v")]
+
+
+@given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100), st.integers(1, 8))
+def test_runs_hold_everything_once_and_no_more_than_they_may_unless_it_is_alone(sizes, most, longest):
+    runs = list(scan.runs_of(np.array(sizes, np.int64), most, longest=longest))
+    assert [index for first, last in runs for index in range(first, last)] == list(range(len(sizes)))
+    for first, last in runs:
+        held, is_full = sum(sizes[first:last]), last == len(sizes) or last - first == longest
+        assert last - first == 1 or (held <= most and last - first <= longest)
+        assert is_full or held + sizes[last] > most

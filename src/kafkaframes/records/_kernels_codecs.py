@@ -90,9 +90,6 @@ def call(name: str, count: int, bits: int) -> Any:
         value = builder.call(builder.inttoptr(args[0], function), args[1:])
         return value if bits == 64 else builder.sext(value, word)
 
-    def just_one(typingctx: Any, function: Any, a: Any) -> Any:
-        return I64(*[I64] * 2), code
-
     def two(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
         return I64(*[I64] * 3), code
 
@@ -105,13 +102,10 @@ def call(name: str, count: int, bits: int) -> Any:
     def five(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
         return I64(*[I64] * 6), code
 
-    def six(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
-        return I64(*[I64] * 7), code
-
     def seven(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
         return I64(*[I64] * 8), code
 
-    typed = {1: just_one, 2: two, 3: three, 4: four, 5: five, 6: six, 7: seven}[count]
+    typed = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
     typed.__name__ = name
     return intrinsic(plain.call(bits))(typed)
 

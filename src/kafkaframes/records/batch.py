@@ -31,7 +31,7 @@ from kafkaframes.records.layout import (
 )
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
-from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, scan
+from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, runs_of, scan
 from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.primitives import java_text
 from kafkaframes.wire.varint import read_varint
@@ -156,8 +156,8 @@ class Walk:
         position = self._position
         while True:
             result = scan(self._data, position=position, rules=self._rules)
-            for group in _groups(result):
-                yield from self._decode(group)
+            for first, last in runs_of(result.column("size"), _GROUP_BYTES, longest=_GROUP_BATCHES):
+                yield from self._decode(result.part(first, last))
             if not result.end.goes_on:
                 self.end = result.end
                 return
@@ -204,17 +204,6 @@ def read_values(
             and no damage. Of a batch of format 2 without compression Kafka's checks all, and this one does not.
     """
     return Walk(as_array(data), position=position, rules=rules, limit_bytes=limit_bytes, lenient=lenient)
-
-
-def _groups(batches: Batches) -> Iterator[Batches]:
-    sizes = np.cumsum(batches.column("size"))
-    first = 0
-    while first < len(batches):
-        before = int(sizes[first - 1]) if first else 0
-        last = int(np.searchsorted(sizes, before + _GROUP_BYTES, side="right"))
-        last = min(max(last, first + 1), first + _GROUP_BATCHES)
-        yield Batches(batches.table[:, first:last], batches.end)
-        first = last
 
 
 def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]:

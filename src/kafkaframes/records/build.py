@@ -38,6 +38,7 @@ from kafkaframes.records.fields import (
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
+from kafkaframes.records.scan import runs_of
 from kafkaframes.wire.checksum import crc32, crc32c
 
 DEFAULT_BATCH_BYTES = 16384
@@ -445,7 +446,7 @@ def _filled(
     if magic >= 2 or codec is not Codec.NONE:
         _check_sizes(table)
     scratch = np.empty(0, np.uint8)
-    for first, last in _portions(table):
+    for first, last in runs_of(table[:, kernels.SIZE], _PORTION_BYTES):
         portion = table[first:last].copy()
         portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
         size = int(portion[:, kernels.SIZE].sum())
@@ -455,17 +456,6 @@ def _filled(
         else:
             _fill_messages(rows, portion, magic, codec, fields, scratch)
         yield memoryview(scratch.data)[:size], portion
-
-
-def _portions(table: Table) -> Iterator[tuple[int, int]]:
-    """Cut the batches into runs of about ``_PORTION_BYTES``."""
-    ends = table[:, kernels.POSITION] + table[:, kernels.SIZE]
-    first = 0
-    while first < len(table):
-        last = int(np.searchsorted(ends, table[first, kernels.POSITION] + _PORTION_BYTES, side="right"))
-        last = max(last, first + 1)
-        yield first, last
-        first = last
 
 
 def _measure(rows: Rows, table: Table, magic: int) -> Int64s:

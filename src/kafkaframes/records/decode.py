@@ -38,7 +38,7 @@ from kafkaframes.records.reasons import (
     WHOLE,
     WRAPPER_MAGIC,
 )
-from kafkaframes.records.scan import Batches, Bytes, Flags, Ints
+from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, runs_of
 
 # What is held of each record and of each header beside its bytes: its index, and arrays that are made of that.
 RECORD_BYTES, HEADER_BYTES = 52, 48
@@ -115,23 +115,13 @@ def in_turn(
             sections._replace(buf=data), batches, first, held, limit_bytes, budget_bytes, allocate
         )
         costs = sections.ends - sections.starts + RECORD_BYTES * most_rows(batches, sections)
-        for start, stop in _runs(costs, first, last, budget_bytes):
+        for start, stop in ((first + start, first + stop) for start, stop in runs_of(costs[first:last], budget_bytes)):
             part = batches.part(start, stop)
             opened = sections.part(start, stop)
             index = index_records(part, opened, allocate=allocate)
             result = Decoded(data, part, opened, index, start, base, file, allocate=allocate)
             yield from _by_headers(result, budget_bytes)
         first = last
-
-
-def _runs(costs: Ints, first: int, last: int, budget: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of batches where the sum of their costs would exceed the budget; each run has one at least."""
-    after = np.cumsum(costs[first:last])
-    start, before = first, 0
-    while start < last:
-        stop = max(first + int(np.searchsorted(after, before + budget, side="right")), start + 1)
-        yield start, stop
-        start, before = stop, int(after[stop - first - 1])
 
 
 def _by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
@@ -144,7 +134,7 @@ def _by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
     costs = HEADER_BYTES * np.diff(
         np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[np.concatenate(([0], ends))]
     )
-    for start, stop in _runs(costs, 0, len(rows), budget):
+    for start, stop in runs_of(costs, budget):
         index = part.index.part(slice(int(ends[start] - rows[start]), int(ends[stop - 1])), slice(start, stop))
         batches, sections = part.batches.part(start, stop), part.sections.part(start, stop)
         yield replace(part, first=part.first + start, batches=batches, sections=sections, index=index)

@@ -82,25 +82,12 @@ class Index(NamedTuple):
 
     def part(self, records: slice, batches: slice) -> Index:
         """Return the index of some records, which are those of some batches."""
-        return Index(
-            self.offsets[records],
-            self.timestamps[records],
-            self.key_at[records],
-            self.key_size[records],
-            self.value_at[records],
-            self.value_size[records],
-            self.headers_at[records],
-            self.header_counts[records],
-            self.rows[batches],
-            self.statuses[batches],
-            self.wheres[batches],
-        )
+        return Index._make([*(column[records] for column in self[:8]), *(column[batches] for column in self[8:])])
 
     def take(self, keep: Flags, batch_of: Ints) -> Index:
         """Return the index of the records where ``keep`` is true; ``batch_of`` is each record's batch."""
         rows = np.bincount(batch_of[keep], minlength=self.rows.size)
-        per_record = {name: self._asdict()[name][keep] for name in self._fields[:8]}
-        return self._replace(**per_record, rows=rows)
+        return Index._make([*(column[keep] for column in self[:8]), rows, self.statuses, self.wheres])
 
 
 @dataclass

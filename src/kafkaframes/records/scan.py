@@ -334,12 +334,18 @@ class Chunks:
 
 def parts_of(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
     """Cut a chunk where its batches' records, ``ratio`` times as large as the batches, reach ``target_bytes``."""
-    batches = chunk.batches
-    after = np.cumsum(batches.column("size"))
-    step = max(int(target_bytes / max(ratio, 1.0)), 1)
-    first = 0
-    while first < len(batches):
-        before = int(after[first - 1]) if first else 0
-        last = max(int(np.searchsorted(after, before + step, side="right")), first + 1)
-        yield chunk._replace(batches=Batches(batches.table[:, first:last], batches.end))
-        first = last
+    for first, last in runs_of(chunk.batches.column("size"), max(int(target_bytes / max(ratio, 1.0)), 1)):
+        yield chunk._replace(batches=chunk.batches.part(first, last))
+
+
+def runs_of(sizes: Ints, most: int, *, longest: int = 1 << 62) -> Iterator[tuple[int, int]]:
+    """Cut a row of sizes where their sum would exceed ``most``, or their number ``longest``; each run has one at least.
+
+    >>> list(runs_of(np.array([3, 4, 9, 1, 1]), 8)), list(runs_of(np.array([1, 1, 1]), 8, longest=2))
+    ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])
+    """
+    after, first, before = np.cumsum(sizes), 0, 0
+    while first < len(sizes):
+        last = min(max(int(np.searchsorted(after, before + most, side="right")), first + 1), first + longest)
+        yield first, last
+        first, before = last, int(after[last - 1])

@@ -306,17 +306,8 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
         _check_producer(append)
         if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
             raise AppendRefusedError("NullPointerException", "no record is left: Kafka fails here on LogAppendTime")
-        return Appended(
-            b"",
-            append.offset,
-            False,
-            settings.now_ms if settings.append_time else NO_TIMESTAMP,
-            0,
-            settings.now_ms,
-            len(append.data),
-            0,
-            0,
-        )
+        largest = settings.now_ms if settings.append_time else NO_TIMESTAMP
+        return Appended(b"", append.offset, False, largest, 0, settings.now_ms, len(append.data), 0, 0)
     offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
     _check_rows(append, decoded)
     _check_producer(append)

@@ -25,7 +25,19 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.reasons import FAILFAST, PERMISSIVE, TORN
-from kafkaframes.records.scan import FILE, Batches, Bytes, Chunk, Chunks, Memory, Source, as_array, check_crcs, scan_all
+from kafkaframes.records.scan import (
+    FILE,
+    Batches,
+    Bytes,
+    Chunk,
+    Chunks,
+    Memory,
+    Source,
+    as_array,
+    check_crcs,
+    runs_of,
+    scan_all,
+)
 from kafkaframes.storage.copies.blocks import (
     NO_BLOCKS,
     UNKNOWN_CRC,
@@ -238,13 +250,8 @@ def _runs(blocks: Blocks) -> Iterator[npt.NDArray[np.intp]]:
     """Group neighbouring blocks of one segment that can be read at once."""
     apart = (blocks.segment[1:] != blocks.segment[:-1]) | (blocks.position[1:] != blocks.ends[:-1])
     for run in np.split(np.arange(len(blocks)), np.flatnonzero(apart) + 1):
-        ends = blocks.ends[run]
-        first = 0
-        while first < len(run):
-            reach = int(blocks.position[run[first]]) + CHECKED_BYTES
-            stop = max(int(np.searchsorted(ends, reach, side="right")), first + 1)
+        for first, stop in runs_of(blocks.size[run], CHECKED_BYTES):
             yield run[first:stop]
-            first = stop
 
 
 def group(sources: Iterable[CopySource]) -> dict[names.TopicPartition, list[CopySource]]:

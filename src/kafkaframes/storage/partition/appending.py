@@ -373,9 +373,7 @@ def _assign_epochs(state: LogState, headers: Sequence[BatchHeader]) -> None:
     epochs = state.epochs
     for header in headers:
         if header.magic < 2:
-            if (
-                epochs.entries
-            ):  # an old leader wrote these batches without epochs: the known epochs are no longer complete
+            if epochs.entries:  # an old leader wrote these batches without epochs: those that are known are incomplete
                 epochs.clear()
         elif header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
