@@ -1,5 +1,6 @@
 """The ports of a broker that is down for a moment are given to nobody else."""
 
+import gc
 import random
 import socket
 
@@ -87,3 +88,14 @@ def test_the_port_of_a_node_that_is_down_is_held():
         broker.start_node(1)
         assert ports_of(broker) == ports
         assert not is_refused(ports[1])
+
+
+def test_a_broker_that_is_dropped_in_a_circle_leaves_no_socket_open(monkeypatch, recwarn):
+    older = [socket.socket()]  # than what holds it: the collector comes to it first
+    monkeypatch.setattr(socket, "socket", lambda *_: older.pop())
+    held = HeldPorts()
+    held.circle = held
+    held.hold("127.0.0.1", 0)
+    del held
+    gc.collect()
+    assert not [warning for warning in recwarn if warning.category is ResourceWarning]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,6 +26,7 @@ class HeldPorts:
 
     def __init__(self) -> None:
         self._sockets: dict[int, socket.socket] = {}  # by port
+        weakref.finalize(self, _close_all, self._sockets)  # of a broker that is killed and dropped
 
     def hold(self, host: str, port: int) -> None:
         """Keep a port; one that somebody has already cannot be kept, which is no error here."""
@@ -42,11 +44,12 @@ class HeldPorts:
 
     def let_all_go(self) -> None:
         """Keep none any more."""
-        for port in tuple(self._sockets):
-            self.let_go(port)
+        _close_all(self._sockets)
 
-    def __del__(self) -> None:
-        self.let_all_go()
+
+def _close_all(sockets: dict[int, socket.socket]) -> None:
+    while sockets:
+        sockets.popitem()[1].close()
 
 
 def checked_listeners(
