@@ -3,12 +3,14 @@
 import json
 
 import pyarrow as pa
+import pyspark
 import pytest
 from tests.spark.topics import ROWS, read
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 pytestmark = pytest.mark.spark
+RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
 
 def test_a_batch_has_the_columns_of_sparks_own_source_and_every_record(spark, servers, topic):
@@ -95,6 +97,7 @@ def test_read_committed_and_a_group_to_start_from(spark, servers):
     assert min(row.offset for row in rest.collect()) >= 7
 
 
+@pytest.mark.skipif(RELEASE < (4, 2), reason="kafka-topic as a stream needs Spark 4.2 or later")
 def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
     def run() -> None:
         stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
