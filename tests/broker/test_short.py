@@ -28,7 +28,7 @@ from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.headers import encode_request
 from kafkaframes.records.build import build_end_transaction, build_records
-from kafkaframes.storage.files import segment_reader
+from kafkaframes.storage.files import headers
 from kafkaframes.storage.partition import appending
 from kafkaframes.storage.partition.segment import Stretch
 
@@ -435,7 +435,7 @@ def test_records_are_copied_once_on_the_way_to_the_disk_and_their_header_is_read
         assert short(memoryview(produce_frame(9, [("orders", [(0, batch())])])), session) is not None
     read = []
     for name in ("first_header", "parse_header", "headers_from"):
-        for module in (segment_reader, produce, appending):
+        for module in (headers, produce, appending):
             original = getattr(module, name, None)
             if original is not None:
                 monkeypatch.setattr(module, name, lambda *a, f=original, **k: read.append(f) or f(*a, **k))

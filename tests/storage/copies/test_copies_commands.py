@@ -14,7 +14,7 @@ from tests.storage.log.lookups import find_offset
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.storage.copies.one_log import one_log_of
-from kafkaframes.storage.files.segment_reader import HeaderWalk
+from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import log_end_offset
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
 from kafkaframes.storage.files.filesystem import LocalFileSystem
+from kafkaframes.storage.files.headers import HeaderWalk, read_batch
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.segment_reader import HeaderWalk, read_batch
 from kafkaframes.storage.log.discover import discover
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, open_segment
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of
 
 

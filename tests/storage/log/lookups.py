@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.segment_reader import BatchHeader, open_segment
+from kafkaframes.storage.files.headers import BatchHeader
+from kafkaframes.storage.files.segment_reader import open_segment
 
 
 def find_offset(

@@ -14,8 +14,9 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.build import build_records
 from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.filesystem import FsspecFileSystem
+from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.segment_reader import HeaderWalk, open_segment
+from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import list_offsets, offset_for_timestamp
 from kafkaframes.storage.log.transactions import transactions_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafkaframes.records.append.entry import assign_at
 from kafkaframes.records.append.settings import AppendSettings
 from kafkaframes.records.build import build_end_transaction, build_records
-from kafkaframes.storage.files import segment_reader
-from kafkaframes.storage.files.segment_reader import first_header, headers_of
+from kafkaframes.storage.files import headers
+from kafkaframes.storage.files.headers import first_header, headers_of
 from kafkaframes.storage.partition import appending
 
 NOW_MS = 1_700_000_000_000
@@ -63,7 +63,7 @@ def test_the_header_of_an_ordinary_batch_is_read_once(monkeypatch):
     raw = batches(codec="lz4")
     sent, settings = first_header(raw), AppendSettings(leader_epoch=3)
     appended = assign_at(raw, 40, settings, NOW_MS)
-    monkeypatch.setattr(segment_reader, "parse_header", lambda *_, **__: pytest.fail("read again"))
+    monkeypatch.setattr(headers, "parse_header", lambda *_, **__: pytest.fail("read again"))
     (header,) = appending._assigned(appended, sent, settings)
     assert (header.base_offset, header.last_offset, header.leader_epoch, header.crc) == (40, 42, 3, sent.crc)
 

@@ -14,8 +14,8 @@ from tests.storage.partition.memory_disk import MemoryDisk
 from tests.storage.partition.workload import META, read_all
 
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.files.segment_reader import headers_of
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.appending import seen_of
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED

@@ -15,8 +15,8 @@ from tests.storage.partition.memory_disk import MemoryDisk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.checkpoints import MetaProperties
 from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.files.names import TopicPartition
-from kafkaframes.storage.files.segment_reader import BatchHeader, headers_of
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
 from kafkaframes.storage.partition.appending import seen_of

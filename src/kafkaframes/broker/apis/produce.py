@@ -20,7 +20,7 @@ from kafkaframes.records.append.settings import KEEP, Raw
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 from kafkaframes.records.limits import CONTENT, ApartError, ContentBudget
-from kafkaframes.storage.files.segment_reader import BatchHeader, first_header
+from kafkaframes.storage.files.headers import BatchHeader, first_header
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka

@@ -19,7 +19,7 @@ from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
 from kafkaframes.coordination.groups.share_state import ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
-from kafkaframes.storage.files.segment_reader import BatchHeader, headers_of
+from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from kafkaframes.storage.cleaner.walk import (
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import LogFile, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.segment_reader import BatchHeader
 from kafkaframes.storage.log.producer_state import ProducerStates
 
 Ints = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
 
 if TYPE_CHECKING:
-    from kafkaframes.storage.files.segment_reader import BatchHeader
+    from kafkaframes.storage.files.headers import BatchHeader
 
 _INDEX_ENTRY_BYTES = 8
 SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index
@@ -166,7 +166,7 @@ def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
 
 
 def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: SegmentSummary) -> None:
-    from kafkaframes.storage.files.segment_reader import HeaderWalk
+    from kafkaframes.storage.files.headers import HeaderWalk
 
     first = _header_at(read_at, 0, segment.size_bytes)
     if first is None:
@@ -186,7 +186,7 @@ def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: 
 
 
 def _header_at(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
-    from kafkaframes.storage.files.segment_reader import parse_header
+    from kafkaframes.storage.files.headers import parse_header
 
     raw = read_at(position, BATCH_V2.size)
     if len(raw) <= BYTES_TO_MAGIC:

@@ -35,9 +35,9 @@ from kafkaframes.storage.files.directory import LogDirectory, Partition
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import FileSystem, LocalFileSystem, ReadAt, has_magic, plain_path, split
 from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.segment_reader import BatchHeader, HeaderWalk
 from kafkaframes.storage.log.discover import discover, filesystem_for
 
 

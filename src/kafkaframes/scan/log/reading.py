@@ -39,8 +39,8 @@ from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.reading import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.scan import Meter
-from kafkaframes.storage.files.segment_reader import BatchHeader, HeaderWalk
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState

@@ -57,10 +57,11 @@ from kafkaframes.scan.ranges import (
 )
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.view import MergedFileSystem
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import read_offset_index
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, open_segment
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.transactions import TransactionState, transactions_of
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem

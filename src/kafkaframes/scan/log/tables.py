@@ -35,8 +35,9 @@ from kafkaframes.scan.log.planning import Slice
 from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.scan import Meter
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, open_segment
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
 

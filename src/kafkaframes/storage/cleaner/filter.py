@@ -31,7 +31,7 @@ from kafkaframes.storage.cleaner.walk import (
     header_of,
     in_transactions,
 )
-from kafkaframes.storage.files.segment_reader import BatchHeader
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.log.producer_state import REWRITES_OLD, ProducerStates
 
 Flags = npt.NDArray[np.bool_]

@@ -22,9 +22,9 @@ from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import Flags, as_array
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.files.segment_reader import BatchHeader
 
 _AT_MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
 

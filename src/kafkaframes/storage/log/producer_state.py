@@ -13,8 +13,9 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.storage.files.directory import Partition
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
-from kafkaframes.storage.files.segment_reader import BatchHeader, open_segment
+from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.transactions import Marker, markers_of
 
 # The broker's generation: 2.8 (and all before 3.1) has no delete horizons (KIP-534) and judges tombstones and markers

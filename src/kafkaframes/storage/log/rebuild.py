@@ -28,6 +28,7 @@ from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
@@ -36,7 +37,7 @@ from kafkaframes.storage.files.producer_files import (
     write_producer_snapshot,
 )
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader
+from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStates
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions, markers_of
 

@@ -19,13 +19,14 @@ from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.headers import BatchHeader, headers_from
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
     ProducerEntry,
     read_producer_snapshot,
     read_txn_index,
 )
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader, headers_from, open_segment
+from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 _NO_MARKER = 2**63 - 1

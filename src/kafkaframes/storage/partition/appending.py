@@ -25,7 +25,7 @@ from kafkaframes.records.append.settings import (
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
-from kafkaframes.storage.files.segment_reader import BatchHeader, first_header, headers_from, headers_of, parse_header
+from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_from, headers_of, parse_header
 from kafkaframes.storage.log.transactions import markers_in
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.producers import CLIENT, REPLICATION, Prepared, Seen

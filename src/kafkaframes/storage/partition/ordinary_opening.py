@@ -23,9 +23,9 @@ from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, read_leade
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk, overwrite
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
+from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
-from kafkaframes.storage.files.segment_reader import HeaderWalk
 from kafkaframes.storage.log.discover import Checkpointed
 from kafkaframes.storage.log.rebuild import ProducerLoad, RebuiltIndexes, StoredSnapshots, rebuild_indexes, replay_of
 from kafkaframes.storage.partition.log import PartitionLog

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
-from kafkaframes.storage.files.segment_reader import BatchHeader
 from kafkaframes.storage.log.transactions import Marker
 
 BATCHES_KEPT = 5

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.storage.files.filesystem import join
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
-from kafkaframes.storage.files.segment_reader import BatchHeader
 from kafkaframes.storage.log.transactions import markers_of
 from kafkaframes.storage.partition.flushing import prepare, roll
 from kafkaframes.storage.partition.producers import Producers

@@ -14,10 +14,11 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, StorageError
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
 from kafkaframes.storage.files.filesystem import ReadAt, join
+from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TimestampOffset
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.files.segment_reader import BatchHeader, SegmentReader
+from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
 from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings

@@ -16,8 +16,8 @@ from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
+from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.segment_reader import HeaderWalk
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 
