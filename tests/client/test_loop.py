@@ -2,7 +2,9 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import sys
+import threading
 
 import pytest
 
@@ -144,3 +146,26 @@ def test_a_producer_that_is_closed_without_a_flush_says_so_to_who_waits_for_reco
     with Broker() as broker:
         broker.create_topic("numbers")
         asyncio.run(run(broker))
+
+
+def test_what_its_caller_cancelled_leaves_no_error_behind_when_the_client_is_closed(caplog):
+    thread, started, ended = LoopThread("a client"), threading.Event(), threading.Event()
+
+    async def wait():
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.to_thread(ended.wait, 10)  # it ends while the client is being closed
+
+    async def closing():
+        ended.set()
+        await asyncio.sleep(0.1)
+
+    future = thread.begin(wait())
+    assert started.wait(10)
+    future.cancel()
+    thread.end(closing)
+    del future  # it keeps its task, whose end tells of an error that nobody has looked at
+    gc.collect()
+    assert not caplog.records

@@ -75,15 +75,18 @@ class LoopThread:
         if self._loop.is_closed() or not self._thread.is_alive():
             coroutine.close()
             raise NetworkError("this client was closed")
-        return asyncio.run_coroutine_threadsafe(self._unless_closed(coroutine), self._loop)
+        begun: concurrent.futures.Future[Result] | None = None
 
-    async def _unless_closed(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        try:
-            return await coroutine
-        except asyncio.CancelledError:
-            if self._has_ended:
-                raise NetworkError("this client was closed") from None
-            raise
+        async def unless_closed() -> Result:
+            try:
+                return await coroutine
+            except asyncio.CancelledError:
+                if self._has_ended and not (begun is not None and begun.cancelled()):  # by who waits, with Ctrl-C
+                    raise NetworkError("this client was closed") from None
+                raise
+
+        begun = asyncio.run_coroutine_threadsafe(unless_closed(), self._loop)
+        return begun
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, without waiting; not at all if the loop has ended."""
