@@ -29,6 +29,7 @@ from kafkaframes.errors.exceptions import (
     UnknownTopicError,
     broker_error,
     code_of,
+    import_extra,
 )
 
 __all__ = [
@@ -62,4 +63,5 @@ __all__ = [
     "UnknownTopicError",
     "broker_error",
     "code_of",
+    "import_extra",
 ]

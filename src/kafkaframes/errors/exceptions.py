@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final, NamedTuple, Self
 
 from kafkaframes.errors.codes import ErrorCode
@@ -135,6 +136,19 @@ class MissingExtraError(KafkaframesError, ImportError):
         self.feature = feature
         self.extra = extra
         self.instead = instead
+
+
+def import_extra(feature: str, extra: str, *modules: str) -> Any:
+    """Import modules that an extra brings; return the first.
+
+    Raises:
+        MissingExtraError: one of them is absent.
+    """
+    try:
+        first, *_ = map(import_module, modules)
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error
+    return first
 
 
 class NetworkError(KafkaframesError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.scan.slices import Rows, ScanPlan, read_plan
 from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
 
@@ -148,20 +148,13 @@ def _constant(node: _Node, polars: Any) -> Any:
 _ROWS_AT_ONCE: Final = 100_000  # of a frame that Polars is handed: fewer cost more calls than reading
 
 
-def _library(name: str, feature: str, *, extra: str | None = None) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(f"`{feature}`", extra or name) from error
-
-
 def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
     """Return a table as a pandas DataFrame.
 
     Raises:
         MissingExtraError: pandas is absent.
     """
-    _library("pandas", "to_pandas")
+    import_extra("`to_pandas`", "pandas", "pandas")
     return table.to_pandas(**options)
 
 
@@ -171,7 +164,7 @@ def to_polars(table: pa.Table) -> pl.DataFrame:
     Raises:
         MissingExtraError: Polars is absent.
     """
-    return _library("polars", "to_polars").from_arrow(table)
+    return import_extra("`to_polars`", "polars", "polars").from_arrow(table)
 
 
 def lazy(scan: Rows) -> pl.LazyFrame:
@@ -180,7 +173,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
     Raises:
         MissingExtraError: Polars is absent.
     """
-    polars = _library("polars", "lazy")
+    polars = import_extra("`lazy`", "polars", "polars")
     plugins = import_module("polars.io.plugins")
 
     def frames(
@@ -226,7 +219,7 @@ def to_dask(plan: ScanPlan) -> dd.DataFrame:
     Raises:
         MissingExtraError: Dask is absent.
     """
-    dask = _library("dask.dataframe", "to_dask", extra="dask")
+    dask = import_extra("`to_dask`", "dask", "dask.dataframe")
     return dask.from_map(_arrow_typed, plan.apart(), meta=_typed(plan.schema.empty_table()))
 
 
@@ -244,7 +237,7 @@ def to_ray(plan: ScanPlan) -> ray.data.Dataset:
     Raises:
         MissingExtraError: Ray is absent.
     """
-    data = _library("ray.data", "to_ray", extra="ray")
+    data = import_extra("`to_ray`", "ray", "ray.data")
     plans = plan.apart()
     return data.from_items(plans, override_num_blocks=len(plans)).map_batches(_read_items, batch_size=1)
 
@@ -259,7 +252,7 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
     Raises:
         MissingExtraError: DuckDB is absent.
     """
-    _library("duckdb", "to_duckdb")
+    import_extra("`to_duckdb`", "duckdb", "duckdb")
     from kafkaframes.scan.dataset import ScanDataset  # half of what an import of scans would take
 
     return connection.register(name, ScanDataset(scan))

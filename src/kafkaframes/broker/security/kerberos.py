@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.broker.security.scram import AuthenticationError
-from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.errors import OptionError, import_extra
 
 KEY: Final = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
@@ -164,7 +164,7 @@ class Kerberos:
             OptionError: a rule is none, or the keytab cannot be read.
             MissingExtraError: ``gssapi`` is not installed.
         """
-        library = _library()
+        library = import_extra("sasl.enabled.mechanisms GSSAPI", "kerberos", "gssapi")
         try:
             self.credentials(library)
             user = library.Name("user", library.NameType.user).canonicalize(library.MechType.kerberos)
@@ -191,7 +191,7 @@ class KerberosExchange:
     def __init__(self, kerberos: Kerberos, names: LocalNames) -> None:
         self._kerberos = kerberos
         self._names = names
-        self._library = _library()
+        self._library = import_extra("sasl.enabled.mechanisms GSSAPI", "kerberos", "gssapi")
         self._context: Any = None
         self._has_offered = False
         self.user: str | None = None
@@ -230,11 +230,3 @@ class KerberosExchange:
             raise AuthenticationError("GSSAPI: only the layer without protection is offered")
         self.user = self._names.user(str(self._context.initiator_name))
         return b""
-
-
-def _library() -> Any:
-    try:
-        import gssapi
-    except ImportError as error:
-        raise MissingExtraError("sasl.enabled.mechanisms GSSAPI", "kerberos") from error
-    return gssapi

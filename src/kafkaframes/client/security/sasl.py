@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kafkaframes.errors import BrokerError, MissingExtraError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, NetworkError, OptionError, import_extra
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -119,7 +119,7 @@ def gssapi(settings: Any, host: str) -> Exchange:
         NetworkError: the key distribution centre cannot be reached.
         OptionError: there is no ticket: no keytab, none in the cache, or no such service.
     """
-    library = _library()
+    library = import_extra("sasl.mechanism GSSAPI", "kerberos", "gssapi")
     try:
         context = _context(library, settings, host)
         token = context.step(None)
@@ -157,11 +157,3 @@ def _no_ticket(error: Any) -> Exception:
     said = f"GSSAPI: {error.gen_message()}"
     minor = error.min_code - 2**32 if error.min_code >= 2**31 else error.min_code
     return NetworkError(said) if minor == _UNREACHABLE else OptionError(said)
-
-
-def _library() -> Any:
-    try:
-        import gssapi
-    except ImportError as error:
-        raise MissingExtraError("sasl.mechanism GSSAPI", "kerberos") from error
-    return gssapi

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaframes.errors import MissingExtraError, NetworkError, OptionError
+from kafkaframes.errors import NetworkError, OptionError, import_extra
 from kafkaframes.errors.sensitive import without_secrets_in_text
 from kafkaframes.storage.files.http_client import open_url
 
@@ -173,10 +173,7 @@ class IamToken:
         return self._token
 
     def _signed(self) -> tuple[str, int]:
-        try:
-            signer = importlib.import_module(_SIGNER)
-        except ImportError as error:
-            raise MissingExtraError("sasl.mechanism AWS_MSK_IAM", "msk") from error
+        signer = import_extra("sasl.mechanism AWS_MSK_IAM", "msk", _SIGNER)
         made: tuple[str, int]
         if self.role is not None:
             made = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session)

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys
 from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.jobs.tables.files import DataFile
@@ -52,12 +52,7 @@ def load_library() -> Any:
     Raises:
         MissingExtraError: it is absent.
     """
-    try:
-        import deltalake
-        import deltalake.transaction
-    except ImportError as error:
-        raise MissingExtraError("`format` delta", "delta") from error
-    return deltalake
+    return import_extra("`format` delta", "delta", "deltalake", "deltalake.transaction")
 
 
 class DeltaTable:

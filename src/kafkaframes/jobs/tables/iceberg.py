@@ -26,7 +26,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys, without_tombstones
 from kafkaframes.jobs.tables.content import (
     PARTITIONED_BY,
@@ -60,12 +60,7 @@ def load_library() -> Any:
     Raises:
         MissingExtraError: it is absent.
     """
-    try:
-        import pyiceberg.catalog
-        import pyiceberg.io.pyarrow
-    except ImportError as error:
-        raise MissingExtraError("`format` iceberg", "iceberg") from error
-    return pyiceberg.catalog
+    return import_extra("`format` iceberg", "iceberg", "pyiceberg.catalog", "pyiceberg.io.pyarrow")
 
 
 def open_catalog(name: str | None, warehouse: str | None) -> Any:
@@ -83,13 +78,10 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
             raise OptionError(f"`catalog` {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
         raise OptionError("`to`: give a directory, or `catalog`: Iceberg needs a catalog beside its files")
-    try:
-        from pyiceberg.catalog.sql import SqlCatalog
-    except ImportError as error:
-        raise MissingExtraError("`format` iceberg without `catalog`", "iceberg") from error
+    sql = import_extra("`format` iceberg without `catalog`", "iceberg", "pyiceberg.catalog.sql")
     root = Path(warehouse).absolute()
     root.mkdir(parents=True, exist_ok=True)
-    return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=url_of(str(root)))
+    return sql.SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=url_of(str(root)))
 
 
 class IcebergTable:

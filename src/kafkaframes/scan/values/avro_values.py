@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
@@ -49,12 +49,7 @@ def load_library() -> Any:
     Raises:
         MissingExtraError: it is absent.
     """
-    try:
-        import fastavro
-        import fastavro.schema
-    except ImportError as error:
-        raise MissingExtraError("`mode` avro", "avro") from error
-    return fastavro
+    return import_extra("`mode` avro", "avro", "fastavro", "fastavro.schema")
 
 
 class AvroDecoder:
