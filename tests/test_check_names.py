@@ -70,3 +70,10 @@ def test_a_sentence_ends_with_its_paragraph_or_point_and_code_is_a_word():
 def test_messages():
     tree = ast.parse('"""A docstring."""\nraise E(f"no {x} in " "it", "option", b"some bytes")\nf(help="A help.")\n')
     assert list(CHECK["messages"](tree)) == [(1, "no {} in it"), (2, "A help.")]
+
+
+def test_a_file_is_searched_for_names_words_and_sentences(tmp_path):
+    file = tmp_path / "odd.py"
+    file.write_text('"""The\nroom."""\n\nplace = "is told"\nraise E("' + "word " * 40 + '")\n')
+    problems = [(line, text[:5]) for line, text in CHECK["problems_of_source"](file)]
+    assert problems == [(0, "odd"), (4, "place"), (2, "room"), (4, "told"), (5, "word ")]

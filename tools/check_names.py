@@ -1,8 +1,7 @@
-"""Count names and words that tools/words.toml bans, and sentences longer than it allows: above a ceiling is an error.
+"""List names and words that tools/words.toml bans, and sentences longer than it allows; exit status 1 if there are any.
 
-Names are counted by package; words on the pages (Markdown), in docstrings and in messages (the other strings with a
-space); long sentences on the pages, in messages and in the help of commands. Arguments list what a row counts, such as
-`broker`, `pages` or `sentences`; `--lower` writes a count that fell into tools/words.toml.
+Names are those that Python files bind; words are looked for on the pages (Markdown), in docstrings and in messages (the
+other strings with a space), long sentences on the pages, in messages and in the help of commands.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from typing import Any
 
 TOP = Path(__file__).parent.parent
 SOURCES = TOP / "src" / "kafkaframes"
-TABLE = TOP / "tools" / "words.toml"
-WORDS: dict[str, Any] = tomllib.loads(TABLE.read_text())
+WORDS: dict[str, Any] = tomllib.loads((TOP / "tools" / "words.toml").read_text(encoding="utf-8"))
 _PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
 _PROSE = re.compile(rf"\b(?:{'|'.join(WORDS['prose'])})\b", re.IGNORECASE)
 _CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")  # in backquotes; the target of a link
@@ -134,57 +132,30 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno - 1, text
 
 
-def _listed(file: Path, words: Iterator[tuple[int, str]], start: int = 0) -> list[str]:
-    return [f"{file.relative_to(TOP)}:{start + line}: {word}" for line, word in words]
+def problems_of_source(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line, 0 for the file's own name, and the word or sentence of all that a Python file should mend."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    yield from banned_names(file, tree)
+    is_command = file.is_relative_to(SOURCES / "cli")
+    for texts, has_sentences in ((docstrings(tree), is_command), (messages(tree), True)):
+        for start, text in texts:
+            problems = chain(banned_words(text), long_sentences(text) if has_sentences else ())
+            yield from ((start + line, text) for line, text in problems)
 
 
-def package_of(file: Path) -> str:
-    """Return the row of the table that counts a file: the longest path that fits, else the file's folder."""
-    folders = [str(folder) for folder in file.relative_to(SOURCES).parents]
-    return next((folder for folder in folders if folder in WORDS["ceilings"]), folders[0])
-
-
-def counted() -> dict[str, list[str]]:
-    """Return what each row of the table counts, as lines that name it."""
-    rows: dict[str, list[str]] = {row: [] for row in WORDS["ceilings"]}
-    for file in sorted(SOURCES.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        package = package_of(file)
-        rows.setdefault(package, []).extend(_listed(file, banned_names(file, tree)))
-        for row, texts in (("docstrings", docstrings(tree)), ("messages", messages(tree))):
-            for start, text in texts:
-                rows[row].extend(_listed(file, banned_words(text), start))
-                if row == "messages" or package == "cli":
-                    rows["sentences"].extend(_listed(file, long_sentences(text), start))
-    for page in sorted(pages()):
-        text = page.read_text(encoding="utf-8")
-        rows["pages"].extend(_listed(page, banned_words(text)))
-        rows["sentences"].extend(_listed(page, long_sentences(text)))
-    return rows
+def problems_of_page(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line, and the word or sentence of all that a page should mend."""
+    text = page.read_text(encoding="utf-8")
+    return chain(banned_words(text), long_sentences(text))
 
 
 def main() -> int:
-    """Print the count of each row, and the lines of the rows on the command line; return 1 for too many."""
-    rows = counted()
-    counts = {row: len(lines) for row, lines in rows.items()}
-    print(
-        "banned words and long sentences:",
-        ", ".join(f"{row} {count}" for row, count in counts.items() if count) or "none",
-    )
-    is_wrong = False
-    for name, lines in rows.items():
-        if name in sys.argv[1:]:
-            print(*lines, sep="\n")
-        ceiling = WORDS["ceilings"].get(name, 0)
-        if len(lines) > ceiling:
-            print(f"{name}: {len(lines)}, at most {ceiling}; list them: python tools/check_names.py {name}")
-            is_wrong = True
-        elif len(lines) < ceiling and "--lower" in sys.argv:
-            row = re.compile(rf'^("?){re.escape(name)}\1 = {ceiling}$', re.MULTILINE)
-            TABLE.write_text(row.sub(rf"\g<1>{name}\g<1> = {len(lines)}", TABLE.read_text(), count=1))
-        elif len(lines) < ceiling:
-            print(f"{name}: lower its ceiling of {ceiling} to {len(lines)} (--lower)")
-    return int(is_wrong)
+    """Print where each word or sentence is; return 1 if there is one."""
+    files = [(file, problems_of_source(file)) for file in sorted(SOURCES.rglob("*.py"))]
+    files += [(page, problems_of_page(page)) for page in sorted(pages())]
+    lines = [f"{file.relative_to(TOP)}:{line}: {text}" for file, problems in files for line, text in problems]
+    print(*lines or ["no banned word, no long sentence"], sep="\n")
+    return int(bool(lines))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_a_library_without_its_functions_is_slower(monkeypatch):
     monkeypatch.setattr(doctor, "LIBRARIES", [one._replace(functions=("no_such_function",)) for one in LIBRARIES])
     (finding,) = doctor.check_decompression()
     assert finding.state == "note"
-    assert finding.found.startswith("lz4, zstd, gzip:")
+    assert finding.result.startswith("lz4, zstd, gzip:")
 
 
 def test_a_session_that_is_not_ours_may_run_another_python(monkeypatch, tmp_path):
@@ -83,5 +83,5 @@ def test_a_session_that_is_not_ours_may_run_another_python(monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     (found,) = doctor.check_workers()
-    assert str(tmp_path / "python3") in found.found
+    assert str(tmp_path / "python3") in found.result
     assert "PYSPARK_PYTHON=" in found.advice

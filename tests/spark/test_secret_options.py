@@ -45,7 +45,7 @@ def said(make, *given, **named) -> str:
 
 
 def test_every_secret_option_is_one_that_spark_hides():
-    hidden = re.compile(default_config("local", memory="1g", given={})["spark.redaction.regex"])
+    hidden = re.compile(default_config("local", memory="1g", overrides={})["spark.redaction.regex"])
     assert len(NAMES) >= 9
     assert [name for name in NAMES if hidden.search(name) is None] == []
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import click
 
@@ -38,7 +38,7 @@ class Finding:
 
     what: str
     state: str
-    found: str
+    result: str
     advice: str = ""
 
 
@@ -168,7 +168,8 @@ def command(as_json: bool, only: str | None) -> None:
             f"no finding is called {only}; run `kafkaframes doctor` for the list", param_hint="--only"
         )
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        rows = [{"what": row.what, "state": row.state, "found": row.result, "advice": row.advice} for row in findings]
+        click.echo(json.dumps(rows, indent=2))
     else:
         _print(findings)
     if any(finding.state == "bad" or (only and finding.state != "ok") for finding in findings):
@@ -183,7 +184,7 @@ def _print(findings: list[Finding]) -> None:
     marks = {"ok": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
-        table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.found))
+        table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.result))
         if finding.advice:
             table.add_row("", "", f"[yellow]{escape(finding.advice)}[/]")
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE).print(table)

@@ -3,9 +3,10 @@
 1. What is accepted here is intact and ordinary. For anything else the answer is ``UNUSUAL``, which is no verdict: the
    careful path (``codecs.decompress``) then reads the stream as Kafka's classes do.
 2. Blocks of snappy are decoded here. LZ4, zstd and gzip are decoded by the C libraries inside the wheels, called by
-   their addresses; an address of 0 makes every stream of that codec odd.
-3. Nothing is written beyond ``room`` bytes of ``out``, nothing read beyond ``end``: each copy has its bounds compared
-   first, and the C functions take the room as an argument. ``tests/records/test_native.py`` holds that on any bytes.
+   their addresses; an address of 0 makes every stream of that codec unusual.
+3. Nothing is written beyond ``capacity`` bytes of ``out``, nothing read beyond ``end``: each copy has its bounds
+   compared first, and the C functions take the capacity as an argument. ``tests/records/test_native.py`` holds that on
+   any bytes.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ _call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4
 
 @inlined
 def _copy_back(out, to, offset, length, capacity):
-    """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``room`` is what may be written from ``to``."""
+    """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``capacity`` may be written from ``to``."""
     if offset >= 16 and capacity >= 64:
         copy_16(out, to, out, to - offset)
         if length > 16:

@@ -158,7 +158,7 @@ int32s_at = _array_at("int32s_at", OUT_INT32S, np.int32)
 
 @intrinsic(plain.nothing)
 def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
-    """Ask for the line of memory at a place, which may be any; it is read only, and wanted in the second cache."""
+    """Ask for the line of memory at any address; it is for reading, in the second cache."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         text = ir.IntType(8).as_pointer()
@@ -175,7 +175,7 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
 
 @device
 def _mark_null(here, nulls, capacity, validity):
-    """Clear the validity bit of value ``here``, after setting all ``room`` bits for the first; return the new count."""
+    """Clear the validity bit of value ``here``, after setting ``capacity`` bits for the first; return the new count."""
     if nulls == 0:
         for byte in range((capacity >> 3) + 1):
             store_item_8(validity, byte, 0xFF)
@@ -253,11 +253,11 @@ def _most_rows(table, batch, span, kind):
 def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, opened, calls):
     """Read batches from ``plan[BATCH]`` on; return why it stopped there.
 
-    ``slab`` holds all buffers of the columns; ``piece`` the records of the batch ``plan[CHUNK_ROW]``, which was odd.
+    ``slab`` holds all buffers of the columns; ``chunk`` the records of the batch ``plan[CHUNK_ROW]``, opened elsewhere.
     ``outcomes`` gets for each batch its records, why they ended, where, and whether its CRC is right.
     Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
-    indexed with all care in ``scratch`` and then copied. Each buffer of bytes has room for ``BYTE_CAPACITY``, which is
-    compared with the size of all records read, and for ``SLACK_BYTES`` more; the others have room for ``ROW_CAPACITY``.
+    indexed with all care in ``scratch`` and then copied. Each buffer of bytes holds ``BYTE_CAPACITY``, which is
+    compared with the size of all records read, and ``SLACK_BYTES`` more; the others hold ``ROW_CAPACITY`` items.
     """
     to = address_of(slab)
     from_source, from_opened, from_chunk = address_of(source), address_of(opened), address_of(chunk)

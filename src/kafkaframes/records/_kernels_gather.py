@@ -26,9 +26,9 @@ SLACK_BYTES = 32
 
 @inlined
 def _copy(target, to, buf, start, size, limit):
-    """Copy; up to 256 bytes by 32, where ``limit``, the end of ``buf``, leaves room (the next overwrites the rest).
+    """Copy; up to 256 bytes by 32, where that ends before ``limit``, the end of ``buf`` (the next overwrites the rest).
 
-    ``target`` must have room, too.
+    ``target`` must take as many.
     """
     if size <= 256 and start + size + 31 <= limit:
         for done in range(0, size, 32):

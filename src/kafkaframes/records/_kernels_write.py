@@ -3,9 +3,10 @@
 Building (``_kernels_build.py``), appending and rewriting call these functions; none is an entry point of its own.
 
 1. ``out`` and the sources of bytes are addresses (``address_of``): an array costs two atomic operations a call.
-2. A writer returns the position behind what it wrote. The caller has seen to it that there is room: a record takes at
-   most ``MOST_RECORD_OVERHEAD`` bytes beside its key, value and headers, a message ``V1_HEADER + OLD_LENGTHS``.
-3. A size of -1 is null; none is below that. Where a field of a header stands is told by ``layout.py``.
+2. A writer returns the position behind what it wrote. The caller has seen to it that ``out`` is large enough: a record
+   takes at most ``MOST_RECORD_OVERHEAD`` bytes beside its key, value and headers, a message
+   ``V1_HEADER + OLD_LENGTHS``.
+3. A size of -1 is null; none is below that. ``layout.py`` says where a field of a header stands.
 """
 
 from __future__ import annotations

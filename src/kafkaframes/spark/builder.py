@@ -104,7 +104,7 @@ def _session(
         home = java.require_java(_compat.fit_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
-    builder = builder.config(map=default_config(remote or master, memory=memory, given=config or {}))
+    builder = builder.config(map=default_config(remote or master, memory=memory, overrides=config or {}))
     with without_zip(os.environ) if _is_one_jvm(remote or master) else nullcontext():
         made = builder.getOrCreate()
     _ship_if_far(made)
@@ -194,7 +194,7 @@ def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, lo
         environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
-def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dict[str, str]:
+def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a new session: our defaults under the caller's."""
     from pathlib import Path
 
@@ -215,7 +215,7 @@ def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dic
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
             **_local_sockets(),
         }
-    config |= given
+    config |= overrides
     if is_local(master):
         log_settings = (Path(__file__).parent / "log4j2.properties").as_uri()
         for role in ("driver", "executor"):

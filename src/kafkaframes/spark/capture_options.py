@@ -85,13 +85,13 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
     Raises:
         OptionError: an option is unknown or has a bad value; the message says which.
     """
-    given = {name.lower(): text for name, text in options.items()}
-    known = [(_known(name), text) for name, text in given.items()]
+    by_name = {name.lower(): text for name, text in options.items()}
+    known = [(_known(name), text) for name, text in by_name.items()]
     values = {option.field: parsed(option.name, option.parse, text) for option, text in known if option.field}
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
     read.chosen()
-    paths = load_paths(given, source="kafka-capture", example="/captures/x.pcap")
+    paths = load_paths(by_name, source="kafka-capture", example="/captures/x.pcap")
     return SourceOptions(paths=paths, read=read, **of_files)
 
 

@@ -108,10 +108,10 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        values, given = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
+        values, rest = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)
-        options = log_options(given)
-        if not any(name.lower() in _STARTS for name in given):
+        options = log_options(rest)
+        if not any(name.lower() in _STARTS for name in rest):
             options = replace(options, start=LATEST)
         return KafkaLogStreamReader(options, columns_of(plain, table=options.layout), values)
 

@@ -58,18 +58,18 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     Raises:
         OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
     """
-    client, given = _split(options, OPTIONS)
-    refuse_decoding(given)
-    values: dict[str, Any] = _values(OPTIONS, given)
+    client, own = _split(options, OPTIONS)
+    refuse_decoding(own)
+    values: dict[str, Any] = _values(OPTIONS, own)
     by_precedence(values)
     for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
         values.pop(name, None)
-    chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+    chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
     if len(chosen) != 1:
         raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
     if is_stream:
         values.setdefault("start", LATEST)
-        _check_stream(given)
+        _check_stream(own)
     read = TopicOptions(client=_checked_client(client, ConsumerSettings, warns=warns), **values)
     if not is_stream:
         check_batch_start(read.start)
@@ -91,8 +91,8 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     Raises:
         OptionError: as ``topic_options``.
     """
-    client, given = _split(options, WRITE_OPTIONS)
-    values = _values(WRITE_OPTIONS, given)
+    client, own = _split(options, WRITE_OPTIONS)
+    values = _values(WRITE_OPTIONS, own)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
     return TopicWriteOptions(client=_checked_client(client, ProducerSettings), **values)

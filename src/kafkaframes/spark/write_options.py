@@ -98,10 +98,10 @@ def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any],
     Raises:
         OptionError: as ``parse_write``.
     """
-    given = {name.lower(): text for name, text in options.items()}
+    by_name = {name.lower(): text for name, text in options.items()}
     rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
     path, values = parse_write(rest)
-    return path, values, given.get("checkpointlocation", "")
+    return path, values, by_name.get("checkpointlocation", "")
 
 
 # column -> the types that it may have, as Spark's simpleString

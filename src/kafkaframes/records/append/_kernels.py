@@ -3,8 +3,8 @@
 Start reading at ``entry.py``, not here.
 
 1. ``take`` gets what was sent, and a context (``KernelContext``): addresses of functions, memory, settings as numbers.
-   If it answers ``IN_PLACE``, nothing at all is odd, and what was sent has its offsets: it goes into the log as it is;
-   if ``ANEW``, header, CRC and stream are in order, and ``_kernels_rebuild.py`` goes on with the content. With every
+   If it answers ``IN_PLACE``, all is usual, and what was sent has its offsets: it goes into the log as it is; if
+   ``ANEW``, header, CRC and stream are in order, and ``_kernels_rebuild.py`` goes on with the content. With every
    other answer nothing of what was sent has changed.
 2. ``UNUSUAL`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
    would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``TOO_SMALL`` asks for more
@@ -182,7 +182,7 @@ _NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 @device
 def _is_usual_batch(sent, size, context):
-    """Tell whether nothing about the header of a format 2 batch is odd, nor its CRC."""
+    """Tell whether the header of a format 2 batch is usual, and its CRC right."""
     attributes, count = load_i16(sent, V2_ATTRIBUTES), load_i32(sent, V2_COUNT)
     last_delta = load_i32(sent, V2_DELTA)
     if attributes & _RARE_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
@@ -200,7 +200,7 @@ def _is_usual_batch(sent, size, context):
 
 @device
 def _is_usual_wrapper(sent, size, header):
-    """Tell whether a compressed message of format 0 or 1 is a wrapper without anything odd."""
+    """Tell whether a compressed message of format 0 or 1 is a usual wrapper."""
     attributes = load_u8(sent, OLD_ATTRIBUTES)
     if attributes & CODEC_MASK >= ZSTD or attributes & LOG_APPEND_TIME or load_i64(sent, 0) < 0:
         return False

@@ -84,7 +84,7 @@ def is_late(timestamp, context):
 def read_message(source, position, end, magic, refused_attributes, context):
     """Read one message: (where the next begins, its timestamp, key_at, key_size, value_at, value_size).
 
-    Where the next begins is -1 if anything is odd: a size that does not fit, another format, one of the bits
+    Where the next begins is -1 for anything unusual: a size that does not fit, another format, one of the bits
     ``refused_attributes``, a wrong CRC, a timestamp out of range, a key that is missing where one is needed.
     """
     header = V1_HEADER if magic else V0_HEADER

@@ -3,15 +3,15 @@
 Start reading at ``entry.py``, not here.
 
 1. ``rewrite`` answers ``WRITTEN``: what goes into the log is at OUT_AT; or ``PLAIN``: the records are there and wait
-   for their compressor, and for ``wrap`` to put them behind a header. Both say that nothing at all is odd.
+   for their compressor, and for ``wrap`` to put them behind a header. Both say that all is usual.
 2. ``UNUSUAL`` is no verdict: the general path (``validator.py``) decides. ``NO_OUT`` asks for more memory.
-3. Nothing is written beyond OUT_SIZE bytes. What is written starts at ``out``, which has room for all bytes read and
-   ``MOST_RECORD_OVERHEAD`` more a record.
+3. Nothing is written beyond OUT_SIZE bytes. What is written starts at ``out``, which holds as many bytes as are
+   read and ``MOST_RECORD_OVERHEAD`` more a record.
 4. Each record is read and written at once: ``(count, largest timestamp, first timestamp, contiguous, size)``. A count
-   of 0 says that something is odd: a size that does not fit, a varint that is longer than it need be, a timestamp out
-   of range, a key that is missing where one is needed.
+   of 0 says that something is unusual: a size that does not fit, a varint that is longer than it need be, a timestamp
+   out of range, a key that is missing where one is needed.
 5. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none. A name that is not ASCII
-   is odd: where it is not UTF-8, Kafka writes other bytes.
+   is unusual: where it is not UTF-8, Kafka writes other bytes.
 """
 
 import numpy as np
