@@ -54,8 +54,6 @@ class Drawing:
     """The runs of some bytes: those given, or the decompressed records of a batch.
 
     Attributes:
-        title: which bytes.
-        data: the bytes.
         runs: in their order, without gaps up to ``position``.
         error: why they stop before the end; None where they do not.
     """
@@ -104,7 +102,6 @@ def draw_records(data: bytes, *, depth: int = RECORDS) -> list[Drawing]:
     """Draw batches and messages back to back; behind the first drawing stand those of compressed records.
 
     Args:
-        data: the bytes.
         depth: 1: the headers of batches; 2: the records in them, too.
     """
     drawings = [Drawing("", data)]

@@ -235,7 +235,6 @@ def build_batches(
         rows: the records of all batches, one batch after the other.
         starts: the first row of each batch; none is empty.
         fields: the header of each batch. In formats 0 and 1 all have the same timestamp type.
-        record_format, codec, level: of all batches.
 
     Returns:
         The bytes of each batch (formats 0 and 1 without a codec: of each batch's messages).

@@ -63,7 +63,6 @@ def decode(
     """Open and index all batches at once.
 
     Args:
-        data, batches, limit_bytes: as of ``open_sections``.
         total_bytes: as of ``open_sections``; None is no bound.
         lenient: as Kafka's iterator that skips keys and values.
     """
@@ -76,7 +75,6 @@ def count_records(data: Bytes, batches: Batches) -> int:
     compressed, by opening it, for no header says it.
 
     Args:
-        data: with the batches at their positions.
         batches: good ones.
     """
     is_v2, wrapped = batches.is_v2, batches.is_wrapper

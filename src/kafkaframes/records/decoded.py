@@ -96,7 +96,6 @@ class Decoded:
 
     Attributes:
         data: the bytes that the positions of ``batches`` are counted from.
-        batches: their headers.
         sections: where their records lie, decompressed.
         index: the records that Kafka delivers of them, or those that were selected.
         first: the number of the first batch among those that were asked for.

@@ -52,7 +52,6 @@ class Area(NamedTuple):
 
     Attributes:
         slot: of its address in the kernel's plan.
-        selected: the flag of the column that needs it.
         of_rows: its bytes for each row.
         of_bytes: its bytes for each byte of the records that are read.
     """
@@ -87,11 +86,9 @@ class State(NamedTuple):
     """A chunk's batches while they are read.
 
     Attributes:
-        chunk: the batches and their bytes.
         table: their headers, as the kernel takes them.
         kinds: what the data of each batch is, or that it is skipped.
         outcomes: what the kernel says of each batch; its rows are the ``OUTCOME_*`` of the kernel's file.
-        problems: what was wrong with batches, by their numbers.
         end: the byte behind the last batch.
     """
 
@@ -107,11 +104,8 @@ class Made(NamedTuple):
     """The columns that were made of the records of some batches of a chunk.
 
     Attributes:
-        state: of the chunk.
         first, last: the batches, by their numbers in the chunk; the last is exclusive.
-        records: how many records they gave.
         damaged: whether there is anything to report.
-        columns: by name.
     """
 
     state: State

@@ -256,7 +256,6 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
     ``end_position``, ``end_reason`` and ``end_corrupt``.
 
     Args:
-        source: where the batches are.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         start, end: positions in bytes; a batch starts at ``start``.
 

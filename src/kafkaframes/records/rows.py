@@ -113,9 +113,7 @@ def rows_of_lists(
     """Lay out what a producer has gathered: lists of one length, whose types were checked.
 
     Args:
-        keys, values: of each record.
         timestamps: in milliseconds, -1 for none.
-        headers: of each record.
         counts: of the records of each batch, whose offsets count from 0.
 
     Raises:

@@ -192,7 +192,6 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
     """Return 1 for each message of format 0 or 1 whose CRC is that of its bytes, else 0.
 
     Args:
-        data: holds the messages, each whole.
         positions: where in ``data`` each one's CRC lies (``Index.headers_at`` of formats 0 and 1).
     """
     ok: npt.NDArray[np.int8] = np.empty(len(positions), np.int8)

@@ -105,8 +105,6 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
     """Write batches of a later format than ``magic`` (0 or 1) in it; offsets, keys, values and codecs stay.
 
     Args:
-        records: batches back to back.
-        magic: the format to write.
         first_offset: records below it may be left out of uncompressed batches, as for a fetch from there.
 
     Raises:
@@ -167,11 +165,7 @@ def _wrapped(data: bytearray, plain: bytes, offset: int, context: KernelContext,
 
 
 def _again(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
-    """Give the kernel the memory or the content that it asks for, and try again.
-
-    Raises:
-        AppendRefusedError: the content is too large.
-    """
+    """Give the kernel the memory or the content that it asks for, and try again."""
     while taken[0] < 0:
         if taken[0] == slots.CAREFUL:
             content = _content(data, settings.most_content_bytes)
@@ -185,12 +179,7 @@ def _again(data: bytearray, offset: int, context: KernelContext, settings: Appen
 
 
 def _content(data: bytearray, most_bytes: int) -> Raw | None:
-    """Decompress what the kernel would not; ``None`` where it is damaged.
-
-    Raises:
-        ApartError: as ``open_content``.
-        AppendRefusedError: it is too large.
-    """
+    """Decompress what the kernel would not; ``None`` where it is damaged."""
     budget = CONTENT.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)

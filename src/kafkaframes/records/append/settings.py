@@ -55,11 +55,7 @@ class AppendSettings:
     on_noncontiguous: str = AS_KAFKA
 
     def __post_init__(self) -> None:
-        """Refuse what no broker could be configured to.
-
-        Raises:
-            OptionError: names the setting.
-        """
+        """Refuse what no broker could be configured to."""
         for name, allowed in (
             ("record_format", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
@@ -106,7 +102,6 @@ class Appended(NamedTuple):
         in_place: nothing was built anew.
         max_timestamp: the largest timestamp in milliseconds, -1 for none (always in format 0).
         converted: how many records were written anew.
-        append_time_ms: the clock that was used.
         valid_bytes: the size of the whole batches that came in; what follows them was cut off.
         recompressed_bytes: bytes (uncompressed) that went through a compressor.
         kept_bytes: bytes of batches that were taken as they came, but for header fields.

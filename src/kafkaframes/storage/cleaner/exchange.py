@@ -121,7 +121,6 @@ def judge_buckets(
         entries: the files of step 1 and their runs, in the order of the log.
         verdicts: gets the position of each file's verdicts and of their end, then for each file, run and bucket a bit
             an entry, in whole bytes.
-        buckets: how many there are.
         first_bucket, end_bucket: the range.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
@@ -188,7 +187,6 @@ class VerdictReader:
             number: the place of these segments' entries among all that were judged.
             entries, runs, ledger: of step 1.
             verdicts: the files of step 2, and their ranges of buckets.
-            buckets: how many there are.
         """
         self._ledger = np.memmap(ledger, np.uint16, "r") if ledger.stat().st_size else np.empty(0, np.uint16)
         self._at = 0

@@ -97,7 +97,6 @@ class Filter:
 
         Args:
             producers: those that the broker would know.
-            settings, known: of the round.
             transactions: as they stand where the first window begins.
             end_offset: of the round; records from here on are not judged.
         """
@@ -114,7 +113,6 @@ class Filter:
         """Return the bytes that stay of a window: batches that were written again, and runs of unchanged batches.
 
         Args:
-            window: decoded batches.
             retain_old_deletes: whether tombstones without a horizon of their own (formats 0 and 1, brokers before
                 3.1) are too young to go: their segment's file time decides.
         """

@@ -67,9 +67,7 @@ class OffsetMap:
         """Add the selected records; records without a key (a negative size) are skipped.
 
         Args:
-            buf: the bytes in which the keys lie.
             positions, sizes, offsets: of each key in bytes, and its record; offsets increase from call to call.
-            selected: which records count.
 
         Returns:
             The number of the first record, for ``replaced``.

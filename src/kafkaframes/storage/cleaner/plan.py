@@ -35,12 +35,9 @@ class CleanerSettings:
     """The settings of a round; names and defaults are Kafka's.
 
     Attributes:
-        now_ms: the current time, in milliseconds.
-        broker_release: the broker's generation: ``2.8``, ``3.9`` or ``4.x``.
         delete_retention_ms: how long tombstones and markers stay after their first cleaning.
         segment_bytes: ``segment.bytes``; cleaned segments are joined up to it.
         index_bytes: ``segment.index.bytes``, which bounds the join too.
-        index_interval_bytes: ``index.interval.bytes``.
         min_compaction_lag_ms: younger records are not cleaned.
         expiration_ms: ``producer.id.expiration.ms``; by default the broker's: a day, in 2.8 a week.
         first_dirty_offset: where the last round ended; by default what ``cleaner-offset-checkpoint`` says.
@@ -59,11 +56,7 @@ class CleanerSettings:
     high_watermark: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an unknown release.
-
-        Raises:
-            OptionError: names the setting.
-        """
+        """Refuse an unknown release."""
         if self.broker_release not in BROKER_RELEASES:
             raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {self.broker_release!r}")
 
@@ -93,10 +86,7 @@ class RoundPlan:
     Attributes:
         first_dirty_offset: the map of keys is built from here on.
         first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
-        reason: why the range ends there.
-        log_end_offset: of the partition.
         aborted: the partition's aborted transactions, by their markers.
-        producers: the producers that the broker would know.
     """
 
     partition: Partition

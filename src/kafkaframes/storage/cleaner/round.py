@@ -115,11 +115,8 @@ class CleaningRound:
     """What a round did.
 
     Attributes:
-        plan: its range.
         end_offset: the next round's first dirty offset; the cleaner's checkpoint.
         groups: base offsets of the segments that were joined, by the base offset of the new segment.
-        tally: counts of records and batches that were kept and removed.
-        directory: the new partition's directory.
     """
 
     plan: RoundPlan
@@ -140,9 +137,6 @@ def clean_partition(
     """Clean a partition into ``destination``, which must not exist; ``None``: there is nothing to clean.
 
     Args:
-        filesystem, partition: from the discovery.
-        settings: of the round.
-        destination: the new partition's directory.
         map_bytes: how much memory the map of keys may take; without it as much as the keys need.
 
     Raises:
@@ -202,7 +196,6 @@ class SourceSegment:
     Attributes:
         aborted: the transactions that overlap its offsets; they are added where the segment begins.
         is_dirty: whether the first walk goes through it.
-        retain_old_deletes: see ``Filter.keep``.
         start, end: of a part, the positions of its first batch and of that behind it.
         first_offset: of a part, an offset that is above all before it.
     """

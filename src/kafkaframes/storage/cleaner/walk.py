@@ -72,11 +72,7 @@ def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
 
 
 def _refuse_damage(window: Decoded) -> None:
-    """Raise if a batch cannot be read completely: the log has to be repaired first.
-
-    Raises:
-        LogDirError: names the file, the position and the batch.
-    """
+    """Raise if a batch cannot be read completely: the log has to be repaired first."""
     wrong = np.flatnonzero(~window.crc_ok)
     if len(wrong):
         raise _error(window, int(wrong[0]), "the CRC is not that of the bytes")

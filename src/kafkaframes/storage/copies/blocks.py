@@ -143,9 +143,7 @@ class Broken:
     """A place in a segment at which its batches end before its bytes do.
 
     Attributes:
-        segment: its place among the copy's segments.
         position: the byte after the last batch.
-        reason: why no batch follows.
         is_tail: these bytes are what a crash or preallocation leaves at the end of the last segment.
         damage: the chunk of a tiered segment that cannot be read, after which batches may follow; otherwise None.
     """
@@ -163,10 +161,7 @@ class Copy:
 
     Attributes:
         directory: of the partition, and ``source``, the log directory it lies in.
-        segments: that have batches or could have.
-        blocks: in order, without what is misplaced.
         checkpoint: its leader epoch checkpoint; None where there is none.
-        lineage: see ``lineage_of``.
         end: the offset after the last block, at least the last segment's base offset.
         high_watermark: of the log directory's checkpoint; None without.
         start_offset: the log start offset where the checkpoint says one (DeleteRecords, tiered storage); else None.
@@ -174,8 +169,6 @@ class Copy:
             None if there is no such file.
         topic_id: None before 2.8.
         broken: places at which the batches of a segment end too early.
-        misplaced: blocks that do not fit.
-        is_scanned: every header was read.
         checkpoint_fits: False where the leader epoch checkpoint contradicts the batches.
     """
 
@@ -212,8 +205,6 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     """Return the blocks of one segment from the headers of its batches.
 
     Args:
-        segment: its place among the copy's segments.
-        base_offset: in its name.
         tables: consecutive; positions are those in the file.
     """
     if not tables:

@@ -42,7 +42,6 @@ class Decision:
     Attributes:
         check: a stable word for machines, one of ``CHECKS``.
         first_offset, end_offset: the offsets it is about; the end is exclusive.
-        message: for people.
         copy: the directory of the copy that it is about; empty if it is about all.
         locations: the bytes that are contradictory, damaged, or used in place of others.
     """

@@ -52,9 +52,7 @@ def merge(
     """Merge copies of one topic partition.
 
     Args:
-        topic_partition: of the copies.
         copies: two or more; the inspector knows them by their places.
-        inspector: reads bytes.
         check: verify the checksum of every chosen block, and replace damaged ones by other copies' now; otherwise
             the reader does that (``Span.alternates``).
 
@@ -69,7 +67,6 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
     """Refuse copies of different topics.
 
     Args:
-        topic_partition: of the copies.
         ids: each one's directory and topic id; None where ``partition.metadata`` is missing, as before 2.8.
 
     Raises:

@@ -61,7 +61,6 @@ def merge_copies(
 
     Args:
         sources: two or more.
-        check: verify checksums, see ``merge``.
         scan: read the headers of segments in stores, too.
         run: a ``map`` that reads the copies, in their order.
 
@@ -109,9 +108,7 @@ def one_log_of(
     """Merge the partitions that occur more than once, and show everything as one log directory.
 
     Args:
-        directories: from the discovery.
         named: paths of directories that were named themselves.
-        options: of the stores.
         check: verify checksums, and take damaged batches from other copies; segments in stores are read for it.
         join: show several directories as one also where nothing is there more than once.
 

@@ -279,8 +279,6 @@ class Healer:
     """Heals chunks of one segment file (``records.columns.ReadOptions.heal``).
 
     Attributes:
-        alternates: for the range that is read.
-        options: of the stores.
         healed: what was replaced, as text.
     """
 

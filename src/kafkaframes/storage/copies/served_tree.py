@@ -33,10 +33,7 @@ def show_as_one(
     """Show the live partitions of log directories, and those that a path leads to, as one directory.
 
     Args:
-        directories: from the discovery.
         named: paths of directories that were named themselves.
-        merge: make one log of several copies.
-        options: of the stores.
         root_files: what is shown of the first log directory that says whose it is, beside the partitions.
 
     Raises:

@@ -28,7 +28,6 @@ class Span:
     """One stretch of the merged log.
 
     Attributes:
-        at: the bytes.
         first_offset, end_offset: the offsets that it stands for; the end is exclusive.
         is_clipped: the bytes hold other offsets, too, which are to be left out.
         alternates: where the other copies have the same offsets, for batches that turn out to be damaged.
@@ -51,15 +50,12 @@ class Merged:
     """One log from many copies.
 
     Attributes:
-        copies: as they were given; indexes in ``spans`` count from 0 among them.
         authority: the index of the copy whose history counts.
         spans: by offset, without those that no copy has or that are undecided.
         start_offset: no record below it is served.
         end_offset: the offset that the next record would get.
-        lineage: of the merged log.
         high_watermark: the largest that a copy's checkpoint has, within the log; None where none has one.
         clean_offset: up to where the log is compacted; None where it is not.
-        decisions: what was decided, or could not be.
     """
 
     topic_partition: TopicPartition

@@ -48,8 +48,6 @@ class MergedFileSystem:
     Attributes:
         parts: of the files below ``ROOT`` that lie in several places.
         small: files below ``ROOT`` that were written for the view, with their content.
-        listings: what the directories of the view hold.
-        options: of the stores of paths that are not the view's.
     """
 
     parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict, repr=False)

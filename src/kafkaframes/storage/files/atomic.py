@@ -126,7 +126,6 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
     ``meta.properties``): Kafka does not start on one that holds a directory of another kind (LogManager.loadLogs).
 
     Args:
-        destination: a file or directory that will be written.
         sources: paths, URLs or patterns.
 
     Raises:

@@ -35,7 +35,6 @@ class Segment:
     """A ``.log`` (or what a KRaft snapshot holds, or a temporary of either) and the files beside it.
 
     Attributes:
-        log: the file with the batches.
         index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
         end_offset: of its last record, inclusive, where it is known without a look into the file (a tiered segment).
     """
@@ -74,7 +73,6 @@ class Partition:
 
     Attributes:
         topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
-        directory: its path.
         log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
         state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
         segments: by base offset. ``.swap``, ``.cleaned`` and ``.deleted`` ones are in ``temporary``.
@@ -146,8 +144,6 @@ class LogDirectory:
     """One directory of a broker, or the place that holds a partition or segment that was named alone.
 
     Attributes:
-        path: as ``filesystem`` takes it.
-        filesystem: reads the paths in this value.
         partitions: by topic, partition and state.
         meta: ``meta.properties``; None where it is missing or corrupt.
         clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).
@@ -215,9 +211,6 @@ def partition_of_entries(
     """Return the partition whose directory holds ``entries``; its name is the path's last step.
 
     Args:
-        filesystem: reads the small files among them.
-        path, entries: the directory, and what was listed there.
-        log_directory: the directory above it.
         offsets: the broker's checkpoints, by file name.
     """
     name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
@@ -284,8 +277,6 @@ class Served:
     """A log directory to be opened over a disk that keeps what is written in memory.
 
     Attributes:
-        path: the directory, in ``filesystem``.
-        filesystem: who has its files.
         was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
         remarks: what was decided where copies differ, and what a store lacks: the gravest first.
     """

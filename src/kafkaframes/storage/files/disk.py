@@ -54,7 +54,6 @@ class Disk(FileSystem, Protocol):
         """Open a file for reading and writing; an empty one is made where there is none.
 
         Args:
-            path: of the file.
             is_private: only the user of this process may read it, on a disk whose files have a mode.
         """
 
@@ -170,12 +169,10 @@ class OnlineDisk(FileSystemOver):
     """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
 
     Args:
-        disk: the disk that does the work.
         most_open: how many files stay open at once; the one that was not used for longest is closed, and opened again
             when it is used. Files of ``open_apart`` are not counted.
 
     Attributes:
-        inner: the disk that does the work.
         failure: the error that took the directory offline; None before the first.
     """
 
@@ -216,8 +213,6 @@ class OnlineDisk(FileSystemOver):
         """Run one effect on the disk, unless an earlier one has failed.
 
         Args:
-            path: of the file.
-            act: the effect.
             loses_data: where it fails, what was written before may be gone: flushing, also for lack of space.
 
         Raises:

@@ -36,8 +36,6 @@ class FileInfo:
     """One entry of a directory.
 
     Attributes:
-        path: the full path, as the file system takes it.
-        name: the last step of the path.
         size_bytes: 0 for a directory.
         mtime_ms: last modification, milliseconds since 1970; None where a store keeps no such time.
         is_directory: true also for the "folders" of an object store.
@@ -345,11 +343,7 @@ def has_magic(path: str) -> bool:
 
 
 class FileSystemOver:
-    """Hands every question on to ``inner``; a class on top of it writes only what it answers otherwise.
-
-    Attributes:
-        inner: who is asked.
-    """
+    """Hands every question on to ``inner``; a class on top of it writes only what it answers otherwise."""
 
     __slots__ = ()
     inner: FileSystem

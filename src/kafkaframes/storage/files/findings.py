@@ -22,10 +22,8 @@ class Finding:
 
     Attributes:
         check: a stable word for machines.
-        file: its path.
         position: the byte in that file, where one can be named.
         offset: the record offset, where one can be named.
-        message: for people.
     """
 
     severity: Severity

@@ -164,7 +164,6 @@ def parse_header(window: bytes | bytearray, *, at: int, position: int, size: int
 
     Args:
         window: bytes that hold the header; fields that lie beyond the batch or the window are -1.
-        at: where in ``window``.
         position: where in the file.
         size: of the whole batch, from its own size field.
     """

@@ -40,13 +40,7 @@ class OffsetPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """The entries of one index.
-
-    Attributes:
-        base_offset: the segment's.
-        offsets: absolute offsets, int64.
-        positions: byte positions in the ``.log``, int64.
-    """
+    """The entries of one index."""
 
     base_offset: int
     offsets: Int64s
@@ -72,9 +66,6 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
     """Read an index file; its zero tail is left out.
 
     Args:
-        raw: the file's bytes.
-        base_offset: from the file's name.
-        file: named in errors.
         strict: refuse what Kafka's own check would refuse or a lookup could not bear: a size that is not whole entries,
             entries that do not increase. Otherwise the entries come as they are.
 
@@ -116,13 +107,7 @@ class TimestampOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndex:
-    """The entries of one time index.
-
-    Attributes:
-        base_offset: the segment's.
-        timestamps: milliseconds since 1970, int64.
-        offsets: absolute offsets, int64.
-    """
+    """The entries of one time index."""
 
     base_offset: int
     timestamps: Int64s
@@ -144,9 +129,6 @@ def read_time_index(raw: bytes, *, base_offset: int, file: str | None = None, st
     """Read a time index file; its zero tail is left out.
 
     Args:
-        raw: the file's bytes.
-        base_offset: from the file's name.
-        file: named in errors.
         strict: refuse a size that is not whole entries, and entries that do not increase. Otherwise the entries come as
             they are.
 
@@ -191,9 +173,6 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
 
     Brokers map an index at its full size and trim it when the segment rolls or the log closes: an unclean stop leaves
     the zeros. One entry of zeros alone is an entry (a timestamp of 0 is one); more of them are a tail.
-
-    Raises:
-        LogDirError: ``strict``, and the size is not a multiple of the entry's.
     """
     rest = len(raw) % entry.itemsize
     if rest and strict:
@@ -209,11 +188,7 @@ def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict
 
 
 def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None, least: int) -> None:
-    """Refuse an index whose entries do not increase strictly, from ``least`` on.
-
-    Raises:
-        LogDirError: ``position`` is where the first such entry begins.
-    """
+    """Refuse an index whose entries do not increase strictly, from ``least`` on."""
     if len(values) == 0:
         return
     if values[0] < least:
@@ -226,11 +201,7 @@ def _check_increasing(values: Int64s, what: str, width: int, *, file: str | None
 
 
 def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]:
-    """Return the offsets as an index stores them: int32, counted from the segment's base.
-
-    Raises:
-        LogDirError: one of them is below the base or more than an int32 above it.
-    """
+    """Return the offsets as an index stores them: int32, counted from the segment's base."""
     relative = offsets - base_offset
     if len(relative) and (relative.min() < 0 or relative.max() > np.iinfo(np.int32).max):
         raise LogDirError(f"an offset is too far from the segment's base offset {base_offset} for an index")

@@ -35,7 +35,6 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     excludes, too, and which keeps a broker from starting.
 
     Args:
-        path: of the file.
         create: make the file where there is none.
 
     Returns:

@@ -77,11 +77,7 @@ class MemoryDisk(_InMemory):
         self._locked: set[str] = set()
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name.
-
-        Raises:
-            LogDirError: there is no such directory.
-        """
+        """Return the entries of a directory, sorted by name."""
         if path not in self._directories:
             raise LogDirError("cannot be read: no such directory", file=path)
         paths = (self.stat(join(path, name)) for name in sorted(self._directories[path]))
@@ -94,20 +90,12 @@ class MemoryDisk(_InMemory):
         return FileInfo(path, split(path)[1], is_directory=True) if path in self._directories else None
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on.
-
-        Raises:
-            LogDirError: there is no such file.
-        """
+        """Return up to ``length`` bytes from ``position`` on."""
         return self._content(path).read(position, -1 if length is None else length)
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Open a file for many reads; it can be read on when it is renamed or deleted meanwhile.
-
-        Raises:
-            LogDirError: there is no such file.
-        """
+        """Open a file for many reads; it can be read on when it is renamed or deleted meanwhile."""
         yield self._content(path).read
 
     def _content(self, path: str) -> MemoryFile:
@@ -262,11 +250,7 @@ class _Backed(MemoryFile):
 
 
 class OverlayDisk(_InMemory):
-    """Changes in memory over a file system that is only read.
-
-    Args:
-        base: the file system that is only read.
-    """
+    """Changes in memory over a file system that is only read."""
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
@@ -276,11 +260,7 @@ class OverlayDisk(_InMemory):
         self._gone: set[str] = set()
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name.
-
-        Raises:
-            LogDirError: there is no such directory.
-        """
+        """Return the entries of a directory, sorted by name."""
         paths: dict[str, FileInfo] = {}
         if path not in self._directories:
             paths = {info.name: info for info in self._base.list_directory(path) if info.path not in self._gone}
@@ -300,11 +280,7 @@ class OverlayDisk(_InMemory):
         return None if path in self._gone else self._base.stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on.
-
-        Raises:
-            LogDirError: it cannot be read.
-        """
+        """Return up to ``length`` bytes from ``position`` on."""
         if path in self._files:
             return self._files[path].read(position, -1 if length is None else length)
         if path in self._gone:
@@ -313,11 +289,7 @@ class OverlayDisk(_InMemory):
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Open a file for many reads.
-
-        Raises:
-            LogDirError: it cannot be read.
-        """
+        """Open a file for many reads."""
         if path in self._files:
             yield self._files[path].read
         elif path in self._gone:

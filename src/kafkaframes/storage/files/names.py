@@ -65,7 +65,6 @@ class DirectoryName:
     """A partition directory's name, taken apart.
 
     Attributes:
-        topic_partition: whose directory it is.
         state: empty, or why the broker renamed it: ``delete``, ``future`` (a move between disks), ``stray``.
         unique_id: the 32 hex digits of a renamed one, else empty.
     """

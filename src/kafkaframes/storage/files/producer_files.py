@@ -75,7 +75,6 @@ class AbortedTransaction:
     """One aborted transaction.
 
     Attributes:
-        producer_id: whose.
         first_offset: of its first data batch in this partition.
         last_offset: of its ABORT marker.
         last_stable_offset: what it was once this transaction had ended.
@@ -93,9 +92,7 @@ def read_txn_index(
     """Read a transaction index.
 
     Args:
-        raw: the file's bytes.
         base_offset: from the file's name: no marker lies below it.
-        file: named in errors.
         strict: refuse a partial entry at the end and offsets out of order; otherwise the whole entries come as they
             are.
 

@@ -58,12 +58,9 @@ def scan_segment(
     """Scan a segment by the rules of Kafka's file iterator.
 
     Args:
-        read_at: of the file.
         size_bytes: of the file; a batch beyond it is torn.
         position: a byte at which a batch starts.
         whole: give the bytes of the batches, too.
-        window_bytes: read at once.
-        file: named in errors.
 
     Raises:
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes`` meanwhile.
@@ -129,7 +126,6 @@ class SegmentFile:
     """One open file; made by ``open_segment_file``.
 
     Attributes:
-        name: the path.
         size_bytes: the size when the file was opened.
         damage: always None: a local file has no damaged chunks; it only may turn out to be shorter.
     """
@@ -172,8 +168,6 @@ def open_segment_file(
     """Open a file for reading.
 
     Args:
-        path: of the file.
-        meter: counts the bytes that are read.
         planned_bytes: how many bytes it had when the read was planned; None where it was not looked at before.
 
     Raises:

@@ -37,7 +37,6 @@ class SegmentReader:
     """Reads one segment; made by ``open_segment``.
 
     Attributes:
-        segment: which.
         problems: indexes that were left out, with the reason.
     """
 
@@ -174,8 +173,6 @@ def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool 
     """Open a segment.
 
     Args:
-        filesystem: holds the segment.
-        segment: from the discovery.
         use_indexes: False walks headers instead; the answers are the same.
 
     Raises:

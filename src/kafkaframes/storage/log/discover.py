@@ -156,8 +156,6 @@ def discover_partition(
     """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
 
     Args:
-        filesystem: that it is in.
-        path: of the directory.
         checkpointed: what the checkpoints say; they are read by default, which for each of many partitions takes long.
         entries: of the directory, if it was listed already.
 
@@ -405,7 +403,6 @@ def selected(
     """Return directories with the selected partitions.
 
     Args:
-        directories: from the discovery.
         topics: names or patterns; none are all.
         partitions: numbers; none are all.
 

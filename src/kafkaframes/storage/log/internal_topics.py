@@ -46,7 +46,6 @@ class InternalRecord(NamedTuple):
             (``COMMIT``); None where the type is unknown.
         version: of the value's format; None for a tombstone.
         key, value: JSON texts; a metadata record has no key, a tombstone no value.
-        error: why it could not be decoded.
     """
 
     type: str | None = None

@@ -101,11 +101,7 @@ class StoredSegment:
 
 @dataclass(slots=True)
 class ChunkedSegment:
-    """A tiered segment whose chunks are decrypted and decompressed, never beyond ``size_bytes``.
-
-    Attributes:
-        damage: as in ``StoredSegment``.
-    """
+    """A tiered segment whose chunks are decrypted and decompressed, never beyond ``size_bytes``."""
 
     name: str
     size_bytes: int
@@ -142,7 +138,6 @@ class Run:
     """A part of a segment that is read without a break: up to its end, or to a damaged chunk.
 
     Attributes:
-        start: the position of its first batch.
         end: where and why its batches ended; whoever reads the run sets it. None says that no more were wanted.
     """
 
@@ -172,13 +167,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment whose bytes can be read.
-
-    Attributes:
-        filesystem: who has the segment and its index.
-        path: of the segment.
-        source: its bytes.
-    """
+    """A segment whose bytes can be read."""
 
     filesystem: FileSystem
     path: str
@@ -244,10 +233,7 @@ def open_planned(
     """Open a segment of which the bytes up to ``end`` are to be read, as its listing promised.
 
     Args:
-        path: of the segment.
         end: no byte behind it is fetched; None for all that the segment has now.
-        options: of the store.
-        meter: counts what is fetched.
 
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned.
@@ -275,11 +261,7 @@ def open_planned_on(
 
 
 def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
-    """Return the size of a segment that still has the bytes up to ``end``.
-
-    Raises:
-        LogDirError: it has vanished, or become shorter.
-    """
+    """Return the size of a segment that still has the bytes up to ``end``."""
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError(VANISHED, file=path)

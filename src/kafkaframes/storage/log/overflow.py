@@ -48,7 +48,6 @@ class SplitView(FileSystemOver):
     """A file system in which parts are files; ``glob`` gives none of them.
 
     Attributes:
-        inner: has everything else.
         parts: path of a part -> the file it lies in, and from where to where.
         listings: the directories whose listing differs from the real one.
     """
@@ -152,7 +151,6 @@ def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -
     Its last batch is read only if the next segment's base offset does not rule that out.
 
     Args:
-        filesystem, segment: from the discovery.
         next_base: of the segment behind it; None behind the last.
 
     Raises:

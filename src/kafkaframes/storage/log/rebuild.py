@@ -76,9 +76,7 @@ def build_indexes(
     """Return the offset index and the time index of a segment.
 
     Args:
-        base_offset: of the segment's name.
         positions, last_offsets, max_timestamps: of its batches, in order: bytes, offsets, milliseconds.
-        interval_bytes: ``index.interval.bytes``.
     """
     entries = _entries(positions, interval_bytes)
     largest = np.maximum.accumulate(np.maximum(max_timestamps, NO_TIMESTAMP))
@@ -123,7 +121,6 @@ def rebuild_indexes(
 
     Args:
         filesystem, segment: from the discovery; cut off at its last good batch, as ``recovery/plan.py`` finds it.
-        index_interval_bytes: the topic's ``index.interval.bytes``.
         follow: the transactions that are open where the segment begins; updated, for the next segment.
         producers: the producers' states, updated in the same way.
         headers: of its batches, if they have been read already.
@@ -235,7 +232,6 @@ class ProducerLoad:
 
     Attributes:
         stored: the snapshots, shared by all of these of a partition.
-        states: every producer's.
         map_end: the offset up to which ``states`` is complete.
         last_snapshot: the offset of the snapshot that was loaded or taken last.
     """
@@ -258,7 +254,6 @@ class ProducerLoad:
 
         Args:
             bases: of the segments that are there, ascending.
-            start_offset: of the log.
             end_offset: up to which batches count.
             is_clean: after a clean stop a log without snapshots is not replayed: an old broker wrote it.
             replay: ``replay(base, from_offset)`` yields the batches with a producer of one segment.

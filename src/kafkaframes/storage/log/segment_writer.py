@@ -54,11 +54,7 @@ class SegmentSettings:
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no segment has.
-
-        Raises:
-            OptionError: names the setting.
-        """
+        """Refuse sizes that no segment has."""
         if not 1 <= self.segment_bytes <= LARGEST_SEGMENT or self.index_interval_bytes < 0:
             raise OptionError(
                 f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"

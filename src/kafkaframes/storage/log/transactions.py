@@ -37,7 +37,6 @@ class Marker:
     """A transaction marker: the control record that commits or aborts a producer's transaction.
 
     Attributes:
-        offset: of the control record.
         kind: ``ABORT`` or ``COMMIT``; other control records are not markers.
     """
 
@@ -129,7 +128,6 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     """Read the transactions of a partition.
 
     Args:
-        filesystem, partition: from the discovery.
         use_indexes: False finds everything from the markers.
 
     Raises:
@@ -163,8 +161,6 @@ def transactions_of_fetched(
     """Return the transactions of a Fetch answer, which names the aborted ones and has their markers among its batches.
 
     Args:
-        data: the answer's bytes.
-        batches: the headers of its whole batches.
         aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without marker in ``data`` continues after it.
     """

@@ -52,7 +52,6 @@ class LogAppendInfo(NamedTuple):
         last_leader_epoch: of the last batch, -1 in formats 0 and 1.
         max_timestamp: the largest, milliseconds since 1970; -1 for none.
         append_time_ms: the time that the log gave the records; -1 where the producer's stays.
-        log_start_offset, log_end_offset: of the log afterwards.
         valid_bytes: of whole batches that came in; what followed them was cut off.
         is_duplicate: nothing was written: the last five batches of its producer have it.
         rolled: a new segment was begun for it.
@@ -89,11 +88,9 @@ def append_as_leader(
     """Append a producer's records: checked, with the next offsets (KIP-31).
 
     Args:
-        state: of the log.
         records: of one partition of a produce request; a bytearray is the log's from now on, which writes offsets
             into it, while bytes are copied.
         leader_epoch: of this leader; written into batches of format 2.
-        now_ms: the clock.
         origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
         header: what ``first_header`` returns of the records, if that was read already.
 
@@ -128,9 +125,6 @@ def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epo
     """Append a leader's batches unchanged, with their own offsets.
 
     Args:
-        state: of the log.
-        records: of one partition of a fetch response.
-        now_ms: the clock.
         leader_epoch: of the leader that was fetched from; batches of a later one are left out (KAFKA-18723).
 
     Raises:
@@ -172,11 +166,7 @@ def _assigned(appended: Appended, sent: BatchHeader | None, settings: AppendSett
 
 
 def _check_client_offset(data: Raw, sent: BatchHeader | None) -> None:
-    """Refuse a batch of format 2 that a client has given an offset.
-
-    Raises:
-        AppendRefusedError: as Kafka refuses it.
-    """
+    """Refuse a batch of format 2 that a client has given an offset."""
     if sent is not None and sent.base_offset and len(data) >= BATCH_V2.size:
         raise AppendRefusedError(
             "InvalidRecordException", f"a client's batch has base offset {sent.base_offset}, not 0"
@@ -184,17 +174,7 @@ def _check_client_offset(data: Raw, sent: BatchHeader | None) -> None:
 
 
 def _analyze(data: Raw, *, log_end_offset: int, leader_epoch: int | None) -> tuple[Raw, list[BatchHeader]]:
-    """Check batches that come with their offsets, and return those to append.
-
-    Args:
-        data: from a leader; a part of a batch at the end is cut off.
-        log_end_offset: below which nothing may lie.
-        leader_epoch: the one that the follower knows; batches from the first of a later epoch on are left for a
-            later fetch.
-
-    Raises:
-        AppendRefusedError: damage, offsets that do not increase, or below the log's end.
-    """
+    """Check batches that come with their offsets; return those to append: none from the first of a later epoch on."""
     headers = _ordinary(data)
     valid = len(data)
     if not headers:
@@ -214,10 +194,6 @@ def _analyze_kept(data: Raw, *, log_end_offset: int, settings: LogSettings) -> t
     """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
 
     They may be of any format: a log that went from format to format has several, and so has its copy.
-
-    Raises:
-        AppendRefusedError: damage, a batch that is too large, or offsets that do not increase or lie below the log's
-            end.
     """
     batches, valid = valid_batches(as_array(data))
     headers = headers_from(batches)

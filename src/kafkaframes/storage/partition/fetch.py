@@ -47,11 +47,9 @@ def read(
     """Return the batches from the one that holds ``offset`` on, as the answer to a fetch.
 
     Args:
-        state: of the log.
         offset: from the log start offset to the log end offset.
         max_bytes: of the answer; with ``min_one_message`` the first batch is returned whole even if it is larger.
         isolation: ``LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
-        min_one_message: see ``max_bytes``.
         stretch_bytes: if the records have at least this many bytes, they are returned as a ``Stretch`` of the file
             instead of being read, provided that files have descriptors. None: never.
 

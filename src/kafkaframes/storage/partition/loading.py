@@ -48,8 +48,6 @@ def create_log(
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
-        settings: of the log.
-        now_ms: the clock.
         disk: this machine's by default.
         topic_id: for ``partition.metadata`` (KIP-516).
 
@@ -92,8 +90,6 @@ def open_log(
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
-        settings: of the log.
-        now_ms: the clock.
         disk: this machine's by default.
         checkpointed: what the log directory says; read from the directory above by default.
 
@@ -123,11 +119,7 @@ def open_log(
 
 
 def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
-    """Refuse, before anything is changed, a log that nothing can be appended to.
-
-    Raises:
-        LogDirError: no offset is left for its end, or its last file was given another name.
-    """
+    """Refuse, before anything is changed, a log that nothing can be appended to."""
     if plan.log_end_offset > LARGEST_OFFSET:
         raise LogDirError(
             "its last record has the largest offset there is: none is left for the log's end", file=directory

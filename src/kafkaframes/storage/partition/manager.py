@@ -56,10 +56,7 @@ class LogManager:
     """An open log directory; made by ``open_log_directory``.
 
     Attributes:
-        path: of the directory.
         disk: the disk of all its logs; ``disk.failure`` says why it is offline.
-        meta: its cluster and node.
-        was_clean: whether it was stopped cleanly before.
         logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
         is_closed: after ``close`` and ``abandon``.
         problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
@@ -125,9 +122,7 @@ class LogManager:
         Of many logs the checkpoints are written once, with ``checkpoint_all``, as Kafka does.
 
         Args:
-            topic_partition: of the log.
             unique_id: 32 hexadecimal digits that no other deletion has (a UUID's).
-            now_ms: the clock.
 
         Raises:
             OptionError: there is no such log, or ``unique_id`` is malformed.
@@ -246,7 +241,6 @@ class LogManager:
         """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.
 
         Args:
-            now_ms: the clock.
             broker_epoch: for the marker (from 3.8 on); None writes an empty one.
 
         Raises:
@@ -296,9 +290,7 @@ def open_log_directory(
 
     Args:
         path: an entry of ``log.dirs``; created if it does not exist.
-        now_ms: the clock.
         settings_of: each log's settings, or one for all.
-        settings: of the directory.
         meta: the identity to write if the directory has none; otherwise the two must agree.
         disk: this machine's by default.
         was_clean: by log, whether it was closed in order, where this is known apart from the directory's marker.
@@ -417,11 +409,7 @@ def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dic
 
 
 def _identity(disk: OnlineDisk, path: str, expected: MetaProperties | None) -> MetaProperties:
-    """Read ``meta.properties`` and compare it with ``expected``; write it where it is missing.
-
-    Raises:
-        LogDirError: they differ in a property that both have, or neither exists.
-    """
+    """Read ``meta.properties`` and compare it with ``expected``; write it where it is missing."""
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:
         if expected is None:

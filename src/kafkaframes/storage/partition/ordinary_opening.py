@@ -52,7 +52,6 @@ class _Opened(NamedTuple):
     """What was read of an ordinary directory.
 
     Attributes:
-        end: the log end offset.
         before, snapshots: the producers' snapshots that are there, and those to be there, by offset.
         epochs: of batches that were recovered.
         indexes: those that are made anew, by name.

@@ -206,9 +206,7 @@ class Producers:
         """Return whether the coordinator must be asked about a batch of a transaction: none is open here.
 
         Args:
-            header: of the batch.
             from_zero: the client speaks transactions of version 2.
-            now_ms: milliseconds since 1970.
 
         Raises:
             AppendRefusedError: an old epoch.

@@ -34,7 +34,6 @@ class Stretch(Part):
     Attributes:
         descriptor: of the file, open for reading; -1 once closed.
         position: where the stretch begins, in bytes.
-        size: how many bytes it has.
     """
 
     __slots__ = ("descriptor", "position", "size")
@@ -112,7 +111,6 @@ class LogSegment:
     """The batches from ``base_offset`` on.
 
     Attributes:
-        base_offset: of its name; no batch lies below it.
         size_bytes: of its batches.
         created_ms: when it was made or loaded.
     """
@@ -161,9 +159,7 @@ class LogSegment:
         """Append batches that follow what is there.
 
         Args:
-            data: their bytes.
             batches: their headers, positions counted from the start of ``data``.
-            settings: of the log.
 
         Raises:
             StorageError: the disk fails; ``go_back`` removes what was written.

@@ -42,8 +42,6 @@ class LeaderEpochs:
     after a crash the log start offset may be lower again.
 
     Attributes:
-        entries: the current ones.
-        path: of the file.
         is_flushed: whether the file is on the disk.
     """
 
@@ -287,24 +285,17 @@ class LogState:
     """The state of an open log.
 
     Attributes:
-        disk: where its files are.
-        directory: of the partition.
-        topic_partition: whose log it is.
-        settings: of the log; they can be changed while it is open.
-        segments, epochs, producers, snapshots: see their classes.
         log_start_offset: the first offset that is served.
         log_end_offset: the offset that the next record gets.
         recovery_point: every offset below it is on the disk.
         last_flush_ms: when the log was flushed last, for ``flush.ms``.
         topic_id: as ``partition.metadata`` has it; None where there is none.
         high_watermark: the offset up to which consumers may read; the log's owner sets it.
-        deleted: the files that wait for their deletion.
         bytes_lost: what the recovery cut off or set aside when the log was opened, because it is no whole batch or
             lies behind such.
         whole_until: where that began: a ``.log`` and its first byte that was not kept; None where nothing was cut.
         torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
             file does, by path: a size there reaches beyond the file.
-        is_closed: whether appends are refused.
         has_files: whether its directory is there; the first append makes it (``flushing.prepare``).
         is_linked: whether its directory is on the disk with the names in it.
     """

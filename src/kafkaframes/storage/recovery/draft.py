@@ -40,9 +40,7 @@ class Action:
     """One change, in the order in which a broker would make it.
 
     Attributes:
-        kind: what is done.
         path: the file, under its name at that moment; for a rebuild the ``.log`` whose indexes are made again.
-        reason: why, in words.
         to: the new path of a rename.
         source: where the bytes are now, if an earlier action renames them; else ``path``.
         size_bytes: what is left after a truncation.
@@ -63,7 +61,6 @@ class KeptSegment:
     """A segment that the log has after its recovery.
 
     Attributes:
-        base_offset: of its name.
         path: where its bytes are now; perhaps a ``.swap`` file.
         name: what the ``.log`` will be called.
         size_bytes: up to which byte it is kept.
@@ -86,7 +83,6 @@ class Rebuild(NamedTuple):
 
     Attributes:
         base_offset: whose batches are walked.
-        path: where they are now.
         visible: base offset and path of the segments that Kafka has opened by then.
         is_unflushed: whether it is recovered because it was not flushed; otherwise an index was missing or wrong,
             or it is a swap.

@@ -56,13 +56,11 @@ class RecoveryPlan:
     """What a broker will do with one partition's directory when it starts.
 
     Attributes:
-        partition: as it was found.
         actions: every change, in order.
         segments: what is left, by base offset.
         set_aside: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
         overwritten: segments that were opened, perhaps recovered, and then replaced by a swap of the same name.
         is_emptied: whether all segments were set aside, because the log ended before its start offset.
-        log_start_offset, log_end_offset: of the log afterwards.
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
         rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
         is_clean: whether the broker would skip the recovery of segments that were not flushed.
@@ -88,7 +86,6 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, broker_relea
 
     Args:
         directory: holds the clean-shutdown marker, without which segments are recovered.
-        partition: one of its partitions.
         broker_release: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
 
     Raises:

@@ -45,8 +45,6 @@ class RecoverySettings:
     """What a recovery depends on beside the files.
 
     Attributes:
-        now_ms: the clock, for producers that are forgotten.
-        index_interval_bytes: ``index.interval.bytes``.
         producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
         record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
@@ -66,7 +64,6 @@ class Slice:
     """The beginning, or parts, of a file that lies elsewhere.
 
     Attributes:
-        path: of that file.
         size_bytes: up to which byte; None for all.
         mtime_ms: kept, because retention may use it.
         ranges: instead of the beginning, these bytes: (first, after the last) of each part.
@@ -86,7 +83,6 @@ class Recovered:
     """The files of one partition after its recovery.
 
     Attributes:
-        plan: what was decided.
         files: by name; bytes that were made, or a slice of a file that is there.
     """
 
@@ -114,9 +110,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     """Return every file of the partition as a broker would leave it.
 
     Args:
-        directory: that the plan was made from.
         plan: from ``plan_recovery``, of the same release.
-        settings: of the broker and the topic.
 
     Raises:
         LogDirError: a file cannot be read.

@@ -124,9 +124,6 @@ class ChunkReader:
 
     Args:
         read_stored: reads ranges of the object.
-        manifest: of the segment.
-        decrypt: None where nothing is encrypted.
-        file: the object, for errors.
     """
 
     def __init__(self, read_stored: ReadAt, manifest: Manifest, *, decrypt: Decrypt | None, file: str) -> None:
@@ -299,9 +296,7 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
     """Return the AES key of a segment.
 
     Args:
-        encryption: of its manifest.
         key_files: as ``KeyFile.parse`` takes them.
-        read: returns a file's bytes.
         file: the object to name in errors.
 
     Raises:

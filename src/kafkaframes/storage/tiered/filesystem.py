@@ -35,10 +35,8 @@ class TieredFileSystem:
     """A file system that serves view paths; it passes every other path to the inner file system.
 
     Attributes:
-        inner: the file system that holds the objects.
         list_again: lists a directory of the view in a process that was given only its path (``view.listed_again``).
         key_files: of private RSA keys, ``path`` or ``id=path``; each process that reads opens them.
-        listings: what the directories of the view hold.
         manifests: the manifests that were read so far, by the path of their objects without suffix.
     """
 
@@ -213,9 +211,6 @@ def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decryp
 
     Args:
         stored: what the object has in the index's range.
-        manifest: of the segment.
-        name: of the index, as the manifest has it.
-        decrypt: None where nothing is encrypted.
         file: the object, for errors.
 
     Raises:

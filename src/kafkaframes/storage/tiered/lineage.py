@@ -143,9 +143,7 @@ class MetadataEntry:
     """One record of the topic.
 
     Attributes:
-        partition, offset: where it stands in the topic.
         record: what it is, by Kafka's name.
-        topic, topic_id, of_partition: of the segment.
         segment_id: None where the record is about a whole partition.
         state: of ``STATES`` or ``DELETIONS``.
         facts: the other fields, those of the announcement and the custom metadata.
@@ -171,7 +169,6 @@ class RemoteLogMetadata:
         states: of each segment, by its id.
         segments: the ids that a partition's records name.
         deleted: the partitions that are deleted, or about to be.
-        problems: records that could not be read.
     """
 
     entries: list[MetadataEntry] = field(default_factory=list)

@@ -251,10 +251,8 @@ class Manifest:
     """The manifest of one segment: what its objects are, and how they are read.
 
     Attributes:
-        chunks: where the segment's bytes lie.
         indexes: where the indexes lie, by their names in the manifest; no transaction index where there is none.
         compressed: whether chunks are zstd frames.
-        encryption: None where nothing is encrypted.
     """
 
     chunks: ChunkIndex

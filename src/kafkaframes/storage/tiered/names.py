@@ -51,7 +51,6 @@ class ObjectName:
     """The last step of an object's key.
 
     Attributes:
-        base_offset: of the segment.
         segment_id: of this upload of it; another attempt has another id.
         suffix: ``log``, ``indexes`` or ``rsm-manifest``.
     """
@@ -197,9 +196,7 @@ class PartitionFolder:
     """The folder of one partition.
 
     Attributes:
-        path: of the folder.
         topic: its topic's folder, by name.
-        partition: its number.
         uploads: by the objects' name without suffix: the objects that are there.
         named: the user named single objects, so none of them is left out, and no other one is expected.
     """
@@ -213,12 +210,7 @@ class PartitionFolder:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Folders found in one place.
-
-    Attributes:
-        path: the place.
-        filesystem: holds its objects.
-    """
+    """Folders found in one place."""
 
     path: str
     filesystem: FileSystem
@@ -229,10 +221,6 @@ def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -
     """Return the tiered store under a directory; None if there is none.
 
     The directory may be the store, the folder of a topic in it, or the folder of a partition.
-
-    Args:
-        filesystem, path: of the directory.
-        entries: what was listed there.
     """
     listed = list(entries)
     own, above = parse_folder(path), TopicFolder.parse(split(path)[1])

@@ -39,7 +39,6 @@ class Knowledge:
 
     Attributes:
         metadata: Kafka's topic of remote segments; empty where it is not there.
-        copies: the local copies of each partition.
     """
 
     metadata: RemoteLogMetadata = field(default_factory=RemoteLogMetadata)
@@ -77,7 +76,6 @@ class Shown:
     """One partition of the view, as it is put together.
 
     Attributes:
-        uploads: those that can be read, by segment id.
         notes: uploads that are left out because they are not part of the log, by object name; this is not damage.
     """
 
@@ -162,11 +160,7 @@ def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Kno
 
 
 def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> Upload:
-    """Return an upload, if it can be a segment.
-
-    Raises:
-        LogDirError: it cannot be one; the error says why.
-    """
+    """Return an upload, if it can be a segment."""
     main = join(folder.path, stem)
     if names.MANIFEST not in objects:
         present = ", ".join(sorted(objects))
