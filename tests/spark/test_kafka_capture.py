@@ -82,8 +82,8 @@ def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp
         (tmp_path / f"trace.{number}.pcap").write_bytes(pieces[number] if number < len(pieces) else pieces[0][:24])
         end = reader.latestOffset(start)
         for partition in reader.partitions(start, end):
-            assert len(partition.work.files) <= 1 + wait + 1
-            batches = list(read_traffic(partition.work.files, partition.work.options))
+            assert len(partition.value.files) <= 1 + wait + 1
+            batches = list(read_traffic(partition.value.files, partition.value.options))
             rows += [row for batch in batches for row in batch.to_pylist()]
         start = end
     whole = plain(SHARE, columns=("connection", "correlationId", "_error"))

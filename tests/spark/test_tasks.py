@@ -7,11 +7,13 @@ import pytest
 from tests.spark.truth import SHOP
 
 pytest.importorskip("pyspark")
+from pyspark.sql.datasource import InputPartition
+
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.spark import tasks
 from kafkaframes.spark.log_options import log_options
-from kafkaframes.spark.tasks import LogPartition, read_table
+from kafkaframes.spark.tasks import read_table
 
 
 @pytest.mark.parametrize("table", ["records", "batches", "segments"])
@@ -19,7 +21,7 @@ def test_each_table_is_read_by_its_own_reader_after_the_way_to_a_worker(table, m
     monkeypatch.setattr(tasks, "settle", lambda: None)  # it would freeze the objects of all tests
     options = log_options({"path": str(SHOP / "orders-0"), "table": table})
     columns = choose_columns(None, table=options.table)
-    works = [pickle.loads(pickle.dumps(LogPartition(work))).work for work in plan_log(options, cores=1).works]
+    works = [pickle.loads(pickle.dumps(InputPartition(work))).value for work in plan_log(options, cores=1).works]
     rows = sum(batch.num_rows for work in works for batch in read_table(work, columns, options))
     module, function = tasks._READERS[table]
     reader = getattr(import_module(module), function)

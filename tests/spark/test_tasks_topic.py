@@ -5,10 +5,12 @@ import pickle
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark.sql.datasource import InputPartition
+
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.planning import Range
 from kafkaframes.spark import tasks
-from kafkaframes.spark.tasks import TopicPart, read_topic
+from kafkaframes.spark.tasks import read_topic
 
 
 def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(monkeypatch):
@@ -16,8 +18,8 @@ def test_a_piece_is_read_after_the_way_to_a_worker_and_an_empty_one_has_no_rows(
     monkeypatch.setattr(tasks, "settle", lambda: asked.append("settled"))
     monkeypatch.setattr(topic_reading, "read_range", lambda *given: asked.append(given) or iter(["batch"]))
     work = Range("orders", 3, 10, 20)
-    piece = pickle.loads(pickle.dumps(TopicPart(work)))
+    piece = pickle.loads(pickle.dumps(InputPartition(work))).value
     assert list(read_topic(piece, (), None)) == ["batch"]
     assert asked == [(work, (), None), "settled"]
-    assert list(read_topic(TopicPart(None), (), None)) == []
+    assert list(read_topic(None, (), None)) == []
     assert len(asked) == 2

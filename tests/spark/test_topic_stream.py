@@ -32,7 +32,7 @@ def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
     end = reader.latestOffset(start, ReadAllAvailable())
     again = reader.initialOffset()
     assert (start["moving"], end["moving"]) == ({"0": 5}, {"0": 15})
-    assert [(piece.work.first, piece.work.end) for piece in reader.partitions(again, end)] == [(5, 15)]
+    assert [(piece.value.first, piece.value.end) for piece in reader.partitions(again, end)] == [(5, 15)]
     reader.stop()
 
 
@@ -72,7 +72,7 @@ def test_a_topic_made_anew_as_long_as_it_was_is_known_by_its_id(servers):
     loose = stream_reader(servers, "again", failOnDataLoss="false")
     assert loose.partitions(start, read) == []  # those rows are gone
     end = loose.latestOffset(read, ReadAllAvailable())
-    assert [(task.work.first, task.work.end) for task in loose.partitions(read, end)] == [(0, 8)]
+    assert [(task.value.first, task.value.end) for task in loose.partitions(read, end)] == [(0, 8)]
     assert loose.latestOffset(end, ReadAllAvailable()) == end
     loose.stop()
 
@@ -89,5 +89,5 @@ def test_a_checkpoint_without_ids_is_taken_as_it_is(servers):
         producer.send_arrow(pa.table({"value": [b"v"] * 2}), topic="plain")
     end = reader.latestOffset(start, ReadAllAvailable())
     assert (end["plain"], len(end)) == ({"0": 7}, 2)
-    assert [(task.work.first, task.work.end) for task in reader.partitions(start, end)] == [(5, 7)]
+    assert [(task.value.first, task.value.end) for task in reader.partitions(start, end)] == [(5, 7)]
     reader.stop()

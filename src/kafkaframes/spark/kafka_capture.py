@@ -75,26 +75,18 @@ def _parsed(options: Mapping[str, str]) -> SourceOptions:
     return capture_options(options)
 
 
-class CapturePartition(InputPartition):
-    """The work of one task."""
-
-    def __init__(self, work: Work) -> None:
-        super().__init__(work)
-        self.work = work
-
-
 def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartition]:
     from kafkaframes.scan.capture import plan_works
 
-    return [CapturePartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
+    return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
 
 
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     from kafkaframes.capture.reader import read_traffic
     from kafkaframes.scan.arrow import rebatch
 
-    assert isinstance(partition, CapturePartition)
-    yield from rebatch(read_traffic(partition.work.files, partition.work.options))
+    work: Work = partition.value
+    yield from rebatch(read_traffic(work.files, work.options))
     settle()
 
 
@@ -147,7 +139,7 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
         before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
         new = [path for path in files if path not in before and natural(path) <= last]
         if not new:
-            return [CapturePartition(Work((), self.options.read))]
+            return [InputPartition(Work((), self.options.read))]
         lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
         return _planned([*lead, *new], options)
@@ -155,9 +147,3 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         yield from _read(partition)
-
-    def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing is kept here."""
-
-    def stop(self) -> None:
-        """Nothing is open here."""

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Iterator, MutableMapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -35,21 +33,19 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import EARLIEST, LATEST
-from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
+from kafkaframes.spark.decode_options import Values, decoded_ddl, parted, plain_schema
 from kafkaframes.spark.log_options import DECODERS, log_options
 from kafkaframes.spark.schemas import columns_of, comment_of, options_of, without_added
-from kafkaframes.spark.tasks import LogPartition, read_table
+from kafkaframes.spark.tasks import TaskReader, read_table
 from kafkaframes.spark.worker import tells_plainly
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from kafkaframes.scan.log.resolve import ReadPlan
 
 
 log = logging.getLogger("kafkaframes.spark")
-_STARTS = frozenset({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"})
 
 
 @tells_plainly
@@ -76,18 +72,21 @@ class KafkaLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
+        return KafkaLogReader(*self._to_read(schema))
+
+    def _to_read(self, schema: StructType, **settings: Any) -> tuple[ReadOptions, tuple[Column, ...], Values | None]:
+        """Return what a reader is made of; ``settings`` are for what the options do not say."""
         values, own = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
         plain, values = plain_schema(schema, values)
-        options = log_options(own)
-        return KafkaLogReader(options, columns_of(plain, table=options.layout), values)
+        options = log_options(own, **settings)
+        return options, columns_of(plain, table=options.layout), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
         from kafkaframes.spark.log_writer import KafkaLogWriter
         from kafkaframes.spark.write_options import parse_write
 
-        path, values = parse_write(without_added(self._options))
-        return KafkaLogWriter(path, values, schema, overwrite=overwrite, now_ms=time.time_ns() // 1_000_000)
+        return KafkaLogWriter(*parse_write(without_added(self._options)), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream, exactly once; ``overwrite``: output mode complete."""
@@ -98,9 +97,7 @@ class KafkaLogDataSource(DataSource):
         from kafkaframes.spark.write_options import parse_stream_write
 
         path, values, checkpoint = parse_stream_write(without_added(self._options))
-        return KafkaLogStreamWriter(
-            path, values, schema, overwrite=overwrite, checkpoint=checkpoint, now_ms=time.time_ns() // 1_000_000
-        )
+        return KafkaLogStreamWriter(path, values, schema, overwrite=overwrite, checkpoint=checkpoint)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream; it starts at latest where no offset is given, as Spark's Kafka source does."""
@@ -108,22 +105,14 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        values, rest = parted(options_of(self.name(), self._options, schema), other_modes=DECODERS)
-        plain, values = plain_schema(schema, values)
-        options = log_options(rest)
-        if not any(name.lower() in _STARTS for name in rest):
-            options = replace(options, start=LATEST)
-        return KafkaLogStreamReader(options, columns_of(plain, table=options.layout), values)
+        return KafkaLogStreamReader(*self._to_read(schema, start=LATEST))
 
 
 @tells_plainly
-class KafkaLogReader(DataSourceReader):
+class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
-        self.options = options
-        self.columns = columns
-        self.values = values
+    read_work = staticmethod(read_table)
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
@@ -132,12 +121,7 @@ class KafkaLogReader(DataSourceReader):
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
         if (hint := hint_of(self.options, plan)) is not None:
             log.warning("%s", hint)
-        return [LogPartition(work) for work in plan.works] or [LogPartition(())]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task as Arrow batches of about 1 MB."""
-        assert isinstance(partition, LogPartition)
-        yield from decoded_rows(read_table(partition.work, self.columns, self.options), self.values)
+        return [InputPartition(work) for work in plan.works or [()]]
 
 
 LARGE_BYTES = 1 << 30  # less is read in the time that reading the hint takes

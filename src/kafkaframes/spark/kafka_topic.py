@@ -10,7 +10,7 @@ what that cost a new session's first ``load()`` was the client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
@@ -24,13 +24,12 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, choose_columns
-from kafkaframes.spark.decode_options import Values, decoded_ddl, decoded_rows, parted, plain_schema
+from kafkaframes.spark.decode_options import Values, decoded_ddl, parted, plain_schema
 from kafkaframes.spark.schemas import columns_of, comment_of, options_of, types_of, without_added
-from kafkaframes.spark.tasks import TopicPart, read_topic
+from kafkaframes.spark.tasks import TaskReader, read_topic
 from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from kafkaframes.scan.topic.options import TopicOptions
@@ -59,22 +58,25 @@ class KafkaTopicDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        from kafkaframes.spark.topic_options import topic_options
-
-        values, own = parted(options_of(self.name(), self._options, schema))
-        plain, values = plain_schema(schema, values)
-        return KafkaTopicReader(topic_options(own, is_stream=False), _checked(columns_of(plain)), values)
+        return KafkaTopicReader(*self._to_read(schema, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
         try:
-            from kafkaframes.spark.topic_options import topic_options
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
+        return KafkaTopicStreamReader(*self._to_read(schema, is_stream=True))
+
+    def _to_read(
+        self, schema: StructType, *, is_stream: bool
+    ) -> tuple[TopicOptions, tuple[Column, ...], Values | None]:
+        """Return what a reader is made of."""
+        from kafkaframes.spark.topic_options import topic_options
+
         values, own = parted(options_of(self.name(), self._options, schema))
         plain, values = plain_schema(schema, values)
-        return KafkaTopicStreamReader(topic_options(own, is_stream=True), _checked(columns_of(plain)), values)
+        return topic_options(own, is_stream=is_stream), _checked(columns_of(plain)), values
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -101,25 +103,18 @@ class KafkaTopicDataSource(DataSource):
 
 
 @tells_plainly
-class KafkaTopicReader(DataSourceReader):
+class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
-    def __init__(self, options: TopicOptions, columns: tuple[Column, ...], values: Values | None = None) -> None:
-        self.options = options
-        self.columns = columns
-        self.values = values
+    read_work = staticmethod(read_topic)
 
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster where partitions start and end, and share them out."""
         from kafkaframes.scan.topic.planning import plan_topic
 
-        parts: list[InputPartition] = [TopicPart(work) for work in plan_topic(self.options)]
+        works = plan_topic(self.options)
         settle()
-        return parts or [TopicPart(None)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from decoded_rows(read_topic(partition, self.columns, self.options), self.values)
+        return [InputPartition(work) for work in works] or [InputPartition(None)]
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:

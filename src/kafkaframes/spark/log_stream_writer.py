@@ -19,7 +19,6 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,12 +27,19 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError, LogDirError
-from kafkaframes.jobs.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
+from kafkaframes.jobs.restore.writing import Commit, StreamBatch
 from kafkaframes.jobs.restore.writing.micro_batch import offsets_in
-from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
-from kafkaframes.spark.schemas import types_of
+from kafkaframes.spark.log_writer import (
+    STAGING,
+    TaskRuns,
+    check_there,
+    in_order,
+    in_threads,
+    look,
+    new_topic_id,
+    write_runs,
+)
 from kafkaframes.spark.worker import tells_plainly
-from kafkaframes.spark.write_options import check_columns
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join, store_of
 
@@ -44,34 +50,15 @@ _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark
 _NAME_LENGTH: Final = 16
 
 
-@dataclass
-class StreamTaskRuns(WriterCommitMessage):
-    """What one task wrote, and for which query."""
-
-    task: int
-    query_id: str
-    runs: list[Run]
-
-
 @tells_plainly
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch's writer."""
 
     def __init__(
-        self,
-        path: str,
-        values: Mapping[str, Any],
-        schema: StructType,
-        *,
-        overwrite: bool,
-        checkpoint: str,
-        now_ms: int,
+        self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, checkpoint: str
     ) -> None:
         """``overwrite``: each micro-batch takes the place of all (output mode complete)."""
-        self.target = Target.look(path)
-        counts = {} if overwrite else dict(self.target.counts)
-        self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
-        check_columns(types_of(schema), self.settings)
+        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
         self._checkpoint = checkpoint and _absolute(checkpoint)
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
@@ -88,11 +75,11 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         directory = self._staging(int(batch_id)) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.writing(directory):
             directory.mkdir(parents=True)
-        return StreamTaskRuns(number, query_id, write_runs(iterator, directory, self.settings, task=number))
+        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Put all runs into the log, those of a partition in the order of the tasks, unless they are there."""
-        tasks = sorted((entry for entry in messages if isinstance(entry, StreamTaskRuns)), key=lambda entry: entry.task)
+        tasks = in_order(messages)
         runs = [run for entry in tasks for run in entry.runs]
         if runs or (self.overwrite and tasks):
             check_there(runs)
@@ -102,7 +89,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Remove what the tasks wrote."""
-        self._clean([one for one in messages if isinstance(one, StreamTaskRuns)], batchId)
+        self._clean(in_order(messages), batchId)
 
     def _batch(self, query_id: str, batch_id: int) -> StreamBatch:
         """Return what identifies a micro-batch, as far as the checkpoint can be read on this machine."""
@@ -119,7 +106,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         top = Path(self.target.path)
         return top.with_name(f"{top.name}{STAGING}-stream-{self._query}-{batch_id}")
 
-    def _clean(self, tasks: Iterable[StreamTaskRuns], batch_id: int) -> None:
+    def _clean(self, tasks: Iterable[TaskRuns], batch_id: int) -> None:
         """Remove what attempts of this batch and of those before it left, also those that Spark knows nothing of.
 
         Two queries that write to one path without an option ``checkpointLocation`` meet in a staging directory; the

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +24,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
-from kafkaframes.spark.schemas import types_of
+from kafkaframes.spark.schemas import COLUMN_TYPES, types_of
 from kafkaframes.spark.worker import tells_plainly
-from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
+from kafkaframes.spark.write_options import check_columns
 from kafkaframes.storage.files import atomic
 from kafkaframes.wire.primitives import uuid_to_text
 
@@ -37,24 +38,21 @@ STAGING = ".kafkaframes-staging"
 
 @dataclass
 class TaskRuns(WriterCommitMessage):
-    """What one task wrote."""
+    """What one task wrote, and of a stream for which query."""
 
     task: int
     runs: list[Run]
+    query_id: str = ""
 
 
 @tells_plainly
 class KafkaLogWriter(DataSourceArrowWriter):
     """One write; pickled to the tasks and to the commit."""
 
-    def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, now_ms: int):
-        target = Target.look(path)
-        counts = {} if overwrite else dict(target.counts)
-        self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
-        check_columns(types_of(schema), self.settings)
-        self.target = target
+    def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> None:
+        self.target, self.settings = look(path, values, schema, overwrite=overwrite)
         self.overwrite = overwrite
-        top = Path(target.path)
+        top = Path(self.target.path)
         self.staging = str(top.with_name(f"{top.name}{STAGING}-{uuid.uuid4().hex}"))
         with atomic.writing(Path(self.staging)):
             Path(self.staging).mkdir(parents=True)
@@ -70,8 +68,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Put all runs into the log, those of a partition in the order of the tasks."""
-        tasks = sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
-        runs = [run for entry in tasks for run in entry.runs]
+        runs = [run for entry in in_order(messages) for run in entry.runs]
         try:
             check_there(runs)
             Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
@@ -81,6 +78,20 @@ class KafkaLogWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote."""
         shutil.rmtree(self.staging, ignore_errors=True)
+
+
+def look(path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> tuple[Target, WriteSettings]:
+    """Look at the log that is written to, and check the columns against the settings."""
+    target = Target.look(path)
+    counts = {} if overwrite else dict(target.counts)
+    settings = WriteSettings(now_ms=time.time_ns() // 1_000_000, partitions=counts, **values)
+    check_columns(types_of(schema), settings)
+    return target, settings
+
+
+def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRuns]:
+    """Return what the tasks wrote, in their order."""
+    return sorted((entry for entry in messages if isinstance(entry, TaskRuns)), key=lambda entry: entry.task)
 
 
 def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int) -> list[Run]:

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+# What a writer takes: column -> the types that it may have, as Spark's simpleString.
+_TEXT: Final = ("binary", "string")
+COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "offset": ("bigint",),
+    "timestamp": ("timestamp", "bigint"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
 # What the catalog adds to a table's options: TableCatalog's reserved properties, and Hive's own.
 _ADDED: Final = frozenset(
     (

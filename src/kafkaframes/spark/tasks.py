@@ -1,15 +1,16 @@
-"""The work of one Spark task of ``kafka-log`` and ``kafka-topic``, and what reads it: the same for batch and stream."""
+"""What reads the work of one Spark task of ``kafka-log`` and ``kafka-topic``: the same for batch and stream."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.columns import Column
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.decode_options import Values, decoded_rows
+from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,14 +29,6 @@ _READERS = {
 }
 
 
-class LogPartition(InputPartition):
-    """The work of one task: stretches of segments."""
-
-    def __init__(self, work: tuple[Slice, ...]) -> None:
-        super().__init__(work)
-        self.work = work
-
-
 def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, of the table that the options ask for, in Arrow batches of about 1 MB."""
     from kafkaframes.scan.arrow import rebatch
@@ -45,20 +38,29 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
     settle()
 
 
-class TopicPart(InputPartition):
-    """The work of one task: a stretch of one topic partition; None where there is nothing to read."""
-
-    def __init__(self, work: Range | None) -> None:
-        super().__init__(work)
-        self.work = work
-
-
-def read_topic(
-    partition: InputPartition, columns: tuple[Column, ...], options: TopicOptions
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, of a batch or a stream."""
+def read_topic(work: Range | None, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, a stretch of one topic partition; None where there is nothing to read."""
     from kafkaframes.scan.topic.reading import read_range
 
-    if isinstance(partition, TopicPart) and partition.work is not None:
-        yield from read_range(partition.work, columns, options)
+    if work is not None:
+        yield from read_range(work, columns, options)
         settle()
+
+
+_Options = TypeVar("_Options")
+
+
+@tells_plainly
+class TaskReader(Generic[_Options]):
+    """The part of a reader that runs in workers; ``read_work`` is ``read_table`` or ``read_topic``."""
+
+    read_work: ClassVar[staticmethod[..., Iterator[pa.RecordBatch]]]
+
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
+        self.options = options
+        self.columns = columns
+        self.values = values
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        yield from decoded_rows(self.read_work(partition.value, self.columns, self.options), self.values)

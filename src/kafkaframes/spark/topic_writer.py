@@ -8,16 +8,17 @@ Spark makes a writer in a planner process to check the columns, and again to com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.schemas import COLUMN_TYPES
 from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
 
     from kafkaframes.client import Producer
 
-_TEXT: Final = ("binary", "string")
-COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "topic": ("string",),
-    "key": _TEXT,
-    "value": _TEXT,
-    "headers": ("array<struct<key:string,value:binary>>",),
-    "partition": ("int",),
-    "timestamp": ("timestamp", "bigint"),
-}
 DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
 _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
 _MOST_UNDER_WAY: Final = 2  # beside those that are gathered
@@ -66,40 +58,36 @@ def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> lis
 
 
 def _is_written(name: str, options: TopicWriteOptions) -> bool:
-    ignored = {"topic": options.topic is not None, "timestamp": options.timestamps != "column"}
+    ignored = {"offset": True, "topic": options.topic is not None, "timestamp": options.timestamps != "column"}
     return name in COLUMN_TYPES and not ignored.get(name, False)
 
 
 @tells_plainly
-class KafkaTopicWriter(DataSourceArrowWriter):
-    """One write; pickled to the tasks and to the commit."""
+class TopicTaskWriter:
+    """A writer of a batch or a stream; a commit finds the records there, an abort leaves them, as in Spark's sink."""
+
+    exactly_once: ClassVar[str]  # why this one does not write so
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
-            raise OptionError(
-                "delivery=exactly-once is for streams: kafkaframes.spark.write_topic(df, ...); "
-                "a batch write is at least once"
-            )
+            raise OptionError(self.exactly_once)
         written_columns(types, options)
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one task's rows, and wait until the brokers have them."""
-        return send_task(self.options, iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing: the records are there."""
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing: what was written stays, as with Spark's own connector."""
+        context = TaskContext.get()
+        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        settle()
+        return sent
 
 
-def send_task(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> TaskSent:
-    """Send the rows of the Spark task that this is, of a batch or a stream, and wait until the brokers have them."""
-    context = TaskContext.get()
-    sent = TaskSent(context.partitionId() if context else 0, send_rows(options, rows))
-    settle()
-    return sent
+class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
+    """One write; pickled to the tasks and to the commit."""
+
+    exactly_once = (
+        "delivery=exactly-once is for streams: kafkaframes.spark.write_topic(df, ...); a batch write is at least once"
+    )
 
 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:

@@ -7,13 +7,14 @@ Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. What 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
 from kafkaframes.spark.option_values import Option, parsed, positive, unknown_option, whole_number
+from kafkaframes.spark.schemas import COLUMN_TYPES
 from kafkaframes.storage.files.units import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
@@ -104,17 +105,6 @@ def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any],
     return path, values, by_name.get("checkpointlocation", "")
 
 
-# column -> the types that it may have, as Spark's simpleString
-_TEXT = ("binary", "string")
-COLUMN_TYPES: Mapping[str, Sequence[str]] = {
-    "key": _TEXT,
-    "value": _TEXT,
-    "topic": ("string",),
-    "partition": ("int",),
-    "offset": ("bigint",),
-    "timestamp": ("timestamp", "bigint"),
-    "headers": ("array<struct<key:string,value:binary>>",),
-}
 _SAYS_NOTHING = frozenset(column.name for column in RECORDS) - frozenset(COLUMN_TYPES)
 
 

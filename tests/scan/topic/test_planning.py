@@ -100,4 +100,4 @@ def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_d
         with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
             KafkaTopicReader(options, ()).partitions()
     nothing = topic_options({**given, "endingOffsets": starts}, is_stream=False)
-    assert [piece.work for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
+    assert [piece.value for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]
