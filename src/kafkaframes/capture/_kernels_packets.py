@@ -4,7 +4,8 @@
 2. No byte is read before its position was compared with the end, no length is trusted.
 3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), RFC 9293 (TCP).
 
-What the arguments are (the columns of tables and what counters count: ``layout.py``):
+What the arguments are (the columns of tables and what counters count: ``layout.py``). Positions and sizes are in bytes;
+arrays and tables are of int64, but for the bytes, all others numbers:
 
 ====================================  ==================================================================================
 buf, position, end                    bytes of a file; where the next record or block begins, and where the bytes end
@@ -18,7 +19,8 @@ rows, row                             the table of packets, and the row that is 
 connections, count                    the table of connections, and how many it has
 slots                                 a hash table from ends to connections: row + 1, or 0
 located                               where ``locate_tcp`` wrote the packet's addresses and positions
-source, target, flags, sequence       of TCP: ports, flags, sequence number; ``size`` is that of the payload on the wire
+source, target, flags, sequence       of TCP: ports, flags, sequence number
+size                                  of the payload on the wire
 counters                              of packets and bytes
 ====================================  ==================================================================================
 """

@@ -1,7 +1,8 @@
 """See whether a Kafka request or response begins at a place of a TCP stream (numba).
 
 After a gap, and where it is not known who asks, no frame is believed that does not prove itself (``prove_request``,
-``prove_response``). Nothing is read beyond the bytes that ``peek`` says are there.
+``prove_response``). Nothing is read beyond the bytes that ``peek`` says are there. ``_kernels_streams.py`` says
+what the arguments are.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
    left as it was, and done again with larger tables.
 2. Nothing is allocated or trusted for a size on the wire: a frame is a row that says where its bytes lie.
 
-What the arguments are, here and in ``_kernels_sides.py`` and ``_kernels_proofs.py`` (columns: ``layout.py``):
+What the arguments are, here and in ``_kernels_sides.py`` and ``_kernels_proofs.py`` (columns: ``layout.py``). Arrays
+and tables are of int64, but for the bytes, all others numbers; offsets are bytes of a stream:
 
 ====================================  ==================================================================================
 buf                                   the window: bytes of packets
@@ -12,7 +13,7 @@ rows, order, starts                   the packets; their rows by side and offset
 connections, connection, count        the table, the row that is worked on, and where the rows end
 pending                               frames that wait since passes before, in the rows that the connection names
 extents, into                         bytes that are there, by side, without overlap; the row that is written next
-extent, last                          the extents of a side that are looked at
+extent, last, at                      the extents of a side that are looked at, and the offset from which on
 frames, frame; calls, call; gaps, gap  the tables of results, each with the row that is written next
 first, requests                       the rows of ``frames`` whose requests a response may answer
 apis                                  the versions of each API

@@ -1,11 +1,30 @@
 """Kernels that write records (numba). Start reading at ``build.py``, not here.
 
 1. Arrays and integers in, integers out; the caller allocates every array, as large as ``measure_*`` said.
-2. Blobs (keys, values, parts of headers) are three arrays: start and length of each in one array of bytes;
-   a length of -1 is null. Headers of row ``i`` are the entries ``header_starts[i]`` to ``header_starts[i + 1]``; an
-   empty ``header_starts`` says that no row has any.
-3. ``table`` has one row for each batch, with the columns below.
-4. Each kernel has a plain twin in ``tests/records/reference_build.py``; one test runs both.
+2. Each kernel has a plain twin in ``tests/records/reference_build.py``; one test runs both.
+
+What the arguments are:
+
+=======================================  ===============  ==============================================================
+offsets, timestamps                      int64[rows]      of each record; timestamps in ms
+key_starts, value_starts                 int64[rows]      where each key or value begins in ``keys`` or ``values``
+key_lengths, value_lengths               int64[rows]      in bytes; -1 is null
+keys, values, names, items               uint8[]          the bytes of all keys, values, names and values of headers
+header_starts                            int64[rows + 1]  headers of row i are ``header_starts[i]`` to
+                                                          ``header_starts[i + 1]``; empty: no row has any
+name_starts, item_starts                 int64[headers]   where each name or value begins in ``names`` or ``items``
+name_lengths, item_lengths               int64[headers]   in bytes; a value of -1 is null
+magic, attributes                        int64            the format, 0 to 2; the attributes of each message
+batch_bytes, batch_records               int64            the most that a batch may have, before compression
+horizon                                  int64            the base of timestamps in ms (KIP-534); -1: of each batch
+                                                          the first
+same_timestamp                           int64            not 0: the records of a batch have one timestamp
+starts                                   int64[rows]      gets the first row of each batch
+table                                    int64[batches,]  a row for each batch, with the columns below
+body_sizes                               int64[rows]      of each record, in bytes, without the varint before it
+checksums                                int64            0: sizes and CRCs come later, after compression
+out                                      uint8[]          gets the batches
+=======================================  ===============  ==============================================================
 """
 
 from __future__ import annotations
@@ -31,8 +50,7 @@ from kafkaframes.wire._kernels import address_of
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
 COLUMNS = 13
-# Arguments that go together: of each row its offset and its timestamp; byte strings; and what sizes depend on: those
-# two, the lengths of keys and values, where headers start, the lengths of their names and values.
+# Arguments that go together: of each row its offset and its timestamp; byte strings; and what sizes depend on.
 _STAMPS, _BLOBS, _SIZES = (INT64S,) * 2, (INT64S, INT64S, BYTES), (INT64S,) * 7
 
 

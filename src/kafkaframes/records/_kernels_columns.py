@@ -77,7 +77,7 @@ WANT_CRC, WANT_TYPES, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8, 16
 PREFETCH_BYTES = 32768
 # The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
 FEWEST_MESSAGE_BYTES = 26
-# Places in ``plan``. Given: what to do, the room of the columns, and where in ``slab`` each of their buffers starts.
+# Indices in ``plan``. Set by the caller: what to do, what the columns hold, and where in ``slab`` each buffer starts.
 (
     SELECTED,
     ROW_CAPACITY,
@@ -97,7 +97,7 @@ FEWEST_MESSAGE_BYTES = 26
     AT_CONTENT_OFFSETS,
     AT_CONTENTS,
     AT_CONTENT_VALID,
-    # Given, too: where to stop, and which batch ``piece`` is of.
+    # Set by the caller, too: where to stop, and which batch ``chunk`` is of.
     LAST,
     LIMIT,
     GOAL,
@@ -118,7 +118,7 @@ FEWEST_MESSAGE_BYTES = 26
     BAD,
     OPENED_ROW,
     OPENED_SIZE,
-    # Set when the kernel stops for want of room.
+    # Set when the kernel stops because something is full.
     NEEDED_ROWS,
     NEEDED_BYTES,
     WORDS,
@@ -222,6 +222,16 @@ def _append_headers(
     """Append ``count`` headers to columns of ``total``; return where they end, total, the columns' bytes and the nulls.
 
     ``UNUSUAL`` as the end for anything that the careful path must look at; what was appended until then is given up.
+
+    Args:
+        buf, position, stop: address of the records; bytes from it where the headers begin, and where the record ends.
+        count: of the record's headers.
+        exact: as ``_append`` has it.
+        total, name_end, content_end, nulls: headers, bytes of names and of values, and null values appended so far.
+        capacity: headers that ``validity`` holds.
+        name_offsets, content_offsets: addresses of Arrow's int32 offsets of names and values.
+        names, contents: addresses of their bytes.
+        validity: address of the values' bitmap.
     """
     for _ in range(count):
         size, position = _length(buf, position, stop)
@@ -253,11 +263,22 @@ def _most_rows(table, batch, span, kind):
 def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, opened, calls):
     """Read batches from ``plan[BATCH]`` on; return why it stopped there.
 
-    ``slab`` holds all buffers of the columns; ``chunk`` the records of the batch ``plan[CHUNK_ROW]``, opened elsewhere.
-    ``outcomes`` gets for each batch its records, why they ended, where, and whether its CRC is right.
     Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
-    indexed with all care in ``scratch`` and then copied. Each buffer of bytes holds ``BYTE_CAPACITY``, which is
-    compared with the size of all records read, and ``SLACK_BYTES`` more; the others hold ``ROW_CAPACITY`` items.
+    indexed with all care in ``scratch`` and then copied.
+
+    Args:
+        plan: int64[WORDS]; what to do, and how far it is done (the indices above).
+        source: uint8[]; the file's bytes.
+        chunk: uint8[]; the records of the batch ``plan[CHUNK_ROW]``, decompressed by the careful path.
+        table: int64[columns, batches]; the headers, as ``scan_batches`` has read them.
+        kinds: int8[batches]; SKIPPED, WHOLE_DATA or DAMAGED_DATA.
+        outcomes: int64[4, batches]; gets how many records each batch has, why they ended, where, and whether its CRC is
+            right.
+        slab: uint8[]; all buffers of the columns. A buffer of bytes holds ``BYTE_CAPACITY``, which is compared with the
+            size of all records read, and ``SLACK_BYTES`` more; the others hold ``ROW_CAPACITY`` items.
+        scratch: uint8[]; INDEX_BYTES for each record of the largest batch.
+        opened: uint8[]; gets the decompressed records of a batch, over those of the one before.
+        calls: int64[]; addresses of the codecs' functions, as ``open_batch`` takes them.
     """
     to = address_of(slab)
     from_source, from_opened, from_chunk = address_of(source), address_of(opened), address_of(chunk)

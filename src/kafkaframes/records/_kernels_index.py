@@ -385,13 +385,20 @@ def index_records(
 ):  # fmt: skip
     """Index the records of the batches in rows ``first`` to ``last`` of a scan's table; return how many.
 
-    ``starts`` and ``ends`` say where in ``buf`` the records section (magic 2), the decompressed set or the plain
-    message of each batch lies; ``kinds`` what it is (``SKIPPED``, ``WHOLE_DATA``, ``DAMAGED_DATA``). For each batch
-    ``rows`` gets the records that Kafka delivers, ``statuses`` why they ended and ``wheres`` at which byte of ``buf``.
-    ``lenient`` reads as Kafka's iterator that skips keys and values: it does not check that fields fill a record, and
-    hands out messages of formats 0 and 1 whose key or value reaches past their end (these are null then).
-
-    For formats 0 and 1 ``headers_at`` is the place of the message's CRC, and ``header_counts`` 0.
+    Args:
+        buf: uint8[]; the records sections (magic 2), decompressed sets and plain messages of all batches.
+        table, first, last: int64[columns, batches] of the headers, and which batches of it.
+        starts, ends: int64[batches]; where in ``buf`` the records of each batch lie.
+        kinds: int8[batches]; SKIPPED, WHOLE_DATA or DAMAGED_DATA.
+        lenient: not 0: as Kafka's iterator that skips keys and values. It does not check that fields fill a record, and
+            hands out messages of formats 0 and 1 whose key or value reaches past their end (these are null then).
+        offsets, stamps: int64[records]; get what each record's name says, timestamps in ms.
+        key_at, value_at, headers_at: int64[records]; get bytes of ``buf``; for formats 0 and 1,
+            ``headers_at`` is that of the message's CRC.
+        key_size, value_size: int32[records]; get sizes in bytes, -1 for null.
+        header_counts: int32[records]; 0 for formats 0 and 1.
+        rows, statuses, wheres: int64[batches]; get how many records Kafka delivers, why they ended, at which byte of
+            ``buf``.
     """
     row, data = 0, address_of(buf)
     fields = offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts

@@ -132,7 +132,18 @@ def _write(
     source, key_at, key_size, value_at, value_size, headers_at, headers_size,
     timestamp, first, number, out, to, offset, relative, context,
 ):  # fmt: skip
-    """Write one record at ``to``; return where the next goes. ``first`` is the first record's timestamp."""
+    """Write one record at ``to``; return where the next goes.
+
+    Args:
+        source: address of what is read.
+        key_at, value_at, headers_at: bytes from it; headers with their count before them.
+        key_size, value_size, headers_size: in bytes; -1 for a null key or value, 0 for no headers.
+        timestamp, first: of this record and of the first one, in ms.
+        number: of the record, from 0.
+        out, to: address of what is written, and bytes from it.
+        offset, relative: of the first record; whether messages count from it (the inner ones of a wrapper, magic 1).
+        context: settings as numbers (``_kernels_context``).
+    """
     magic = context[TO_MAGIC]
     if magic < 2:
         attributes = np.int64(0)

@@ -147,9 +147,20 @@ def _size_of(arena_address, position):
 def put_all(buf, positions, sizes, offsets, selected, hashes, number, first, count, used, slots, arena, dead):
     """Note the records from ``first`` on that are ``selected`` and have a key; a later one replaces an earlier one.
 
-    ``number`` is the first record's; the bit in ``dead`` of a record that is replaced is set. Returns ``(record,
-    count, used, fell)``: where it stopped because an array is full, what is in use now, and how many records had an
-    offset that is not above that of the record they replaced.
+    Returns ``(record, count, used, fell)``: where it stopped because an array is full, what is in use now, and how many
+    records had an offset that is not above that of the record they replaced.
+
+    Args:
+        buf, positions, sizes: uint8[], int64[records], int32[records]; the keys: bytes, where each begins, and its
+            size (-1 for null).
+        offsets: int64[records]; of the records.
+        selected: uint8[records]; 0 for a record that does not count.
+        hashes: int64[records]; of the keys, as ``hash_all`` has them.
+        number, first: the number of record 0 over all calls; the record that this call begins with.
+        count, used: keys in ``slots``, bytes in ``arena``.
+        slots: int64[PER_SLOT * a power of 2]; the map.
+        arena: uint8[]; the keys.
+        dead: uint8[]; gets the bit of each record, by its number, that is replaced.
     """
     address, arena_address = address_of(buf), address_of(arena)
     slot_count = slots.size // PER_SLOT
