@@ -21,7 +21,8 @@ from kafkaframes.storage.files.disk import OnlineDisk
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.files.scan import scan_segment
-from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD, ProducerStates
+from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
 from kafkaframes.storage.partition.retention import path_of
 
@@ -68,7 +69,7 @@ def _cleaned(due: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int,
 
 
 def _plan(due: Round) -> RoundPlan:
-    producers = ProducerStates(due.producers)
+    producers = Producers.of_entries(due.producers)
     start, high_watermark = due.dirty, due.high_watermark
     return RoundPlan(due.partition, start, due.end, "", due.log_end_offset, high_watermark, due.aborted, producers)
 

@@ -12,8 +12,8 @@ from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import FILE
+from kafkaframes.storage.log.producers import COORDINATOR
 from kafkaframes.storage.partition.fetch import LOG_END
-from kafkaframes.storage.partition.producers import COORDINATOR
 from kafkaframes.wire.checksum import crc32c
 from kafkaframes.wire.varint import write_varlong
 

@@ -2,6 +2,8 @@
 
 from tests.storage.log.test_transactions import data, end
 
+from kafkaframes.records.build import build_empty_batch
+from kafkaframes.records.fields import BatchFields
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.producer_state import load_producer_states
@@ -11,9 +13,10 @@ DAY_MS = 86_400_000
 
 def states_of(path, *, end_offset, now_ms=1000):
     (directory,) = discover(str(path))
-    return load_producer_states(
+    producers = load_producer_states(
         directory.filesystem, directory.partitions[0], now_ms=now_ms, end_offset=end_offset
-    ).entries
+    )
+    return {entry.producer_id: entry for entry in producers.entries()}
 
 
 def write(tmp_path, *batches):
@@ -28,6 +31,13 @@ def test_batches_and_markers_are_followed(tmp_path):
     assert list(found) == [1, 2]
     assert (found[1].last_sequence, found[1].last_offset, found[1].current_txn_first_offset) == (1, 1, -1)
     assert (found[2].last_offset, found[2].current_txn_first_offset) == (4, 3)
+
+
+def test_a_control_batch_that_the_cleaner_has_emptied_adds_its_producer(tmp_path):
+    fields = BatchFields(producer_id=5, producer_epoch=3, transactional=True, control=True)
+    found = states_of(write(tmp_path, data(0, 1), build_empty_batch(2, 2, fields=fields)), end_offset=3)
+    assert list(found) == [1, 5]
+    assert found[5] == ProducerEntry(5, -1, -1, -1, 0, -1, -1, -1)
 
 
 def test_a_snapshot_is_the_start_and_a_corrupt_one_is_passed_over(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from functools import partial
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,10 +17,10 @@ from tests.storage.partition.workload import META, read_all
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.storage.files.headers import headers_of
 from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.log.producers import Producers
+from kafkaframes.storage.log.transactions import markers_in, seen_of
 from kafkaframes.storage.partition import LogSettings, PartitionLog, open_log_directory
-from kafkaframes.storage.partition.appending import seen_of
 from kafkaframes.storage.partition.fetch import LOG_END, TXN_COMMITTED
-from kafkaframes.storage.partition.producers import Producers
 
 KEY = TopicPartition("orders", 0)
 SETTINGS = LogSettings(
@@ -186,7 +187,7 @@ class LogMachine(RuleBasedStateMachine):
     def transactions_are_those_of_the_batches(self):
         opened: dict[int, int] = {}
         for first, _, raw in self.batches:
-            for header, markers in seen_of(raw, headers_of(raw)):
+            for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
                 if markers:
                     opened.pop(header.producer_id, None)
                 elif header.is_transactional:
@@ -201,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
         """Of a producer whose data lies below the log start a load may know nothing, as in Kafka."""
         whole, with_data = Producers(), set()
         for _, last, raw in self.batches:
-            for header, markers in seen_of(raw, headers_of(raw)):
+            for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
                 whole.see(header, markers)
                 if last >= self.start and not header.is_control:
                     with_data.add(header.producer_id)

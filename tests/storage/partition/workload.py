@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tests.storage.partition.builders import NOW_MS, batch, idempotent, marker, transactional
@@ -18,10 +18,10 @@ from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.producers import Producers
+from kafkaframes.storage.log.transactions import markers_in, seen_of
 from kafkaframes.storage.partition import LogManager, LogSettings, PartitionLog, open_log_directory
-from kafkaframes.storage.partition.appending import seen_of
 from kafkaframes.storage.partition.fetch import LOG_END
-from kafkaframes.storage.partition.producers import Producers
 
 PATH = "/kafka"
 META = MetaProperties({"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": "d"})
@@ -284,6 +284,6 @@ def _headers(found: list[Batch]) -> list[BatchHeader]:
 def _replayed(pieces: tuple[bytes, ...]) -> Producers:
     producers = Producers()
     for raw in pieces:
-        for header, markers in seen_of(raw, headers_of(raw)):
+        for header, markers in seen_of(headers_of(raw), partial(markers_in, raw)):
             producers.see(header, markers)
     return producers

@@ -44,7 +44,7 @@ from kafkaframes.storage.files.directory import LogFile, Partition
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction
-from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.producers import Producers
 
 Ints = npt.NDArray[np.int64]
 _KINDS = (None, ABORT, COMMIT, "another")  # of control batches, as the facts number them
@@ -353,7 +353,7 @@ class RewriteTask(_OfChunk):
     verdicts: tuple[tuple[str, int, int], ...]
     buckets: int
     end_offset: int
-    producers: ProducerStates
+    producers: Producers
     transactions: CleanedTransactions
     settings: CleanerSettings
     writes: bool

@@ -32,7 +32,8 @@ from kafkaframes.storage.cleaner.walk import (
     in_transactions,
 )
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.log.producer_state import REWRITES_OLD, ProducerStates
+from kafkaframes.storage.log.producer_state import REWRITES_OLD
+from kafkaframes.storage.log.producers import Producers
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -86,7 +87,7 @@ class Filter:
 
     def __init__(
         self,
-        producers: ProducerStates,
+        producers: Producers,
         settings: CleanerSettings,
         known: Latest,
         transactions: CleanedTransactions,
@@ -105,7 +106,7 @@ class Filter:
         self._known = known
         self._transactions = transactions
         self._end_offset = end_offset
-        ends = sorted({entry.last_offset for entry in producers.entries.values() if entry.last_offset >= 0})
+        ends = sorted({one.last_offset for one in producers.states.values() if one.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
@@ -171,12 +172,12 @@ class Filter:
         return keeps
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        entry = self._producers.entries.get(header.producer_id)
-        if entry is None:
+        state = self._producers.states.get(header.producer_id)
+        if state is None:
             return False
-        if entry.last_offset >= 0:
-            return header.last_offset == entry.last_offset
-        return header.is_control and header.producer_epoch == entry.producer_epoch
+        if state.last_offset >= 0:
+            return header.last_offset == state.last_offset
+        return header.is_control and header.producer_epoch == state.producer_epoch
 
     def _must_rewrite(self, magics: Ints) -> Flags:
         old: Flags = (magics < 2) & (self._settings.broker_release == REWRITES_OLD)

@@ -20,10 +20,10 @@ from kafkaframes.storage.log.producer_state import (
     BEFORE_HORIZONS,
     BROKER_RELEASES,
     REWRITES_OLD,
-    ProducerStates,
     expiration_of,
     load_producer_states,
 )
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.transactions import transactions_of
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -66,11 +66,6 @@ class CleanerSettings:
         return self.broker_release != BEFORE_HORIZONS
 
     @property
-    def ends_at_high_watermark(self) -> bool:
-        """Whether a round ends at the high watermark; 2.8 always cleans up to the active segment."""
-        return self.broker_release != BEFORE_HORIZONS
-
-    @property
     def keeps_last_of_round(self) -> bool:
         """Whether the last batch of a round is kept even if empty, so that its offset stays (KAFKA-17076, 4.0)."""
         return self.broker_release == REWRITES_OLD
@@ -96,7 +91,7 @@ class RoundPlan:
     log_end_offset: int
     high_watermark: int
     aborted: tuple[AbortedTransaction, ...]
-    producers: ProducerStates
+    producers: Producers
 
     @property
     def is_empty(self) -> bool:
@@ -127,7 +122,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     """
     state = transactions_of(filesystem, partition)
     end = state.log_end_offset
-    producers = ProducerStates()
+    producers = Producers()
     if state.has_producers or partition.producer_snapshots:
         producers = load_producer_states(
             filesystem,
@@ -141,10 +136,8 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
     # A broker replays its log from its start: it knows of an earlier transaction only from a snapshot.
     replayed = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
-    limits += [
-        (offset, "an open transaction") for offset in (producers.first_open_offset, *replayed) if offset is not None
-    ]
-    if settings.ends_at_high_watermark:
+    limits += [(offset, "an open transaction") for offset in (*producers.open, *replayed)]
+    if settings.broker_release != BEFORE_HORIZONS:  # 2.8 always cleans up to the active segment
         limits.append((high_watermark, "the high watermark"))
     lagging = _first_lagging(filesystem, partition, settings, dirty)
     if lagging is not None:

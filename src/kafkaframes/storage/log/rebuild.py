@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +39,8 @@ from kafkaframes.storage.files.producer_files import (
 )
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
-from kafkaframes.storage.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStates
-from kafkaframes.storage.log.transactions import Marker, OpenTransactions, markers_of
+from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
+from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, seen_of
 
 Ints = npt.NDArray[np.int64]
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
@@ -114,7 +115,7 @@ def rebuild_indexes(
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     follow: OpenTransactions | None = None,
-    producers: ProducerStates | None = None,
+    producers: Producers | None = None,
     headers: Iterable[Batches] | None = None,
 ) -> RebuiltIndexes:
     """Make the indexes of a segment whose batches are known to be whole.
@@ -129,7 +130,7 @@ def rebuild_indexes(
         LogDirError: the segment cannot be read.
     """
     open_transactions = OpenTransactions() if follow is None else follow
-    states = ProducerStates() if producers is None else producers
+    producers = Producers() if producers is None else producers
     parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in INDEXED}
     epochs: list[EpochStart] = []
     producers_end = segment.base_offset
@@ -146,15 +147,15 @@ def rebuild_indexes(
                 producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
             for header, markers in with_producers(reader, batches):
-                states.see(header, markers)
-                aborted += _ended(open_transactions, header, markers)
+                producers.see(header, markers)
+                aborted += open_transactions.see(header, markers)
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
     return RebuiltIndexes(*indexes, tuple(aborted), next_offset, producers_end, tuple(epochs))
 
 
-def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
+def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
     With transactional batches or markers these are all batches that have a producer id; otherwise the last one of each
@@ -166,9 +167,7 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[Ba
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
         rows = rows[_last_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
-    for values in zip(*columns, strict=True):
-        header = BatchHeader(*values)
-        yield header, tuple(markers_of(reader, header)) if header.is_control else ()
+    yield from seen_of((BatchHeader(*values) for values in zip(*columns, strict=True)), partial(markers_of, reader))
 
 
 def _last_of_each(ids: Ints) -> Ints:
@@ -177,17 +176,6 @@ def _last_of_each(ids: Ints) -> Ints:
     _, from_end = np.unique(ids[::-1], return_index=True)
     last: Ints = (len(ids) - 1 - from_end)[np.argsort(first)]
     return last
-
-
-def _ended(
-    open_transactions: OpenTransactions, header: BatchHeader, markers: tuple[Marker, ...]
-) -> Iterator[AbortedTransaction]:
-    if not header.is_control:
-        open_transactions.data(header)
-    for marker in markers:
-        ended = open_transactions.end(marker)
-        if ended is not None:
-            yield ended
 
 
 def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
@@ -199,7 +187,7 @@ def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
 
 _FEWEST_BUCKETS = 16
 _LOAD_FACTOR = 0.75
-Replay = Callable[[int, int], Iterator[tuple[BatchHeader, tuple[Marker, ...]]]]
+Replay = Callable[[int, int], Iterator[Seen]]
 
 
 @dataclass(slots=True)
@@ -232,19 +220,19 @@ class ProducerLoad:
 
     Attributes:
         stored: the snapshots, shared by all of these of a partition.
-        map_end: the offset up to which ``states`` is complete.
+        map_end: the offset up to which ``producers`` is complete.
         last_snapshot: the offset of the snapshot that was loaded or taken last.
     """
 
     stored: StoredSnapshots
-    states: ProducerStates = field(default_factory=ProducerStates)
+    producers: Producers = field(default_factory=Producers)
     map_end: int = 0
     last_snapshot: int = 0
 
     def take_snapshot(self) -> None:
         """Write a snapshot at ``map_end``, unless the last one is there already."""
         if self.map_end > self.last_snapshot:
-            self.stored.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.states.entries.values()))
+            self.stored.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.producers.entries()))
             self.last_snapshot = self.map_end
 
     def rebuild(
@@ -264,7 +252,7 @@ class ProducerLoad:
                 self.map_end = offset
                 self.take_snapshot()
             return
-        is_empty = not self.states.entries and self.map_end >= end_offset
+        is_empty = not self.producers.states and self.map_end >= end_offset
         self._reload(start_offset, end_offset)
         if end_offset > self.map_end and not is_empty:
             self._replay(bases, due, start_offset, end_offset, replay)
@@ -280,13 +268,13 @@ class ProducerLoad:
             for header, markers in replay(base, self.map_end):
                 if base == holds_end and header.last_offset >= end_offset:
                     break
-                self.states.see(header, markers)
+                self.producers.see(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
         for offset in [one for one in self.stored.snapshots if one > end_offset or one <= start_offset]:
             del self.stored.snapshots[offset]
         if end_offset != self.map_end:
-            self.states = ProducerStates()
+            self.producers = Producers()
             self.last_snapshot = self.map_end = self._load(start_offset)
         else:
             self.map_end = max(self.map_end, start_offset)
@@ -295,11 +283,12 @@ class ProducerLoad:
     def _load(self, start_offset: int) -> int:
         for offset in sorted(self.stored.snapshots, reverse=True):
             try:
-                self.states = ProducerStates(read_producer_snapshot(self.stored.snapshots[offset]))
+                entries = read_producer_snapshot(self.stored.snapshots[offset])
             except LogDirError:  # Kafka deletes it and tries the one before
                 del self.stored.snapshots[offset]
                 continue
-            self.states.drop_expired(self.stored.now_ms, self.stored.expiration_ms)
+            self.producers = Producers.of_entries(entries, expiration_ms=self.stored.expiration_ms)
+            self.producers.drop_expired(self.stored.now_ms)
             return offset
         return start_offset
 
@@ -313,7 +302,7 @@ def _between(bases: Sequence[int], start: int, end: int) -> list[int]:
 def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
     """Return the function with which ``ProducerLoad.rebuild`` reads batches."""
 
-    def replay(base: int, from_offset: int) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
+    def replay(base: int, from_offset: int) -> Iterator[Seen]:
         segment = segments.get(base)
         if segment is None:  # a swap of which truncation has left nothing
             return

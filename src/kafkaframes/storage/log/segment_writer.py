@@ -32,7 +32,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot, write_txn_index
-from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
 
@@ -120,7 +120,7 @@ class PartitionWriter:
         settings: SegmentSettings | None = None,
         topic_id: str | None = None,
         epochs: tuple[EpochStart, ...] = (),
-        producers: ProducerStates | None = None,
+        producers: Producers | None = None,
     ) -> None:
         self.written = WrittenPartition(start_offset, start_offset, epochs=epochs)
         self._directory = Path(directory)
@@ -128,7 +128,7 @@ class PartitionWriter:
         self._topic_id = topic_id
         self._segment: _OpenSegment | None = None
         self._transactions = OpenTransactions()
-        self._producers = ProducerStates() if producers is None else producers
+        self._producers = Producers() if producers is None else producers
         self._last_snapshot = start_offset
 
     def __enter__(self) -> PartitionWriter:
@@ -214,7 +214,7 @@ class PartitionWriter:
     def open_transactions(self) -> tuple[ProducerEntry, ...]:
         """The producers whose transactions have no marker in the segments that are complete."""
         opened = self._transactions.first_offsets
-        return tuple(entry for entry in self._producers.entries.values() if entry.producer_id in opened)
+        return tuple(entry for entry in self._producers.entries() if entry.producer_id in opened)
 
     def close(self) -> WrittenPartition:
         """Complete the directory and return its content; a log without batches has one empty segment.
@@ -288,7 +288,7 @@ class PartitionWriter:
 
     def _take_snapshot(self, offset: int) -> None:
         if offset > self._last_snapshot:
-            raw = write_producer_snapshot(in_file_order(self._producers.entries.values()))
+            raw = write_producer_snapshot(in_file_order(self._producers.entries()))
             self._write(names.segment_file_name(offset, "snapshot"), raw)
             self._last_snapshot = offset
 

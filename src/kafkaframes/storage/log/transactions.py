@@ -8,9 +8,9 @@ Kafka writes that file only for aborted transactions, so a missing one is normal
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class Marker:
     producer_epoch: int
     kind: str
     coordinator_epoch: int
+
+
+Seen = tuple[BatchHeader, tuple[Marker, ...]]
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,11 @@ class OpenTransactions:
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
-    def data(self, header: BatchHeader) -> None:
-        """Process a data batch: the first one of a transaction opens it."""
-        if header.is_transactional and header.has_producer:
+    def see(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
+        """Process a batch: data may open a transaction; return those that the markers of a control batch abort."""
+        if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
+        return [aborted for aborted in map(self.end, markers) if aborted is not None]
 
     def end(self, marker: Marker) -> AbortedTransaction | None:
         """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
@@ -144,7 +148,8 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
         transactions: list[AbortedTransaction] = []
         with open_segment(filesystem, segment) as reader:
             for header in reader.producer_headers():
-                transactions += _follow(reader, header, follow)
+                if header.is_transactional:
+                    transactions += follow.see(header, markers_of(reader, header) if header.is_control else ())
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
@@ -215,16 +220,17 @@ def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirE
         return ()
 
 
-def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
-    if not header.is_transactional:
-        return
-    if not header.is_control:
-        follow.data(header)
-        return
-    for marker in markers_of(reader, header):
-        ended = follow.end(marker)
-        if ended is not None:
-            yield ended
+def seen_of(headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Iterable[Marker]]) -> Iterator[Seen]:
+    """Yield the batches that have a producer, with the markers of control batches."""
+    for header in headers:
+        if header.magic >= 2 and header.has_producer:
+            yield header, tuple(markers(header)) if header.is_control else ()
+
+
+def seen_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
+    """Yield the batches of a segment that have a producer, from the one that holds an offset on."""
+    headers = reader.producer_headers(reader.start_before(offset))
+    return seen_of((header for header in headers if header.last_offset >= offset), partial(markers_of, reader))
 
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:

@@ -7,7 +7,8 @@ Every check comes before the first effect, so that a refused append changes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
@@ -26,9 +27,9 @@ from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, COLUMN,
 from kafkaframes.records.layout import LOG_APPEND_TIME as LOG_APPEND_TIME_FLAG
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files.headers import BatchHeader, first_header, headers_from, headers_of, parse_header
-from kafkaframes.storage.log.transactions import markers_in
+from kafkaframes.storage.log.producers import CLIENT, REPLICATION, Prepared
+from kafkaframes.storage.log.transactions import markers_in, seen_of
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
-from kafkaframes.storage.partition.producers import CLIENT, REPLICATION, Prepared, Seen
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
 from kafkaframes.storage.partition.state import LogState
@@ -254,13 +255,6 @@ def _first_or_last_offset(header: BatchHeader) -> int:
     return header.base_offset if header.magic >= 2 else header.last_offset
 
 
-def seen_of(data: Raw, headers: Sequence[BatchHeader]) -> Iterator[Seen]:
-    """Yield the batches that have a producer, with the markers of control batches."""
-    for header in headers:
-        if header.producer_id >= 0 and header.magic >= 2:
-            yield header, tuple(markers_in(data, header)) if header.is_control else ()
-
-
 # --------------------------------------------------------------------------------------------- how they are added
 
 
@@ -320,7 +314,7 @@ def _prepared(state: LogState, data: Raw, headers: Sequence[BatchHeader], origin
     """Return what the append will change of producers: nothing, where no batch has one."""
     for header in headers:
         if header.producer_id >= 0:
-            return state.producers.prepare(seen_of(data, headers), origin=origin)
+            return state.producers.prepare(seen_of(headers, partial(markers_in, data)), origin=origin)
     return _NOTHING
 
 

@@ -19,10 +19,10 @@ from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import Checkpointed, discover_partition
 from kafkaframes.storage.log.overflow import FilePart
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.partition import retention
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.ordinary_opening import open_ordinary
-from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.retention import CLEANED, SWAP
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings

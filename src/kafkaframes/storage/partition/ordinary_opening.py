@@ -27,9 +27,9 @@ from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import DirectoryName, FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
 from kafkaframes.storage.log.discover import Checkpointed
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import ProducerLoad, RebuiltIndexes, StoredSnapshots, rebuild_indexes, replay_of
 from kafkaframes.storage.partition.log import PartitionLog
-from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
 from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshots
@@ -205,7 +205,7 @@ def _recovered(
         disk,
         segments[base],
         index_interval_bytes=settings.index_interval_bytes,
-        producers=load.states,
+        producers=load.producers,
         headers=walked.headers,
     )
     load.map_end = rebuilt.producers_end

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.names import segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
-from kafkaframes.storage.log.transactions import markers_of
+from kafkaframes.storage.log.producers import Producers
+from kafkaframes.storage.log.transactions import seen_from
 from kafkaframes.storage.partition.flushing import prepare, roll
-from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import UNLIMITED
 from kafkaframes.storage.partition.state import Deleted, LogState
@@ -191,20 +190,11 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)
     for segment in state.segments.from_floor(at) if at < state.log_end_offset else ():
-        _replay(segment, at, producers)
+        for header, markers in seen_from(segment.reader(), at):
+            producers.see(header, markers)
     producers.replicated_to(state.high_watermark)
     state.producers, state.snapshots.last = producers, at
     state.snapshots.take(state.log_end_offset, producers.entries(), active_base=state.segments.active.base_offset)
-
-
-def _replay(segment: LogSegment, from_offset: int, producers: Producers) -> None:
-    def is_new(header: BatchHeader) -> bool:
-        return header.last_offset >= from_offset and header.magic >= 2 and header.has_producer
-
-    reader = segment.reader()
-    for header in reader.producer_headers(reader.start_before(from_offset)):
-        if is_new(header):
-            producers.see(header, tuple(markers_of(reader, header)) if header.is_control else ())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
-from kafkaframes.storage.log.producer_state import DEFAULT_EXPIRATION_MS
+from kafkaframes.storage.log.producers import CLIENT, DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES
-from kafkaframes.storage.partition.producers import CLIENT
 
 UNLIMITED = -1
 LARGEST_INT32 = 2**31 - 1

@@ -18,8 +18,8 @@ from kafkaframes.storage.files.disk import OnlineDisk, overwrite, replace_file
 from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import in_file_order
-from kafkaframes.storage.partition.producers import Producers
 from kafkaframes.storage.partition.segment import DELETED, LogSegment
 from kafkaframes.storage.partition.settings import LogSettings, for_append
 

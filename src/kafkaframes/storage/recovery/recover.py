@@ -22,6 +22,7 @@ from kafkaframes.storage.files.indexes import write_offset_index, write_time_ind
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import write_txn_index
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
+from kafkaframes.storage.log.producers import NONE
 from kafkaframes.storage.log.rebuild import (
     INDEX_INTERVAL_BYTES,
     ProducerLoad,
@@ -37,7 +38,6 @@ from kafkaframes.storage.recovery.plan import RecoveryPlan
 
 COPY_BYTES = 4 << 20
 DELETED = ".deleted"
-_NONE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +197,15 @@ def _rebuild(
     """Walk one segment, and update the state of producers and transactions with it."""
     settings = state.settings
     follow = OpenTransactions()
-    for entry in load.states.entries.values():
-        if entry.current_txn_first_offset != _NONE:
-            follow.first_offsets[entry.producer_id] = entry.current_txn_first_offset
+    for producer in load.producers.states.values():
+        if producer.current_txn_first_offset != NONE:
+            follow.first_offsets[producer.producer_id] = producer.current_txn_first_offset
     rebuilt = rebuild_indexes(
         filesystem,
         segment,
         index_interval_bytes=settings.index_interval_bytes,
         follow=follow,
-        producers=load.states,
+        producers=load.producers,
         headers=headers,
     )
     state.rebuilt[segment.path] = rebuilt

@@ -35,7 +35,7 @@ from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.files.scan import Window, scan_segment
-from kafkaframes.storage.log.producer_state import ProducerStates
+from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.segment_writer import PartitionWriter, WrittenPartition
 
 PENDING_BYTES = 32 << 20
@@ -232,7 +232,7 @@ class PartitionTask:
     topic_id: str | None = None
     leader_epoch: int = 0
     epochs: tuple[EpochStart, ...] = ()
-    producers: ProducerStates | None = None
+    producers: Producers | None = None
 
 
 def write_partition(task: PartitionTask) -> WrittenPartition:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.records.batch import sequence_of
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.producer_files import AbortedTransaction, ProducerEntry
-from kafkaframes.storage.log.transactions import Marker
+from kafkaframes.storage.log.transactions import Marker, Seen
 
+DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 BATCHES_KEPT = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
@@ -63,6 +65,11 @@ class ProducerState(NamedTuple):
     def last_sequence(self) -> int:
         """The sequence number of the last record of the last data batch; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NONE
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record of the last data batch; -1 without one."""
+        return self.batches[-1].last_offset if self.batches else NONE
 
     def of_epoch(self, producer_epoch: int) -> ProducerState:
         """Return the state for an epoch; in a new epoch it has no batches."""
@@ -153,9 +160,6 @@ class Prepared(NamedTuple):
     verified: tuple[int, ...] = ()
 
 
-Seen = tuple[BatchHeader, tuple[Marker, ...]]
-
-
 @dataclass(slots=True)
 class Producers:
     """All producers of one partition, and its transactions.
@@ -172,10 +176,10 @@ class Producers:
     open: dict[int, int] = field(default_factory=dict)
     unreplicated: dict[int, int] = field(default_factory=dict)
     verifications: dict[int, Verification] = field(default_factory=dict)
-    expiration_ms: int = 86_400_000
+    expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     @classmethod
-    def of_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int) -> Producers:
+    def of_entries(cls, entries: Iterable[ProducerEntry], *, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> Producers:
         """Return the producers of a snapshot."""
         states = {one.producer_id: ProducerState.of_entry(one) for one in entries}
         opened = {
@@ -249,9 +253,9 @@ class Producers:
                 for marker in markers:
                     before, ended = _after_marker(before, marker, header.max_timestamp, origin)
                     completed += ended
-                if not markers:  # the cleaner has emptied the control batch
-                    continue
                 states[producer_id] = before
+                if not markers:  # the cleaner has emptied the control batch: it adds its producer, and no other state
+                    continue
             else:
                 if origin == CLIENT:
                     self._check_client(before, known, header)
@@ -327,7 +331,7 @@ def _after_data(state: ProducerState, header: BatchHeader, origin: str) -> Produ
         reason = f"producer {header.producer_id} has an open transaction, and this batch is not part of one"
         raise _refused("InvalidTxnStateException", reason)
     delta = header.last_offset - header.base_offset
-    added = BatchMetadata(header.last_sequence, header.last_offset, delta, header.max_timestamp)
+    added = BatchMetadata(sequence_of(header.base_sequence, delta), header.last_offset, delta, header.max_timestamp)
     current = state.of_epoch(header.producer_epoch)
     begins = header.is_transactional and not is_open
     return ProducerState(
