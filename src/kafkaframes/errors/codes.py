@@ -58,11 +58,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_OR_PARTITION = 3, "this broker does not host the topic partition", True
     INVALID_FETCH_SIZE = 4, "the size that was requested is not valid"
     LEADER_NOT_AVAILABLE = 5, "the partition has no leader: an election is going on", True
-    NOT_LEADER_OR_FOLLOWER = (
-        6,
-        "this broker does not lead the partition, or is not the requested replica",
-        True,
-    )
+    NOT_LEADER_OR_FOLLOWER = (6, "this broker does not lead the partition, or is not the requested replica", True)
     REQUEST_TIMED_OUT = 7, "the time of the request ran out", True
     BROKER_NOT_AVAILABLE = 8, "the broker is not available"
     REPLICA_NOT_AVAILABLE = 9, "the replica is not available for this partition", True

@@ -134,33 +134,26 @@ class CaptureSource(Source):
     def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share; what is wrong with files is appended to ``errors``."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
-        needed = dict.fromkeys([*columns, *(name for name, _, _ in conditions)])
+        needed = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(needed))
         for batch in read_traffic(work.files, read, errors):
             if conditions:
-                batch = batch.filter(reduce(and_, (_expression(*condition) for condition in conditions)))
+                batch = batch.filter(reduce(and_, (condition for _, condition in conditions)))
             if batch.num_rows:
                 yield batch.select(list(columns))
 
 
-def _conditions(where: Where, times: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield column, comparison and value of each condition."""
+def _conditions(where: Where, times: str) -> Iterator[tuple[str, pc.Expression]]:
+    """Yield each condition, with the column that it is on."""
     if where.topics is not None:
-        yield "topic", "in", list(where.topics)
+        yield "topic", pc.field("topic").isin(list(where.topics))
     if where.partitions is not None:
-        yield "partition", "in", list(where.partitions)
+        yield "partition", pc.field("partition").isin(list(where.partitions))
     moments = tuple(
         None if bound is None else pa.scalar(bound, pa.timestamp("ms", "UTC")) for bound in where.timestamps_ms
     )
     for name, (least, limit) in (("offset", where.offsets), (times, moments)):
         if least is not None:
-            yield name, "from", least
+            yield name, pc.field(name) >= least
         if limit is not None:
-            yield name, "to", limit
-
-
-def _expression(name: str, comparison: str, value: Any) -> pc.Expression:
-    column = pc.field(name)
-    if comparison == "in":
-        return column.isin(value)
-    return column >= value if comparison == "from" else column < value
+            yield name, pc.field(name) < limit

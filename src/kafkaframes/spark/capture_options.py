@@ -11,7 +11,7 @@ from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.capture import SourceOptions
-from kafkaframes.spark.option_values import Option, boolean, load_paths, one_of, parsed, positive, unknown_option
+from kafkaframes.spark.option_values import Option, boolean, field_values, load_paths, one_of, positive, unknown_option
 
 _WAIT_FILES: Final = 3
 
@@ -27,51 +27,47 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 OPTIONS: Final = (
-    Option("path", "", str, "", "captures or request logs: a file, a directory, a pattern"),
-    Option("paths", "", str, "", "the JSON list that Spark makes of load([...])"),
-    Option("table", "table", one_of(TABLES), "calls", "calls (default), connections, gaps, packets or records"),
-    Option("columns", "columns", _names, "", "the columns of the result, in this order; others are not decoded"),
-    Option("api", "api", str, "", "calls of this API only (name or number), with request and response as structs"),
-    Option(
-        "ports", "ports", ports_of, "", "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"
-    ),
+    Option("path", "", str, "captures or request logs: a file, a directory, a pattern"),
+    Option("paths", "", str, "the JSON list that Spark makes of load([...])"),
+    Option("table", "table", one_of(TABLES), "calls (default), connections, gaps, packets or records", "calls"),
+    Option("columns", "columns", _names, "the columns of the result, in this order; others are not decoded"),
+    Option("api", "api", str, "calls of this API only (name or number), with request and response as structs"),
+    Option("ports", "ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
     Option(
         "secrets",
         "secrets",
         boolean,
-        "false",
         "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs",
+        "false",
     ),
-    Option("specs", "apis", Apis, "", "your own specs (a file or a folder), read on the driver, before the catalog's"),
+    Option("specs", "apis", Apis, "your own specs (a file or a folder), read on the driver, before the catalog's"),
     Option(
         "namesOf",
         "names_of",
         str,
-        "",
         "a release of Kafka: requestNamed and responseNamed have the names that it gave to fields",
     ),
     Option(
         "minPartitions",
         "min_partitions",
         positive,
-        "",
         "the least number of tasks; by default as many as are worth it, up to the cores",
     ),
     Option(
         "quietSeconds",
         "quiet_seconds",
         _number,
-        "10",
         "streams: the newest file is read after this many seconds without a write (10)",
+        "10",
     ),
     Option(
         "waitFiles",
         "wait_files",
         positive,
-        "3",
         "streams: for how many files a call may wait for its answer and be one row (3)",
+        "3",
     ),
-    Option("maxFilesPerTrigger", "max_files", positive, "", "streams: the most files of a micro-batch"),
+    Option("maxFilesPerTrigger", "max_files", positive, "streams: the most files of a micro-batch"),
 )
 _KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
 
@@ -86,16 +82,12 @@ def capture_options(options: Mapping[str, str]) -> SourceOptions:
         OptionError: an option is unknown or has a bad value; the message says which.
     """
     by_name = {name.lower(): text for name, text in options.items()}
-    known = [(_known(name), text) for name, text in by_name.items()]
-    values = {option.field: parsed(option.name, option.parse, text) for option, text in known if option.field}
+    for name in by_name:
+        if name not in _KNOWN:
+            raise OptionError(unknown_option(name, _KNOWN, "kafka-capture"))
+    values = field_values(_KNOWN, by_name)
     of_files = {name: values.pop(name) for name in ("min_partitions", "quiet_seconds", "max_files") if name in values}
     read = CaptureOptions(**{"wait_files": _WAIT_FILES, **values})
     read.chosen()
     paths = load_paths(by_name, source="kafka-capture", example="/captures/x.pcap")
     return SourceOptions(paths=paths, read=read, **of_files)
-
-
-def _known(name: str) -> Option:
-    if name not in _KNOWN:
-        raise OptionError(unknown_option(name, _KNOWN, "kafka-capture"))
-    return _KNOWN[name]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import Column, ddl
-from kafkaframes.spark.option_values import Option, boolean, one_of, parsed
+from kafkaframes.spark.option_values import Option, boolean, field_values, one_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,26 +30,25 @@ DECODE_ROWS: Final = (
         "schema",
         "schema",
         str,
-        "",
         "decode: a JSON Schema, an Avro schema, or what protoc --descriptor_set_out writes: text, or a file's path on "
         "the driver",
     ),
-    Option("schemaRegistry", "registry", str, "", "decode: the URL of a schema registry; values have its prefix"),
-    Option("schemaSubject", "subject", str, "TOPIC-value", "decode: the subject whose newest schema gives the columns"),
-    Option("messageName", "message", str, "", "decode=protobuf: the message's full name; the first by default"),
+    Option("schemaRegistry", "registry", str, "decode: the URL of a schema registry; values have its prefix"),
+    Option("schemaSubject", "subject", str, "decode: the subject whose newest schema gives the columns", "TOPIC-value"),
+    Option("messageName", "message", str, "decode=protobuf: the message's full name; the first by default"),
     Option(
         "decodeErrors",
         "errors",
         one_of(("null", "raise")),
-        "null",
         "decode: a value that cannot be decoded is null with its reason in _error, or is an error",
+        "null",
     ),
     Option(
         "otherFields",
         "other_fields",
         boolean,
-        "false",
         "decode=json: fields that the schema does not know are text in the field other_fields",
+        "false",
     ),
 )
 _OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in DECODE_ROWS}
@@ -82,8 +81,7 @@ def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> 
     by_name = {name.lower(): text for name, text in options.items()}
     mode = by_name.get(DECODE, "").lower()
     own = {name: text for name, text in options.items() if name.lower() not in _OPTIONS}
-    chosen = [(_OPTIONS[name], text) for name, text in by_name.items() if name in _OPTIONS]
-    choice = {option.field: parsed(option.name, option.parse, text) for option, text in chosen}
+    choice = field_values(_OPTIONS, {name: text for name, text in by_name.items() if name in _OPTIONS})
     if mode not in MODES:
         if mode and mode not in other_modes:
             raise OptionError(f"option decode must be one of {', '.join((*MODES, *other_modes))}, not {mode}")

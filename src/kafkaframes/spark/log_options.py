@@ -23,10 +23,10 @@ from kafkaframes.spark.option_values import (
     boolean,
     by_precedence,
     ending_value,
+    field_values,
     load_paths,
     one_of,
     parse_assign,
-    parsed,
     pattern_value,
     positive,
     starting_value,
@@ -63,8 +63,7 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     others, storage = split_storage(texts)
     options = _by_known_name(others)
     refuse_decoding(options)
-    named = [(OPTIONS[name], text) for name, text in options.items() if OPTIONS[name].field != "paths"]
-    values = {option.field: parsed(option.name, option.parse, text) for option, text in named}
+    values = field_values(OPTIONS, {name: text for name, text in options.items() if name not in ("path", "paths")})
     by_precedence(values)
     if "key_files" in values:
         storage[KEY_FILES] = values.pop("key_files")
@@ -77,124 +76,100 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
 
 
 _ROWS = (
-    Option("path", "paths", str, "", "a log directory, topic partition directory, segment file or glob"),
-    Option("paths", "paths", str, "", "the JSON list that Spark makes of load([...])"),
-    Option("subscribe", "subscribe", topics_value, "", "topics to read, comma separated"),
-    Option("subscribePattern", "subscribe_pattern", pattern_value, "", "a regular expression for whole topic names"),
-    Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
-    Option(
-        "startingOffsets",
-        "start",
-        starting_value,
-        "earliest",
-        'earliest, or {"orders": {"0": 23, "1": -2}}',
-    ),
-    Option("endingOffsets", "end", ending_value, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
+    Option("path", "paths", str, "a log directory, topic partition directory, segment file or glob"),
+    Option("paths", "paths", str, "the JSON list that Spark makes of load([...])"),
+    Option("subscribe", "subscribe", topics_value, "topics to read, comma separated"),
+    Option("subscribePattern", "subscribe_pattern", pattern_value, "a regular expression for whole topic names"),
+    Option("assign", "assign", parse_assign, 'topic partitions to read: {"orders": [0, 1]}'),
+    Option("startingOffsets", "start", starting_value, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
+    Option("endingOffsets", "end", ending_value, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),
     Option(
         "startingTimestamp",
         "start_time",
         timestamp_value,
-        "",
         "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
     ),
     Option(
         "startingOffsetsByTimestamp",
         "start_times",
         timestamps_value,
-        "",
         '{"orders": {"0": 1763700000000}}; overrides startingOffsets',
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         "no_match",
         one_of(STRATEGIES),
-        "error",
         "where no record is at or after the timestamp: error, or latest (nothing is read)",
+        "error",
     ),
     Option(
-        "endingTimestamp",
-        "end_time",
-        timestamp_value,
-        "",
-        "ms since 1970, or 2025-10-09T12:00Z; overrides the next option",
+        "endingTimestamp", "end_time", timestamp_value, "ms since 1970, or 2025-10-09T12:00Z; overrides the next option"
     ),
     Option(
         "endingOffsetsByTimestamp",
         "end_times",
         timestamps_value,
-        "",
         '{"orders": {"0": 1763700000000}}; overrides endingOffsets',
     ),
     Option(
         "failOnDataLoss",
         "fail_on_data_loss",
         boolean,
-        "true",
         "requested offsets that the log no longer has are an error",
+        "true",
     ),
     Option(
         "isolation",
         "isolation",
         one_of(ISOLATIONS),
-        "read_uncommitted",
         "read_committed: no records of aborted transactions, none from the first open one on",
+        "read_uncommitted",
     ),
-    Option("columns", "columns", text_list, "", "the columns of the result, in this order; others are not decoded"),
-    Option("includeHeaders", "include_headers", boolean, "false", "adds the column headers"),
-    Option("includeControlRecords", "include_control", boolean, "false", "transaction markers become rows too"),
+    Option("columns", "columns", text_list, "the columns of the result, in this order; others are not decoded"),
+    Option("includeHeaders", "include_headers", boolean, "adds the column headers", "false"),
+    Option("includeControlRecords", "include_control", boolean, "transaction markers become rows too", "false"),
     Option(
         "includeInternalTopics",
         "include_internal",
         boolean,
-        "false",
         "also reads Kafka's own topics: __consumer_offsets, ...",
+        "false",
     ),
     Option(
         "decode",
         "decode",
         one_of(DECODERS),
-        "none",
         "json, avro, protobuf: values; internal: Kafka's own topics only (see below)",
+        "none",
     ),
     *DECODE_ROWS,
     Option(
-        "replicas",
-        "replicas",
-        one_of(REPLICAS),
-        "merge",
-        "copies of a partition: one log of them; or all, with source",
+        "replicas", "replicas", one_of(REPLICAS), "copies of a partition: one log of them; or all, with source", "merge"
     ),
-    Option("table", "table", one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
-    Option("deepIteration", "deep", boolean, "false", "batches: opens each; segments: reads all headers"),
+    Option("table", "table", one_of(TABLES), "a row for each of these: records, batches, segments", "records"),
+    Option("deepIteration", "deep", boolean, "batches: opens each; segments: reads all headers", "false"),
     Option(
-        "mode", "mode", one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
+        "mode", "mode", one_of(MODES), "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST", "PERMISSIVE"
     ),
-    Option("verifyCrc", "verify_crc", boolean, "true", "checks each batch's checksum"),
+    Option("verifyCrc", "verify_crc", boolean, "checks each batch's checksum", "true"),
     Option(
         "budgetBytes",
         "budget_bytes",
         parse_size,
-        "256m",
         "the most memory of a task for batches that are open at once; one that needs more is opened alone",
+        "256m",
     ),
     Option(
-        "keyFile",
-        "key_files",
-        text_list,
-        "",
-        "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker",
+        "keyFile", "key_files", text_list, "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker"
     ),
-    Option("followLinks", "follow_links", boolean, "false", "reads what symbolic links under the paths lead to"),
-    Option("minPartitions", "min_partitions", positive, "1", "cuts the input into at least about this many tasks"),
-    Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
-    Option(
-        "maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "", "streams: the most offsets of a micro-batch"
-    ),
+    Option("followLinks", "follow_links", boolean, "reads what symbolic links under the paths lead to", "false"),
+    Option("minPartitions", "min_partitions", positive, "cuts the input into at least about this many tasks", "1"),
+    Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "the most bytes of log in one task", "128m"),
+    Option("maxOffsetsPerTrigger", "max_offsets_per_trigger", positive, "streams: the most offsets of a micro-batch"),
     Option(
         "maxBytesPerTrigger",
         "max_bytes_per_trigger",
         parse_size,
-        "",
         "streams: the most bytes of log of a micro-batch; one batch of each partition is always taken",
     ),
 )

@@ -25,8 +25,8 @@ class Option:
     name: str
     field: str
     parse: Callable[[str], Any]
-    default: str
     meaning: str
+    default: str = ""
 
 
 def text_list(text: str) -> tuple[str, ...]:
@@ -215,6 +215,12 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
         return parse(text)
     except ValueError as error:
         raise OptionError(f"option {name}={shown(name, text)}: {error}") from None
+
+
+def field_values(known: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of texts, which are named in lower case, by the fields that they fill; raises as ``parsed``."""
+    pairs = [(known[name], text) for name, text in texts.items()]
+    return {option.field: parsed(option.name, option.parse, text) for option, text in pairs if option.field}
 
 
 def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:

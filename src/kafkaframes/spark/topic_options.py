@@ -22,8 +22,8 @@ from kafkaframes.spark.option_values import (
     Option,
     boolean,
     by_precedence,
+    field_values,
     one_of,
-    parsed,
     positive,
     starting_value,
     unknown_option,
@@ -60,7 +60,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     """
     client, own = _split(options, OPTIONS)
     refuse_decoding(own)
-    values: dict[str, Any] = _values(OPTIONS, own)
+    values: dict[str, Any] = field_values(OPTIONS, own)
     by_precedence(values)
     for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
         values.pop(name, None)
@@ -92,7 +92,7 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
         OptionError: as ``topic_options``.
     """
     client, own = _split(options, WRITE_OPTIONS)
-    values = _values(WRITE_OPTIONS, own)
+    values = field_values(WRITE_OPTIONS, own)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
     return TopicWriteOptions(client=_checked_client(client, ProducerSettings), **values)
@@ -135,8 +135,8 @@ _ROWS: Final = (
         "startingOffsets",
         "start",
         _starting,
-        "latest (streams), earliest",
         'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+        "latest (streams), earliest",
     ),
     LOG_OPTIONS["endingoffsets"],
     LOG_OPTIONS["startingtimestamp"],
@@ -147,65 +147,63 @@ _ROWS: Final = (
     LOG_OPTIONS["failondataloss"],
     LOG_OPTIONS["columns"],
     LOG_OPTIONS["includeheaders"],
-    Option("decode", "decode", str, "", "json, avro, protobuf: values are decoded into structs (see below)"),
+    Option("decode", "decode", str, "json, avro, protobuf: values are decoded into structs (see below)"),
     *DECODE_ROWS,
-    Option("minPartitions", "min_partitions", positive, "", "cuts the input into at least about this many tasks"),
-    Option("maxRecordsPerPartition", "max_records_per_partition", positive, "", "the most offsets of one task"),
+    Option("minPartitions", "min_partitions", positive, "cuts the input into at least about this many tasks"),
+    Option("maxRecordsPerPartition", "max_records_per_partition", positive, "the most offsets of one task"),
     LOG_OPTIONS["maxoffsetspertrigger"],
     Option(
         "minOffsetsPerTrigger",
         "min_offsets_per_trigger",
         positive,
-        "",
         "streams: wait until this many new offsets exist, or maxTriggerDelay is over",
     ),
-    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "15m", "the longest wait for minOffsetsPerTrigger"),
+    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "the longest wait for minOffsetsPerTrigger", "15m"),
     Option(
         "maxBytesPerTrigger",
         "max_bytes_per_trigger",
         parse_size,
-        "",
         "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
     ),
-    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "120000", "how long a task waits for records"),
-    Option("fetchOffset.numRetries", "retries", positive, "3", "taken for Spark's sake: kafka.retries counts here"),
-    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "10", "likewise: kafka.retry.backoff.ms"),
-    Option("groupIdPrefix", "group_prefix", str, "", "taken for Spark's sake: no group is joined"),
+    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "how long a task waits for records", "120000"),
+    Option("fetchOffset.numRetries", "retries", positive, "taken for Spark's sake: kafka.retries counts here", "3"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "likewise: kafka.retry.backoff.ms", "10"),
+    Option("groupIdPrefix", "group_prefix", str, "taken for Spark's sake: no group is joined"),
 )
 OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
 _WRITE_ROWS: Final = (
-    Option("topic", "topic", str, "", "the topic of all rows; without it each row's column topic counts"),
+    Option("topic", "topic", str, "the topic of all rows; without it each row's column topic counts"),
     Option(
         "delivery",
         "delivery",
         one_of(DELIVERIES),
-        "at-least-once",
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
+        "at-least-once",
     ),
-    Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
+    Option("sink", "sink", str, "exactly-once: names this sink among several of one query", "sink"),
     Option(
         "onForeignMarker",
         "on_foreign_marker",
         one_of(("error", "skip")),
-        "error",
         "exactly-once: where the checkpoint does not fit the newest marker; skip: go on behind what that wrote",
+        "error",
     ),
     Option(
         "driverPort",
         "driver_port",
         _port,
-        "0",
         "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
+        "0",
     ),
-    Option("recordFormat", "record_format", whole_number, "", "0, 1 or 2, for old brokers and their readers"),
-    Option("messageFormat", "record_format", whole_number, "", "the same, under the name that brokers' settings have"),
-    Option("includeHeaders", "include_headers", boolean, "false", "taken for Spark's sake: headers are written"),
+    Option("recordFormat", "record_format", whole_number, "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "record_format", whole_number, "the same, under the name that brokers' settings have"),
+    Option("includeHeaders", "include_headers", boolean, "taken for Spark's sake: headers are written", "false"),
     Option(
         "timestamps",
         "timestamps",
         one_of(("now", "column")),
-        "now",
         "column: records have the time in the column timestamp; now: it is ignored, as by Spark's sink",
+        "now",
     ),
 )
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
@@ -263,8 +261,3 @@ def _check_stream(values: Mapping[str, str]) -> None:
 
 def _got(chosen: list[str]) -> str:
     return f", not {' and '.join(chosen)} together" if chosen else ""
-
-
-def _values(known: Mapping[str, Option], values: Mapping[str, str]) -> dict[str, Any]:
-    options = [(known[name], text) for name, text in values.items()]
-    return {option.field: parsed(option.name, option.parse, text) for option, text in options}

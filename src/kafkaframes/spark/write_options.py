@@ -13,7 +13,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing.routing import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.scan.columns import RECORDS
-from kafkaframes.spark.option_values import Option, parsed, positive, unknown_option, whole_number
+from kafkaframes.spark.option_values import Option, field_values, positive, unknown_option, whole_number
 from kafkaframes.spark.schemas import COLUMN_TYPES
 from kafkaframes.storage.files.units import parse_size
 
@@ -44,23 +44,23 @@ def _ids(text: str) -> dict[str, str]:
 
 
 _ROWS = (
-    Option("topic", "topic", str, "", "the topic of all rows; overrides the column topic"),
-    Option("numPartitions", "num_partitions", positive, "1", "partitions of each new topic; keys decide which"),
-    Option("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
-    Option("level", "level", whole_number, "", "of the codec; Kafka's default if not given"),
-    Option("recordFormat", "record_format", _format, "v2", "v2, v1 or v0"),
-    Option("batchSize", "batch_bytes", parse_size, "16384", "a batch ends before it would be larger (batch.size)"),
-    Option("batchRecords", "batch_records", positive, "", "or would have more records"),
-    Option("segmentSize", "segment_bytes", parse_size, "1g", "a segment ends before it would be larger"),
+    Option("topic", "topic", str, "the topic of all rows; overrides the column topic"),
+    Option("numPartitions", "num_partitions", positive, "partitions of each new topic; keys decide which", "1"),
+    Option("codec", "codec", str.lower, "none, gzip, snappy, lz4 or zstd", "none"),
+    Option("level", "level", whole_number, "of the codec; Kafka's default if not given"),
+    Option("recordFormat", "record_format", _format, "v2, v1 or v0", "v2"),
+    Option("batchSize", "batch_bytes", parse_size, "a batch ends before it would be larger (batch.size)", "16384"),
+    Option("batchRecords", "batch_records", positive, "or would have more records"),
+    Option("segmentSize", "segment_bytes", parse_size, "a segment ends before it would be larger", "1g"),
     Option(
         "maxMessageBytes",
         "max_message_bytes",
         parse_size,
-        str(DEFAULT_MAX_MESSAGE_BYTES),
         "a record that needs a larger batch is an error (message.max.bytes)",
+        str(DEFAULT_MAX_MESSAGE_BYTES),
     ),
-    Option("offsets", "keep_offsets", _keeps, "assign", "keep: the column offset counts, holes and all"),
-    Option("topicIds", "topic_ids", _ids, "", '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
+    Option("offsets", "keep_offsets", _keeps, "keep: the column offset counts, holes and all", "assign"),
+    Option("topicIds", "topic_ids", _ids, '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
 )
 WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
 
@@ -74,16 +74,12 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     Raises:
         OptionError: an option is unknown or has a bad value, or there is no path.
     """
-    path, values = "", {}
-    for name, text in options.items():
-        lower = name.lower()
-        if lower == "path":
-            path = text
-            continue
-        option = WRITE_OPTIONS.get(lower)
-        if option is None:
+    for name in options:
+        if name.lower() not in ("path", *WRITE_OPTIONS):
             raise OptionError(unknown_option(name, WRITE_OPTIONS, "to write, kafka-log"))
-        values[option.field] = parsed(option.name, option.parse, text)
+    texts = {name.lower(): text for name, text in options.items()}
+    path = texts.pop("path", "")
+    values = field_values(WRITE_OPTIONS, texts)
     if not path:
         raise OptionError(
             'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '

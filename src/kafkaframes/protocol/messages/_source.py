@@ -14,6 +14,7 @@ its structs; ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` print
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
@@ -32,10 +33,13 @@ class Text:
         """Add a line at the depth of now."""
         self.lines.append("    " * self.depth + line if line else "")
 
-    def block(self, line: str) -> _Block:
-        """Add a line that opens a block; use as a context manager."""
+    @contextmanager
+    def block(self, line: str) -> Iterator[None]:
+        """Add a line that opens a block, and what is added within."""
         self.add(line)
-        return _Block(self)
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     def constant(self, prefix: str, key: str, value: Any) -> str:
         """Return the name under which the text finds ``value``."""
@@ -45,17 +49,6 @@ class Text:
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
-
-
-class _Block:
-    def __init__(self, text: Text) -> None:
-        self.text = text
-
-    def __enter__(self) -> None:
-        self.text.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.text.depth -= 1
 
 
 def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:

@@ -42,7 +42,7 @@ class Decoding:
 
     mode: str
     schema: bytes | None = None
-    by_id: Mapping[int, bytes] = field(default_factory=dict)
+    by_id: Mapping[int, bytes] = field(default_factory=dict, hash=False)
     registry: str | None = field(default=None, repr=False)
     registered: Registered | None = field(default=None, repr=False)
     message: str = ""
@@ -60,28 +60,11 @@ class Decoding:
             OptionError: a schema is none.
             MissingExtraError: the format's library is absent.
         """
-        return _decoder(_Key(self))
-
-
-class _Key:
-    """A ``Decoding`` as a key of a cache."""
-
-    def __init__(self, decoding: Decoding) -> None:
-        self.decoding = decoding
-        by_id = tuple(sorted(decoding.by_id.items()))
-        source = decoding.registry, decoding.registered
-        self._same = (decoding.mode, decoding.schema, by_id, *source, decoding.message, decoding.other_fields)
-
-    def __hash__(self) -> int:
-        return hash(self._same)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._same == other._same
+        return _decoder(self)
 
 
 @lru_cache(maxsize=8)
-def _decoder(key: _Key) -> Decoder:
-    decoding = key.decoding
+def _decoder(decoding: Decoding) -> Decoder:
     return _DECODERS[decoding.mode](decoding)
 
 
@@ -122,10 +105,7 @@ class _Framed:
     def _avro_schema(self, number: int) -> Any:
         if self._registry is None:
             return _avro_text(_known(self._decoding, number).decode("utf-8", "replace"))
-        registered = self._registry.by_id(number)
-        if registered.kind != registries.AVRO:
-            raise BadValueError(f"schema {number} is {registered.kind}, not AVRO")
-        return avro_schema(registered)
+        return avro_schema(_by_id(self._registry, number, registries.AVRO))
 
     def protobuf(self, value: bytes, requested: str) -> bytes:
         """Return a message's bytes.
@@ -147,10 +127,14 @@ class _Framed:
     def _protobuf_files(self, number: int) -> list[bytes]:
         if self._registry is None:
             return files_of_set(_known(self._decoding, number))
-        registered = self._registry.by_id(number)
-        if registered.kind != registries.PROTOBUF:
-            raise BadValueError(f"schema {number} is {registered.kind}, not PROTOBUF")
-        return _registered_files(registered)
+        return _registered_files(_by_id(self._registry, number, registries.PROTOBUF))
+
+
+def _by_id(registry: Registry, number: int, kind: str) -> Registered:
+    result = registry.by_id(number)
+    if result.kind != kind:
+        raise BadValueError(f"schema {number} is {result.kind}, not {kind}")
+    return result
 
 
 def _known(decoding: Decoding, number: int) -> bytes:
