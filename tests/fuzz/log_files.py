@@ -19,7 +19,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import list_offsets, offset_for_timestamp
+from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.transactions import ISOLATIONS, transactions_of
 from kafkaframes.storage.recovery.plan import plan_recovery
 
@@ -65,7 +65,7 @@ def ask_everything(path: Path) -> bool:
                 state = transactions_of(files, partition)
                 for isolation in ISOLATIONS:
                     sum(1 for _ in delivered_offsets(files, partition, isolation=isolation, state=state))
-                list_offsets(files, partition)
+                log_end_offset(files, partition)
                 find_offset(files, partition, 100)
                 offset_for_timestamp(files, partition, 1_760_000_000_000)
         for task in tasks_of(directories):

@@ -16,16 +16,18 @@ from tests.agreement.kind import Case, Kind, differences
 
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.memory_disk import OverlayDisk
 from kafkaframes.storage.files.names import CLUSTER_METADATA_TOPIC
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.lookup import (
     TimedOffset,
     find_timestamp,
-    list_offsets,
     log_end_offset,
     offset_for_timestamp,
 )
+from kafkaframes.storage.partition import open_log
+from kafkaframes.storage.partition.fetch import MAX_TIMESTAMP
 
 SUFFIX = ".lookups.json"
 FIRST_BROKER_WITH_MAX_TIMESTAMP = (3, 0)  # KIP-734; older ones answer with an exception
@@ -84,9 +86,14 @@ def _answers(
 
 
 def _listed(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
-    listed = list_offsets(filesystem, partition, use_indexes=use_indexes)
-    largest = _triple(listed.max_timestamp) if has_max else "UnsupportedVersionException"
-    return {"earliest": _triple(listed.earliest), "latest": _triple(listed.latest), "max_timestamp": largest}
+    """Return the three special times: the largest timestamp as a log answers that is opened, the others as a leader."""
+    epochs, start = partition.leader_epochs or (), partition.log_start_offset
+    first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else -1
+    end = log_end_offset(filesystem, partition, use_indexes=use_indexes)
+    log = open_log(partition.directory, now_ms=0, disk=OverlayDisk(filesystem))
+    largest = _triple(log.offset_for_timestamp(MAX_TIMESTAMP)) if has_max else "UnsupportedVersionException"
+    latest = [end, -1, epochs[-1].leader_epoch if epochs else 0]
+    return {"earliest": [start, -1, first], "latest": latest, "max_timestamp": largest}
 
 
 def _triple(found: TimedOffset) -> list[int]:

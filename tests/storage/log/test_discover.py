@@ -10,7 +10,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.directory import partitions_of
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import list_offsets
+from kafkaframes.storage.log.lookup import largest_timestamp, log_end_offset
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
@@ -189,4 +189,7 @@ def test_a_given_pyarrow_file_system():
     assert given.offset_checkpoints == local.offset_checkpoints
     for one, other in zip(given.partitions, local.partitions, strict=True):
         assert [segment.size_bytes for segment in one.segments] == [segment.size_bytes for segment in other.segments]
-        assert list_offsets(given.filesystem, one) == list_offsets(local.filesystem, other)
+        assert log_end_offset(given.filesystem, one) == log_end_offset(local.filesystem, other)
+        for segment, same in zip(one.segments, other.segments, strict=True):
+            largest = largest_timestamp(given.filesystem, one, segment)
+            assert largest == largest_timestamp(local.filesystem, other, same)

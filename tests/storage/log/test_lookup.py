@@ -15,11 +15,14 @@ from kafkaframes.records.build import build_records
 from kafkaframes.storage.files import filesystem
 from kafkaframes.storage.files.filesystem import FsspecFileSystem
 from kafkaframes.storage.files.headers import HeaderWalk
+from kafkaframes.storage.files.memory_disk import OverlayDisk
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.lookup import list_offsets, offset_for_timestamp
+from kafkaframes.storage.log.lookup import largest_timestamp, log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.partition import open_log
+from kafkaframes.storage.partition.fetch import MAX_TIMESTAMP
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 CASES = ["kraft-4x-transactions", "zk-28-mixed"]
@@ -55,6 +58,14 @@ def test_a_poisoned_truth_is_noticed(tmp_path, kind, poison):
     assert [*kind.disagreements(Case(name, str(path)))]
 
 
+def largest_timestamps(files, partition):
+    return [largest_timestamp(files, partition, segment) for segment in partition.segments]
+
+
+def answers_of(files, partition):
+    return log_end_offset(files, partition), largest_timestamps(files, partition)
+
+
 LIES = {
     "missing": None,
     "odd": b"\0\0\0\5\0\0",
@@ -80,10 +91,10 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
     for offset in range(0, 705, 11):
         expected, found = find_offset(files, good, offset), find_offset(files, bad, offset)
         assert expected == found
-    times = [list_offsets(files, good).max_timestamp.timestamp - back for back in (-1, 0, 1, 500, 10**6)]
+    times = [max(largest_timestamps(files, good)) - back for back in (-1, 0, 1, 500, 10**6)]
     for time in times:
         assert offset_for_timestamp(files, bad, time) == offset_for_timestamp(files, good, time)
-    assert list_offsets(files, bad).max_timestamp == list_offsets(files, good).max_timestamp
+    assert largest_timestamps(files, bad) == largest_timestamps(files, good)
     expected, found = transactions_of(files, good), transactions_of(files, bad)
     assert (found.aborted, found.open) == (expected.aborted, expected.open)
     assert expected.aborted
@@ -92,7 +103,7 @@ def test_an_index_that_lies_changes_no_answer(tmp_path, lie):
 def test_above_the_end_there_is_nothing():
     (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
     (partition,) = directory.partitions
-    end = list_offsets(directory.filesystem, partition).latest.offset
+    end = log_end_offset(directory.filesystem, partition)
     assert find_offset(directory.filesystem, partition, end) is None
     assert find_offset(directory.filesystem, partition, end - 1) is not None
     assert offset_for_timestamp(directory.filesystem, partition, 2**62) is None
@@ -103,8 +114,9 @@ def test_an_empty_partition_has_no_answers(tmp_path):
     (tmp_path / "t-0" / f"{7:020d}.log").write_bytes(b"")
     (directory,) = discover(str(tmp_path))
     (partition,) = directory.partitions
-    listed = list_offsets(directory.filesystem, partition)
-    assert (listed.earliest.offset, listed.latest.offset, listed.max_timestamp.offset) == (7, 7, -1)
+    assert (partition.log_start_offset, log_end_offset(directory.filesystem, partition)) == (7, 7)
+    log = open_log(partition.directory, now_ms=0, disk=OverlayDisk(directory.filesystem))
+    assert log.offset_for_timestamp(MAX_TIMESTAMP).offset == -1
     assert find_offset(directory.filesystem, partition, 0) is None
 
 
@@ -154,13 +166,13 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, 
 
     path = str(LOGS / "kraft-4x-transactions" / "payments-0")
     (local,) = discover(path)
-    truth = list_offsets(local.filesystem, local.partitions[0])
+    truth = answers_of(local.filesystem, local.partitions[0])
     store = FailingStore(FsspecLocal(), answers)
     files = FsspecFileSystem("file", made=store)
     answer, error = truth, None
     try:
         (remote,) = discover(path, filesystem=files)
-        answer = list_offsets(remote.filesystem, remote.partitions[0])
+        answer = answers_of(remote.filesystem, remote.partitions[0])
     except LogDirError as caught:
         error = caught
     assert answer == truth

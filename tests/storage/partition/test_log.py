@@ -13,6 +13,7 @@ from tests.storage.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import AppendRefusedError, OffsetOutOfRangeError, OptionError
 from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.storage.files.names import segment_file_name
@@ -327,6 +328,15 @@ def test_a_log_that_is_emptied_goes_on_where_it_is_told(tmp_path):
 
 
 # ------------------------------------------------------------------------------------------------- look-ups
+
+
+@pytest.mark.parametrize(("record_format", "offset"), [(2, 0), (1, 0), (0, -1)])
+def test_where_no_record_has_a_time_the_first_one_has_the_largest_unless_its_format_has_none(
+    tmp_path, record_format, offset
+):
+    log = new_log(tmp_path, record_format=record_format)
+    lead(log, build_records({"value": [b"a", b"b"], "timestamp": [-1, -1]}, record_format=record_format))
+    assert (log.offset_for_timestamp(MAX_TIMESTAMP).offset, log.offset_for_timestamp(0)) == (offset, None)
 
 
 def test_offsets_by_time(tmp_path):

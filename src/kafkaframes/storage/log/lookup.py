@@ -7,7 +7,6 @@ The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers fr
   record.
 * The answer is the first record at or after the log start offset, control records included, whose own timestamp is not
   it.
-* The largest timestamp's offset is that of the first record that has it, in the first segment that does.
 
 All functions take the file system and partition from ``discover``. With ``use_indexes=False`` they walk headers.
 """
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TIME_ENTRY, TimestampOffset, read_time_index
+from kafkaframes.storage.files.indexes import TIME_ENTRY, TimestampOffset, read_time_index
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 
 NO_EPOCH = -1
@@ -39,15 +38,6 @@ class TimedOffset:
     offset: int
     timestamp: int = -1
     leader_epoch: int = NO_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class ListedOffsets:
-    """What ListOffsets answers for a partition."""
-
-    earliest: TimedOffset
-    latest: TimedOffset
-    max_timestamp: TimedOffset
 
 
 def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> int:
@@ -94,47 +84,6 @@ def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: in
             if record.timestamp >= timestamp_ms and record.offset >= least_offset:
                 return TimedOffset(record.offset, record.timestamp, header.leader_epoch)
     return None
-
-
-def list_offsets(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> ListedOffsets:
-    """Return what ListOffsets answers: the earliest, the latest and the largest timestamp's offset.
-
-    The latest one's epoch is the last that the partition's checkpoint has; a live leader answers with its own.
-
-    Raises:
-        LogDirError: a segment cannot be read.
-    """
-    epochs = partition.leader_epochs or ()
-    start = partition.log_start_offset
-    first = epochs[0].leader_epoch if epochs and epochs[0].start_offset <= start else NO_EPOCH
-    current = epochs[-1].leader_epoch if epochs else 0
-    return ListedOffsets(
-        earliest=TimedOffset(start, leader_epoch=first),
-        latest=TimedOffset(log_end_offset(filesystem, partition, use_indexes=use_indexes), leader_epoch=current),
-        max_timestamp=max_timestamp(filesystem, partition, use_indexes=use_indexes),
-    )
-
-
-def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TimedOffset:
-    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
-
-    As in Kafka the log start offset plays no part: the record may lie below it. Where all timestamps are -1 it is the
-    first record; a message of format 0 has none.
-
-    Raises:
-        LogDirError: a segment cannot be read.
-    """
-    largest, where = NO_TIMESTAMP - 1, None
-    for segment in partition.segments:
-        of_segment = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
-        if of_segment > largest:
-            largest, where = of_segment, segment
-    if where is None:
-        return TimedOffset(NO_OFFSET)
-    with open_segment(filesystem, where, use_indexes=use_indexes) as reader:
-        record = find_timestamp(reader, largest, least_offset=0)
-        batch = None if record is None else reader.find_batch(record.offset)
-        return TimedOffset(NO_OFFSET) if record is None or batch is None or batch.magic == 0 else record
 
 
 def largest_timestamp(

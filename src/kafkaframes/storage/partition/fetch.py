@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
-from kafkaframes.storage.files.indexes import NO_TIMESTAMP
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.log.lookup import NO_OFFSET, TimedOffset, find_timestamp
 from kafkaframes.storage.partition.segment import BatchWindow, LogSegment, Stretch
@@ -147,11 +146,13 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimedOffset | No
 
 
 def _max_timestamp(state: LogState) -> TimedOffset:
-    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none."""
-    largest, where = NO_TIMESTAMP, None
-    for segment in state.segments:
-        if segment.largest.timestamp > largest:
-            largest, where = segment.largest.timestamp, segment
-    if where is None:
-        return TimedOffset(NO_OFFSET)
-    return find_timestamp(where.reader(), largest, least_offset=0) or TimedOffset(NO_OFFSET)
+    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
+
+    As in Kafka it may lie below the log start offset. Where all timestamps are -1 it is the first record; a message of
+    format 0 has none.
+    """
+    where = max(state.segments, key=lambda segment: segment.largest.timestamp)  # of equal ones the first
+    reader = where.reader()
+    record = find_timestamp(reader, where.largest.timestamp, least_offset=0)
+    batch = None if record is None else reader.find_batch(record.offset)
+    return TimedOffset(NO_OFFSET) if record is None or batch is None or batch.magic == 0 else record
