@@ -5,6 +5,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src src
+COPY tools/stub.py tools/
 RUN python -m venv /opt/kafkaframes && /opt/kafkaframes/bin/pip install --no-cache-dir '.[compile]' \
  && KAFKAFRAMES_CACHE_DIR=/tmp/cache /opt/kafkaframes/bin/kafkaframes kernels pack /opt/kafkaframes/kernels \
  && /opt/kafkaframes/bin/pip uninstall --yes numba llvmlite

@@ -36,6 +36,7 @@ $(TOOLS): $(READY)
 	@touch $@
 
 setup: $(TOOLS) ## install everything into .venv, the tools of tests too; compile the kernels
+	@$(PY) tools/stub.py
 	@$(PY) -m kafkaframes kernels warm --decoders
 
 lock: $(VENV)/bin/uv ## write uv.lock anew from pyproject.toml, with the newest versions that fit

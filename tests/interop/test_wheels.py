@@ -10,6 +10,7 @@ import platform
 import runpy
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,12 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
     assert not [path for path in home.rglob("*") if path.is_file()]
     assert seconds < FIRST_ANSWER_SECONDS  # of CPU time, one thread's: what else runs on the machine does not count
     assert ask("kernels", "status").returncode == 0
+
+
+def test_a_wheel_has_the_types_of_the_messages(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert b"class MetadataResponse(" in archive.read("kafkaframes/protocol/messages/kafka.pyi")
+        assert "kafkaframes/py.typed" in archive.namelist()
 
 
 def test_the_pure_wheel_runs_as_plain_python_and_says_so_once(wheel: Path, tmp_path: Path) -> None:

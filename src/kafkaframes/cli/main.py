@@ -177,7 +177,7 @@ _SPEC = {
     "show": ("kafkaframes.cli.spec_show:show", "the wire layout of a message's version: table, BNF, JSON"),
     "diff": ("kafkaframes.cli.spec_show:diff", "what is different on the wire between two versions"),
     "show-codec": ("kafkaframes.cli.spec_show:show_codec", "the functions that read and write a message at a version"),
-    "stubs": ("kafkaframes.cli.spec_import:stubs", "write the stub from which editors complete the fields of messages"),
+    "stubs": ("kafkaframes.cli.spec_import:stubs", "write your own messages as a module that editors complete"),
     "check": ("kafkaframes.cli.spec_check:check", "may these specs follow those? KIP-482's rules; exit status for CI"),
     "tags": (
         "kafkaframes.cli.spec_check:tags",

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -19,8 +18,6 @@ import click
 
 from kafkaframes.cli.options import specs_option
 from kafkaframes.errors import OptionError, SpecError
-from kafkaframes.protocol import messages
-from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog.importing import Published, import_catalog
 from kafkaframes.protocol.spec.catalog.reading import FOLDER
 from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
@@ -121,43 +118,23 @@ def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> I
         yield Published(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
 
 
-STUB = Path(messages.__file__).with_name("kafka.pyi")
-
-
 @click.command("stubs")
-@click.option("--check", is_flag=True, help="write nothing; exit 1 if the stub is not what would be written")
 @click.option(
-    "--specs", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Your own specs, not the catalog."
+    "--specs", metavar="DIR", required=True, type=click.Path(exists=True, file_okay=False), help="Your specs."
 )
 @click.option(
-    "-o", "--output", metavar="FILE.py", type=click.Path(path_type=Path), help="With --specs: the module to write."
+    "-o", "--output", metavar="FILE.py", required=True, type=click.Path(path_type=Path), help="The module to write."
 )
-def stubs(check: bool, specs: str | None, output: Path | None) -> None:
-    """Write type stubs, from which editors complete and type checkers check the fields of messages.
+def stubs(specs: str, output: Path) -> None:
+    """Write a module of your own messages, and a stub, by which editors complete and type checkers check their fields.
 
-    Without options, writes protocol/messages/kafka.pyi from the catalog. With --specs DIR -o greetings.py, writes a
-    module of your own and its stub: `from greetings import GreetRequest`.
+    With -o greetings.py: `from greetings import GreetRequest`. Kafka's own messages have their stub already.
     """
-    from kafkaframes.protocol.messages.stubs import stub_text
-
-    if specs is not None or output is not None:
-        _write_own(specs, output)
-        return
-    text = stub_text(map(catalog.load, catalog.names()))
-    current = STUB.read_text() if STUB.exists() else ""
-    if check:
-        click.echo("current" if text == current else f"{STUB} is out of date: run `kafkaframes spec stubs`")
-        sys.exit(text != current)
-    STUB.write_text(text)
-    click.echo(f"{STUB}: {len(text.splitlines())} lines, {len(catalog.names())} messages")
-
-
-def _write_own(specs: str | None, output: Path | None) -> None:
     from kafkaframes.protocol.messages.registry import specs_by_name
     from kafkaframes.protocol.messages.stubs import own_module, stub_text
 
-    if specs is None or output is None or output.suffix != ".py":
-        raise OptionError("--specs DIR and -o FILE.py go together")
+    if output.suffix != ".py":
+        raise OptionError("-o wants FILE.py")
     own = specs_by_name(specs)
     output.write_text(own_module(os.path.relpath(specs, output.parent)))
     stub = output.with_suffix(".pyi")

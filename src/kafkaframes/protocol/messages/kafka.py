@@ -1,7 +1,7 @@
 """Every message of the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
 
 The classes are made when asked for, by ``message(name)``. ``kafka.pyi`` beside this file is what editors and type
-checkers read; ``kafkaframes spec stubs`` writes it, and a test says when it is out of date.
+checkers read; each build writes it, and mypy when it starts (``tools/stub.py``).
 """
 
 from __future__ import annotations

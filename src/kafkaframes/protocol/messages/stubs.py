@@ -16,7 +16,7 @@ _TYPES: Final = {
     "bytes": "bytes",
 }
 _HEADER: Final = '''\
-"""Written by `kafkaframes spec stubs` from the catalog; do not edit."""
+"""Written by kafkaframes from the specs of the messages; do not edit."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, dataclass_transform, overload

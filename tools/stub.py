@@ -1,0 +1,57 @@
+"""Write ``protocol/messages/kafka.pyi`` from the catalog: what type checkers and editors read of Kafka's messages.
+
+hatchling runs this in every build, an editable one too, ``make setup`` in a checkout, and mypy when it starts, so that
+the stub is current. It needs nothing but the standard library: a build has nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+SOURCES: Final = Path(__file__).resolve().parents[1] / "src"
+STUB: Final = SOURCES / "kafkaframes/protocol/messages/kafka.pyi"
+
+
+def write_stub() -> None:
+    """Write the stub, whole or not at all, unless it is there and says what the catalog says."""
+    sys.path.insert(0, str(SOURCES))
+    try:
+        from kafkaframes.protocol.messages.stubs import stub_text
+        from kafkaframes.protocol.spec import catalog
+    finally:
+        sys.path.remove(str(SOURCES))
+    text = stub_text(map(catalog.load, catalog.names()))
+    if STUB.exists() and STUB.read_text("utf-8") == text:
+        return
+    part = STUB.with_name(f".{STUB.name}.{os.getpid()}")
+    part.write_text(text, "utf-8")
+    part.replace(STUB)
+
+
+def get_build_hook() -> type[Any]:
+    """Return hatchling's hook (``tool.hatch.build.hooks.custom``)."""
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+    class StubHook(BuildHookInterface):  # type: ignore[misc]
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            write_stub()
+
+    return StubHook
+
+
+def plugin(version: str) -> type[Any]:
+    """Return mypy's plugin (``tool.mypy.plugins``): it does no more than to be loaded."""
+    from mypy.plugin import Plugin
+
+    is_new = not STUB.exists()
+    write_stub()
+    if is_new:  # mypy has listed the files that it reads before it loads plugins
+        sys.exit(f"{STUB} was missing. It is there now: run mypy again")
+    return Plugin
+
+
+if __name__ == "__main__":
+    write_stub()
