@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 from tests.spark.truth import SHOP
@@ -19,7 +20,7 @@ def test_a_task_reads_the_slices_that_it_is_given():
     assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]
     expected = [converted(batch, schema) for batch in scan.to_batches()]
     for limit in (None, 5):
-        rows = pa.record_batch({"slice": [pickle.dumps((plan.slices, limit))]})
+        rows = pa.record_batch({"slice": [pickle.dumps(replace(plan, limit=limit))]})
         read_rows = pa.Table.from_batches(reader_of(schema)([rows]), schema)
         assert read_rows == pa.Table.from_batches(expected, schema).slice(0, limit)
 

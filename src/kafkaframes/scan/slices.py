@@ -170,6 +170,11 @@ class ScanPlan:
             return [self]
         return [replace(self, slices=(part,)) for part in self.slices]
 
+    def rows(self, running: Running) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one slice after the other."""
+        batches = _serial(self.slices, running)
+        return batches if self.limit is None else _first(batches, self.limit)
+
     def __len__(self) -> int:
         return len(self.slices)
 
@@ -243,10 +248,8 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
     plan = scan.plan(parts=workers)
     running.total_bytes = plan.size_bytes
     try:
-        if plan.limit is not None:  # slices that are read ahead could all be in vain
-            yield from _first(_serial(plan.slices, running), plan.limit)
-        elif workers == 1 or len(plan) < 2:
-            yield from _serial(plan.slices, running)
+        if plan.limit is not None or workers == 1 or len(plan) < 2:  # first rows: to read ahead could be in vain
+            yield from plan.rows(running)
         else:
             yield from _pooled(plan, running, workers)
     finally:
@@ -256,8 +259,7 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
 def read_plan(plan: ScanPlan) -> pa.Table:
     """Return the rows of a plan, slice after slice, wherever it was sent to; damage is a warning there."""
     running = Running([])
-    batches = _serial(plan.slices, running)
-    rows = list(batches if plan.limit is None else _first(batches, plan.limit))
+    rows = list(plan.rows(running))
     for part in plan.slices[:1]:
         part.source.close()
     warn(running.errors)

@@ -162,8 +162,7 @@ def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = N
         spark = session()
     plan = scan.plan(parts=parts or _PARTS_OF_A_CORE * (os.cpu_count() or 1))
     schema = spark_schema(plan.schema)
-    works = [plan.slices] if plan.limit is not None else [(part,) for part in plan.slices]
-    rows = [(number, pickle.dumps((work, plan.limit))) for number, work in enumerate(works)]
+    rows = [(number, pickle.dumps(part)) for number, part in enumerate(plan.apart())]
     slices = spark.createDataFrame(rows, "number int, slice binary").repartitionByRange(max(len(rows), 1), "number")
     return slices.mapInArrow(reader_of(schema), from_arrow_schema(schema))
 

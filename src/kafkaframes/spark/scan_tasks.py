@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafkaframes.records.arrays import INSTANT, instants_of
 from kafkaframes.records.makers import TIMESTAMP
 from kafkaframes.scan.arrow import rebatch
-from kafkaframes.scan.slices import ScanSlice
+from kafkaframes.scan.slices import Running, ScanPlan
 from kafkaframes.spark.worker import settle
 
 log = logging.getLogger("kafkaframes.spark")
@@ -34,27 +34,20 @@ def reader_of(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for raw in batch.column("slice").to_pylist():
-                slices, limit = pickle.loads(raw)
-                yield from rebatch(_read(slices, limit, schema))
+                yield from rebatch(_read(pickle.loads(raw), schema))
         settle()
 
     return rows_of
 
 
-def _read(slices: Iterable[ScanSlice], limit: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for part in slices:
-        errors: list[object] = []
-        for batch in part.read(errors):
-            rows = batch if limit is None else batch.slice(0, limit)
-            limit = None if limit is None else limit - rows.num_rows
-            yield converted(rows, schema)
-            if limit == 0:
-                break
-        for error in errors:
-            log.warning("%s", error)
+def _read(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    running = Running([])
+    for batch in plan.rows(running):
+        yield converted(batch, schema)
+    for error in running.errors:
+        log.warning("%s", error)
+    for part in plan.slices[:1]:
         part.source.close()
-        if limit == 0:
-            return
 
 
 def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from typing import Any
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.stretch import Sample, sample
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
 
 SAMPLE_BYTES = 1 << 16
 _SAMPLE_WAIT_MS = 3_000
@@ -100,20 +101,8 @@ def _lags(source: Mapping[str, Any]) -> Iterable[PartitionLag]:
 
 def _offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; nothing where a source's offsets are of another form."""
-    if isinstance(values, str):
-        try:
-            values = json.loads(values)
-        except ValueError:
-            return {}
-    result: dict[tuple[str, int], int] = {}
-    for topic, numbers in values.items() if isinstance(values, dict) else ():
-        if not isinstance(numbers, dict):
-            return {}
-        for number, offset in numbers.items():
-            if not number.isdigit() or not isinstance(offset, int):
-                return {}
-            result[topic, int(number)] = offset
-    return result
+    topics = offsets_of(values if isinstance(values, str) else json.dumps(values)) or {}
+    return {(topic, int(number)): offset for topic, numbers in topics.items() for number, offset in numbers.items()}
 
 
 def estimates(

@@ -1,7 +1,7 @@
 """Kafka's primitive types to and from bytes (KIP-482; big endian). No message knows about this file's callers.
 
-Every reader is ``read_x(buf, position) -> (value, next_position)``, every writer ``write_x(out, value)`` appends to
-a bytearray, and ``size_of_x(value)`` is what the writer appends. Readers are as lenient as Kafka's own; what
+Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
+a bytearray. Readers are as lenient as Kafka's own; what
 ``strict`` mode refuses on top of that is decided by the interpreter of plans, not here.
 
 * Any negative length is a null, whatever the number; whether null is allowed is the caller's question.
@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
-from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
+from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
 class Part:
@@ -77,14 +77,22 @@ def _fixed(fmt: str, name: str) -> tuple[Reader, Writer]:
     return read, write
 
 
-read_int8, write_int8 = _fixed(">b", "int8")
-read_int16, write_int16 = _fixed(">h", "int16")
-read_int32, write_int32 = _fixed(">i", "int32")
-read_int64, write_int64 = _fixed(">q", "int64")
-read_uint16, write_uint16 = _fixed(">H", "uint16")
-read_uint32, write_uint32 = _fixed(">I", "uint32")
-read_float64, write_float64 = _fixed(">d", "float64")
-read_bool, write_bool = _fixed(">?", "bool")  # any byte but 0 reads as true
+#: How ``struct`` names each type of a fixed size, by the type's name in a spec.
+FORMATS: Final = {
+    "bool": "?",  # any byte but 0 reads as true
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+_FIXED: Final = {name: _fixed(f">{letter}", name) for name, letter in FORMATS.items() if name != "uuid"}
+read_int8, write_int8 = _FIXED["int8"]
+read_int16, _ = _FIXED["int16"]
+read_int32, write_int32 = _FIXED["int32"]
 
 
 def read_uuid(buf: bytes, position: int) -> tuple[UUID, int]:
@@ -165,11 +173,6 @@ def write_compact_length(out: bytearray, length: int) -> None:
     write_unsigned_varint(out, length + 1)
 
 
-def size_of_compact_length(length: int) -> int:
-    """Return the size of a compact length in bytes."""
-    return size_of_unsigned_varint(length + 1)
-
-
 def _sized(
     length_of: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], what: str
 ) -> tuple[Reader, Writer]:
@@ -205,30 +208,6 @@ def _same(value: bytes) -> bytes:
     return bytes(value)
 
 
-_INT16_LENGTH: Final = (read_int16, write_int16)
-_INT32_LENGTH: Final = (read_int32, write_int32)
-_COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
-
-read_string, write_string = _sized(_INT16_LENGTH, java_text, text_to_utf8, "string")
-read_compact_string, write_compact_string = _sized(_COMPACT_LENGTH, java_text, text_to_utf8, "string")
-read_bytes, write_bytes = _sized(_INT32_LENGTH, _same, _same, "bytes")
-read_compact_bytes, write_compact_bytes = _sized(_COMPACT_LENGTH, _same, _same, "bytes")
-read_records, write_records = read_bytes, write_bytes  # KIP-482's RECORDS: bytes on the wire
-read_compact_records, write_compact_records = read_compact_bytes, write_compact_bytes
-
-
-#: How ``struct`` names each type of a fixed size, by the type's name in a spec; and its size in bytes.
-FORMATS: Final = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "float64": "d",
-    "uuid": "16s",
-}
 FIXED_SIZE: Final = {name: struct.calcsize(f">{letter}") for name, letter in FORMATS.items()}
 INTEGER_RANGES: Final = {
     name: (0, (1 << 8 * size) - 1) if name.startswith("u") else (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1)
@@ -237,35 +216,15 @@ INTEGER_RANGES: Final = {
 }
 # type name in a spec -> (read, write), of a version that is not flexible, then of one that is
 PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
-    "bool": (read_bool, write_bool),
-    "int8": (read_int8, write_int8),
-    "int16": (read_int16, write_int16),
-    "uint16": (read_uint16, write_uint16),
-    "int32": (read_int32, write_int32),
-    "uint32": (read_uint32, write_uint32),
-    "int64": (read_int64, write_int64),
-    "float64": (read_float64, write_float64),
+    **_FIXED,
     "uuid": (read_uuid, write_uuid),
-    "string": (read_string, write_string),
-    "bytes": (read_bytes, write_bytes),
-    "records": (read_records, write_records),
+    "string": _sized(_FIXED["int16"], java_text, text_to_utf8, "string"),
+    "bytes": _sized(_FIXED["int32"], _same, _same, "bytes"),
+    "records": _sized(_FIXED["int32"], _same, _same, "bytes"),  # KIP-482's RECORDS: bytes on the wire
 }
+_COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
 COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
-    "string": (read_compact_string, write_compact_string),
-    "bytes": (read_compact_bytes, write_compact_bytes),
-    "records": (read_compact_records, write_compact_records),
+    "string": _sized(_COMPACT_LENGTH, java_text, text_to_utf8, "string"),
+    "bytes": _sized(_COMPACT_LENGTH, _same, _same, "bytes"),
+    "records": _sized(_COMPACT_LENGTH, _same, _same, "bytes"),
 }
-
-
-def size_of(type_name: str, value: Any, *, compact: bool) -> int:
-    """Return the size in bytes of one primitive value on the wire.
-
-    >>> size_of("string", "abc", compact=True), size_of("string", None, compact=False)
-    (4, 2)
-    """
-    if type_name in FIXED_SIZE:
-        return FIXED_SIZE[type_name]
-    raw = 0 if value is None else len(text_to_utf8(value) if type_name == "string" else value)
-    if compact:
-        return size_of_compact_length(-1 if value is None else raw) + raw
-    return (2 if type_name == "string" else 4) + raw

@@ -12,7 +12,7 @@ they leave to it: whatever is not canonical, and every error, since only it know
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
@@ -22,10 +22,6 @@ from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_u
 
 Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any: attributes come from the spec
 Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  # start, end, path, what, value
-_LENGTH_READERS: Final = {
-    True: wire.read_compact_length,
-    False: wire.read_int32,
-}
 
 
 def make_default(field: FieldPlan | AbsentField, classes: Classes) -> Any:
@@ -223,7 +219,7 @@ class PlanReader:
                 raise DecodeError(f"not UTF-8: {error.reason}", position=start + error.start) from None
 
     def length(self, position: int, compact: bool) -> tuple[int, int]:
-        length, end = _LENGTH_READERS[compact](self.buf, position)
+        length, end = (wire.read_compact_length if compact else wire.read_int32)(self.buf, position)
         if self.strict and length < -1:
             raise DecodeError(f"{length} as a length", position=position)
         if self.strict and compact and not self.is_canonical(position, end, length + 1):

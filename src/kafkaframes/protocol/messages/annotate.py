@@ -91,8 +91,7 @@ class _Annotator:
 
     def message(self, cls: type[Message], version: int) -> Any:
         name = cls.spec.name
-        cls._plan(version, DecodeError)
-        codec = cls.codec(version)
+        codec = cls._codec(version, DecodeError)
         try:
             trace = self.note(name)
             value, self.position = codec.interpret(self.data, self.position, strict=self.strict, trace=trace)

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.protocol.messages import _kernels_decode as kernels
 from kafkaframes.protocol.messages import _kernels_hot as hot
 from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array, shape_of
@@ -34,7 +34,6 @@ from kafkaframes.wire.primitives import java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
 _WORTH_LOADING: Final = 4 << 20  # bytes; a straight-line decoder loads in some 100 ms and saves 1 ms for a megabyte
-Explain: TypeAlias = Callable[[bytes], str | None]
 Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until done or until a place is full
 _REASONS: Final = {
     kernels.TRUNCATED: "the bytes end too early",
@@ -59,7 +58,7 @@ def decode_columns(
     messages: Sequence[bytes] | pa.Array,
     *,
     mode: str = "reference",
-    explain: Explain | None = None,
+    decode: Callable[[bytes], object] = bytes,
     specialised: bool | None = None,
 ) -> pa.StructArray:
     """Decode many messages of one kind and version.
@@ -68,7 +67,7 @@ def decode_columns(
         plan: of the message and version.
         messages: bytes objects, or a binary or large binary array; one message each, without header or size.
         mode: ``reference`` or ``strict``.
-        explain: says in words what is wrong with a bad message; without it the reason has a byte, but no field path.
+        decode: decodes one bad message, to say what is wrong with it; by default the reason has a byte and no path.
         specialised: use the straight-line decoder where there is one (``reference`` mode); by default once this process
             has decoded some megabytes of the kind, since loading it takes longer than a few messages do.
 
@@ -90,7 +89,7 @@ def decode_columns(
     bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
     texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
     valid = status == kernels.OK
-    return arena.to_arrow(count, errors=_errors(status, positions, buf, starts, explain), valid=valid, texts=texts)
+    return arena.to_arrow(count, errors=_errors(status, positions, buf, starts, decode), valid=valid, texts=texts)
 
 
 def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
@@ -211,15 +210,18 @@ def _specialised(
     return state
 
 
-def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain: Explain | None) -> pa.Array:
+def _errors(status: Array, positions: Array, buf: Array, starts: Array, decode: Callable[[bytes], object]) -> pa.Array:
     bad = np.flatnonzero(status > kernels.SKIPPED)
     if not len(bad):
         return pa.nulls(len(status), pa.string())
     texts = []
     for index in bad.tolist():
-        own = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
-        reason = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
-        texts.append((reason or own).encode(errors="replace"))
+        text = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
+        try:
+            decode(buf[starts[index] : starts[index + 1]].tobytes())
+        except DecodeError as error:
+            text = str(error)
+        texts.append(text.encode(errors="replace"))
     return _strings(len(status), bad, texts)
 
 

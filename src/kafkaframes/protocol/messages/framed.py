@@ -6,8 +6,8 @@ message, so a frame is simply the plan of a message whose two fields are these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -18,8 +18,6 @@ from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.plan import Empty, FieldPlan, MessagePlan, StructPlan, plan_message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.model import MessageSpec
-
-Explain = Callable[[bytes], str | None]
 
 
 @lru_cache(maxsize=512)
@@ -73,11 +71,9 @@ def request_columns(
         OptionError: no such API, version or mode.
     """
     check_mode(mode)
-
-    def explain(data: bytes) -> str | None:
-        return _words(lambda: headers.decode_request(data, mode=mode, specs=apis.spec(api_key, "request", api_version)))
-
-    return decode_columns(frame_plan(api_key, api_version, "request", apis), frames, mode=mode, explain=explain)
+    plan = frame_plan(api_key, api_version, "request", apis)
+    decode = partial(headers.decode_request, mode=mode, specs=apis.spec(api_key, "request", api_version))
+    return decode_columns(plan, frames, mode=mode, decode=decode)
 
 
 def response_columns(
@@ -92,19 +88,16 @@ def response_columns(
         OptionError: no such API, version or mode.
     """
     check_mode(mode)
-
-    def explain(data: bytes) -> str | None:
-        return _words(lambda: headers.decode_response(data, api_key, api_version, mode=mode, specs=spec))
-
     plan = frame_plan(api_key, api_version, "response", apis)
     spec = apis.spec(api_key, "response", api_version)
-    decoded = decode_columns(plan, frames, mode=mode, explain=explain)
+    decode = partial(headers.decode_response, api_key=api_key, version=api_version, mode=mode, specs=spec)
+    decoded = decode_columns(plan, frames, mode=mode, decode=decode)
     errors = decoded.field("_error")
     if api_key != headers.API_VERSIONS or errors.null_count == len(errors):
         return decoded
     array = frames if isinstance(frames, pa.Array) else pa.array(frames, pa.binary())
     raised = [_from_version_0(data.as_py(), api_version, mode, spec) for data in array]
-    return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, explain=explain)
+    return decode_columns(plan, pa.array(raised, pa.binary()), mode=mode, decode=decode)
 
 
 def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: MessageSpec) -> bytes | None:
@@ -118,11 +111,3 @@ def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: Messa
     if frame.api_version == api_version:
         return data
     return headers.encode_response(frame.body, api_version, correlation_id=frame.correlation_id)
-
-
-def _words(decode: Callable[[], object]) -> str | None:
-    try:
-        decode()
-    except DecodeError as error:
-        return str(error)
-    return None

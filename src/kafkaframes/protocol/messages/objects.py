@@ -8,14 +8,14 @@ version lacks must be at its default, or be ignorable (KIP-482, Kafka's ``Messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
 from kafkaframes.protocol.messages import json_form
 from kafkaframes.protocol.messages.codec import Codec, all_of, check_mode, check_tag_header
-from kafkaframes.protocol.messages.plan import MessagePlan, plan_message
+from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec, StructSpec
@@ -97,13 +97,11 @@ class Message(Struct):
             codec = cls.codec(version)
         except OptionError as error:
             raise DecodeError(str(error)) from None
-        if views and isinstance(data, memoryview) and tag_header == "adopted":
-            return codec.decode(data, position, strict=strict)
-        buf = data if isinstance(data, bytes) else bytes(data)
         if tag_header == "adopted":
-            return codec.decode(buf, position, strict=strict)
+            body = data if views and isinstance(data, memoryview) else bytes(data)
+            return codec.decode(body, position, strict=strict)
         check_tag_header(tag_header)
-        return codec.interpret(buf, position, strict=strict, tag_header=tag_header)
+        return codec.interpret(bytes(data), position, strict=strict, tag_header=tag_header)
 
     @classmethod
     def decode_columns(
@@ -123,15 +121,9 @@ class Message(Struct):
         """
         from kafkaframes.protocol.messages import columns
 
-        def explain(data: bytes) -> str | None:
-            try:
-                cls.decode(data, version, mode=mode)
-            except DecodeError as error:
-                return str(error)
-            return None
-
         check_mode(mode)
-        return columns.decode_columns(cls._plan(version, DecodeError), messages, mode=mode, explain=explain)
+        decode = partial(cls.decode, version=version, mode=mode)
+        return columns.decode_columns(cls._codec(version, DecodeError).plan, messages, mode=mode, decode=decode)
 
     @classmethod
     def encode_columns(cls, array: pa.StructArray, version: int) -> pa.BinaryArray:
@@ -144,12 +136,12 @@ class Message(Struct):
         """
         from kafkaframes.protocol.messages import columns
 
-        return columns.encode_columns(cls._plan(version, EncodeError), array)
+        return columns.encode_columns(cls._codec(version, EncodeError).plan, array)
 
     @classmethod
-    def _plan(cls, version: int, error: type[DecodeError | EncodeError]) -> MessagePlan:
+    def _codec(cls, version: int, error: type[DecodeError | EncodeError] = EncodeError) -> Codec:
         try:
-            return cls.codec(version).plan
+            return cls.codec(version)
         except OptionError as reason:
             raise error(str(reason)) from None
 
@@ -160,7 +152,7 @@ class Message(Struct):
             EncodeError: a value does not fit its type, is null where it must not, or is set at a version that lacks
                 the field; with field path, and the first version that has the field.
         """
-        codec = self._encoder(version)
+        codec = self._codec(version)
         if check_tag_header(tag_header):
             return codec.encode(self)
         return codec.interpret_encode(self, tag_header=tag_header)
@@ -174,7 +166,7 @@ class Message(Struct):
         Raises:
             EncodeError: as :meth:`encode`.
         """
-        return self._encoder(version).encode_parts(self)
+        return self._codec(version).encode_parts(self)
 
     def size(self, version: int) -> int:
         """Return how many bytes :meth:`encode` gives."""
@@ -187,7 +179,7 @@ class Message(Struct):
         Raises:
             EncodeError: a field of that version is missing, or a value is not of its type; with field path.
         """
-        made: Self = json_form.from_json(cls, cls._encoder(version), value)
+        made: Self = json_form.from_json(cls, cls._codec(version), value)
         return made
 
     def to_json(self, version: int, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
@@ -203,14 +195,7 @@ class Message(Struct):
         Raises:
             EncodeError: as :meth:`encode` for a field that the version lacks, and for a null.
         """
-        return json_form.to_json(self, self._encoder(version), records=records, unknown_tags=unknown_tags)
-
-    @classmethod
-    def _encoder(cls, version: int) -> Codec:
-        try:
-            return cls.codec(version)
-        except OptionError as error:
-            raise EncodeError(str(error)) from None
+        return json_form.to_json(self, self._codec(version), records=records, unknown_tags=unknown_tags)
 
 
 def message_class(spec: MessageSpec) -> type[Message]:

@@ -220,18 +220,13 @@ class _Comparison:
             if struct is None:
                 continue  # the struct is gone: told by the layout
             successor = after.get((now, tag))
-            if (
-                successor is not None
-                and successor.name != before.name
-                and successor.name.lower() == before.name.lower()
-            ):
+            if successor is None or successor.name.lower() != before.name.lower():
+                self._tag_lost(before, successor, struct, now)
+                continue
+            if successor.name != before.name:
                 self._say("field-renamed", (*now, successor.name), f"{before.name} is now {successor.name}")
                 self.renamed[*now, before.name] = (*now, successor.name)
-                self._tag(before, successor, (*now, successor.name))
-            elif successor is None or successor.name != before.name:
-                self._tag_lost(before, successor, struct, now)
-            else:
-                self._tag(before, successor, (*now, before.name))
+            self._tag(before, successor, (*now, successor.name))
         self._tags_added(after)
 
     def _tag_lost(self, declared: FieldSpec, successor: FieldSpec | None, struct: StructSpec, path: Path) -> None:
