@@ -18,7 +18,7 @@ from kafkaframes.storage.cleaner.round import kept_of, reaches_too_far, sources_
 from kafkaframes.storage.cleaner.walk import CleanedTransactions
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.disk import OnlineDisk
-from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
+from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.producer_state import KEEPS_FORMATS, REWRITES_OLD
@@ -133,7 +133,7 @@ def _write_indexes(
     if reaches_too_far(base, columns):
         raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
-    made = {"index": write_offset_index(offset_index), "timeindex": write_time_index(time_index)}
+    made = write_indexes(offset_index, time_index)
     if kept:
         made["txnindex"] = write_txn_index(kept)
     for kind, content in made.items():

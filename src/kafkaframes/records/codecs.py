@@ -49,23 +49,9 @@ CODECS: dict[Codec, CodecRow] = {
     for row in (
         CodecRow(Codec.GZIP, 0, (-1, 9), _gzip.BUFFER_SIZE, _gzip.decompress_whole, _gzip.GzipStream, _gzip.compress),
         CodecRow(
-            Codec.SNAPPY,
-            0,
-            None,
-            _snappy.BUFFER_SIZE,
-            _snappy.decompress_whole,
-            _snappy.SnappyStream,
-            _snappy.compress,
+            Codec.SNAPPY, 0, None, _snappy.BUFFER_SIZE, _snappy.decompress_whole, _snappy.SnappyStream, _snappy.compress
         ),
-        CodecRow(
-            Codec.LZ4,
-            0,
-            (1, 17),
-            _lz4.BUFFER_SIZE,
-            _lz4.decompress_whole,
-            _lz4.Lz4Stream,
-            _lz4.compress,
-        ),
+        CodecRow(Codec.LZ4, 0, (1, 17), _lz4.BUFFER_SIZE, _lz4.decompress_whole, _lz4.Lz4Stream, _lz4.compress),
         CodecRow(
             Codec.ZSTD, 2, (-131072, 22), _zstd.BUFFER_SIZE, _zstd.decompress_whole, _zstd.ZstdStream, _zstd.compress
         ),

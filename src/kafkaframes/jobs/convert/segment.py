@@ -45,7 +45,7 @@ from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
-from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
+from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
@@ -211,7 +211,7 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
     else:
         table, interval_bytes = np.concatenate(rewrite.columns, axis=1), settings.index_interval_bytes
         offset_index, time_index = build_indexes(segment.base_offset, *table, interval_bytes=interval_bytes)
-        for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
+        for kind, raw in write_indexes(offset_index, time_index).items():
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
     for file in filter(None, kept):

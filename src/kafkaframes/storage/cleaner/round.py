@@ -23,11 +23,10 @@ from kafkaframes.storage.cleaner.latest import Latest, walk_dirty_part
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan, group_segments
 from kafkaframes.storage.cleaner.plan import plan_round as plan_round
 from kafkaframes.storage.cleaner.walk import CleanedTransactions, windows
-from kafkaframes.storage.files import names
+from kafkaframes.storage.files import indexes, names
 from kafkaframes.storage.files.atomic import copy_file, new_file, unfinished
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
-from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, split_partition
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
@@ -63,12 +62,11 @@ def write_indexes(
     """
     if reaches_too_far(base, columns):
         raise OverflowingError(base)
-    offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
-    made = {".index": write_offset_index(offset_index), ".timeindex": write_time_index(time_index)}
+    made = indexes.write_indexes(*build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes))
     if kept:
-        made[".txnindex"] = write_txn_index(kept)
-    for suffix, content in made.items():
-        with new_file(path.with_suffix(suffix)) as out:
+        made["txnindex"] = write_txn_index(kept)
+    for kind, content in made.items():
+        with new_file(path.with_suffix(f".{kind}")) as out:
             out.write(content)
 
 

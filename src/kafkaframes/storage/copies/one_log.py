@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError
@@ -68,7 +69,7 @@ def merge_copies(
         LogDirError: the copies are of different topics or clusters, or one cannot be read.
     """
     check_same_log(sources)
-    copies = list(run(read_scanned if scan else read_copy, sources))
+    copies = list(run(partial(read_copy, scan=scan), sources))
     return merge(sources[0].partition.topic_partition, copies, FileInspector(sources, copies), check=check)
 
 
@@ -90,11 +91,6 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     if len(known) > 1:
         named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
         raise LogDirError(f"{sources[0].partition.topic_partition} is of two clusters: {named}; load one of them")
-
-
-def read_scanned(source: CopySource) -> Any:
-    """Read the headers of one copy, wherever it lies."""
-    return read_copy(source, scan=True)
 
 
 def one_log_of(

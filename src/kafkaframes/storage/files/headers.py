@@ -187,11 +187,7 @@ def first_header(data: bytes | bytearray) -> BatchHeader | None:
     """
     if len(data) < BYTES_TO_MAGIC or data[_AT_MAGIC] != 2:
         return None
-    if len(data) < _V2.size:
-        return _parse_v2(data, 0, _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES, 2)
-    base, length, epoch, magic, crc, attributes, delta, *rest = _V2.unpack_from(data)
-    fields = (0, length + OVERHEAD_BYTES, magic, crc, attributes, base, base + delta, epoch, *rest)
-    return BatchHeader._make(fields)
+    return _parse_v2(data[: _V2.size], 0, _SIZE.unpack_from(data, _AT_SIZE)[0] + OVERHEAD_BYTES, 2)
 
 
 def headers_of(data: bytes | bytearray) -> list[BatchHeader]:

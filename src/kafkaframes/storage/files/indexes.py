@@ -81,8 +81,8 @@ def read_offset_index(raw: bytes, *, base_offset: int, file: str | None = None, 
     return OffsetIndex(base_offset, relative + base_offset, positions)
 
 
-def write_offset_index(index: OffsetIndex, *, size_bytes: int | None = None) -> bytes:
-    """Write an index file, with a zero tail up to ``size_bytes`` if that is given.
+def write_offset_index(index: OffsetIndex) -> bytes:
+    """Write an index file, without a zero tail.
 
     Raises:
         LogDirError: an offset or a position does not fit into int32.
@@ -92,7 +92,7 @@ def write_offset_index(index: OffsetIndex, *, size_bytes: int | None = None) -> 
     entries = np.empty(len(index), OFFSET_ENTRY)
     entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
     entries["position"] = index.positions
-    return _padded(entries.tobytes(), size_bytes)
+    return entries.tobytes()
 
 
 # ---------------------------------------------------------------------------------- time index
@@ -153,8 +153,8 @@ def _check_offsets(relative: Int64s, file: str | None) -> None:
         raise LogDirError(reason, position=at * TIME_ENTRY.itemsize, file=file)
 
 
-def write_time_index(index: TimeIndex, *, size_bytes: int | None = None) -> bytes:
-    """Write a time index file, with a zero tail up to ``size_bytes`` if that is given.
+def write_time_index(index: TimeIndex) -> bytes:
+    """Write a time index file, without a zero tail.
 
     Raises:
         LogDirError: an offset does not fit into int32.
@@ -162,10 +162,19 @@ def write_time_index(index: TimeIndex, *, size_bytes: int | None = None) -> byte
     entries = np.empty(len(index), TIME_ENTRY)
     entries["timestamp"] = index.timestamps
     entries["relative_offset"] = _relative_offsets(index.offsets, index.base_offset)
-    return _padded(entries.tobytes(), size_bytes)
+    return entries.tobytes()
 
 
 # ---------------------------------------------------------------------------------------- both
+
+
+def write_indexes(offset_index: OffsetIndex, time_index: TimeIndex) -> dict[str, bytes]:
+    """Write both files, by the kind in their names.
+
+    Raises:
+        LogDirError: an offset or a position does not fit into int32.
+    """
+    return {"index": write_offset_index(offset_index), "timeindex": write_time_index(time_index)}
 
 
 def _split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict: bool) -> npt.NDArray[Any]:
@@ -206,8 +215,3 @@ def _relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32
     if len(relative) and (relative.min() < 0 or relative.max() > np.iinfo(np.int32).max):
         raise LogDirError(f"an offset is too far from the segment's base offset {base_offset} for an index")
     return relative.astype(np.int32)
-
-
-def _padded(raw: bytes, size_bytes: int | None) -> bytes:
-    """Return ``raw``, filled up with zeros to ``size_bytes`` if that is given."""
-    return raw if size_bytes is None else raw.ljust(size_bytes, b"\0")

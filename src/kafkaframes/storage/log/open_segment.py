@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
@@ -126,7 +126,7 @@ TieredSource = StoredSegment | ChunkedSegment
 def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
     """Return a file system that counts what is fetched; for tiered segments the bytes of their objects."""
     if isinstance(filesystem, TieredFileSystem):
-        return filesystem.over(CountingFileSystem(filesystem.inner, meter))
+        return replace(filesystem, inner=CountingFileSystem(filesystem.inner, meter))
     return CountingFileSystem(filesystem, meter)
 
 

@@ -30,12 +30,13 @@ from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from kafkaframes.storage.files.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex, write_indexes
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
     ProducerEntry,
     read_producer_snapshot,
     write_producer_snapshot,
+    write_txn_index,
 )
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader
@@ -64,6 +65,11 @@ class RebuiltIndexes:
     next_offset: int
     producers_end: int
     epochs: tuple[EpochStart, ...] = ()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The content of the three files, by the kind in their names; that of no aborted transaction is empty."""
+        return write_indexes(self.offset_index, self.time_index) | {"txnindex": write_txn_index(self.aborted)}
 
 
 def build_indexes(

@@ -30,8 +30,7 @@ from kafkaframes.storage.files.checkpoints import (
 )
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
-from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
-from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot, write_txn_index
+from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
@@ -277,12 +276,7 @@ class PartitionWriter:
         return self._segment
 
     def _write_indexes(self, segment: _OpenSegment, indexes: RebuiltIndexes) -> None:
-        raw_indexes = {
-            "index": write_offset_index(indexes.offset_index),
-            "timeindex": write_time_index(indexes.time_index),
-            "txnindex": write_txn_index(indexes.aborted),
-        }
-        for kind, raw in raw_indexes.items():
+        for kind, raw in indexes.files.items():
             if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
                 self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
 

@@ -290,9 +290,9 @@ def _append(
         segment.append(data, headers, settings)
         if prepared is not _NOTHING:
             for aborted in state.producers.aborted_by(prepared):
-                segment.add_aborted(aborted)
+                segment.txn_index.append(aborted)
     except StorageError:
-        state.disk.back_online(lambda: segment.go_back(before, state.log_end_offset))
+        state.disk.back_online(lambda: segment.cut(before, state.log_end_offset))
         raise
     state.log_end_offset = end = last.last_offset + 1
     if prepared is not _NOTHING:

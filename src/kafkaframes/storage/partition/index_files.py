@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.storage.files.disk import Disk, DiskFile
+from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
 from kafkaframes.storage.files.indexes import (
     NO_TIMESTAMP,
     Int64s,
@@ -39,7 +39,7 @@ class _EntryFile:
     _entry: struct.Struct
     _offsets: int  # which of the columns has the offsets
 
-    def __init__(self, disk: Disk, path: str, *, base_offset: int) -> None:
+    def __init__(self, disk: OnlineDisk, path: str, *, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
@@ -110,9 +110,7 @@ class _EntryFile:
         if self._file is not None:
             self._file.fsync()
         elif self._disk.stat(self.path) is not None:
-            file = self._disk.open_file(self.path)
-            file.fsync()
-            file.close()
+            self._disk.flush_file(self.path)
 
     def close(self) -> None:
         """Close the file without trimming it."""
@@ -197,7 +195,7 @@ class TimeIndexFile(_EntryFile):
 class TxnIndexFile:
     """``N.txnindex`` (TransactionIndex): aborted transactions; the file is made for the first one."""
 
-    def __init__(self, disk: Disk, path: str, *, base_offset: int) -> None:
+    def __init__(self, disk: OnlineDisk, path: str, *, base_offset: int) -> None:
         self.path = path
         self._base_offset = base_offset
         self._disk = disk
@@ -238,6 +236,4 @@ class TxnIndexFile:
     def flush(self) -> None:
         """Return when everything written is on the disk."""
         if self._disk.stat(self.path) is not None:
-            file = self._disk.open_file(self.path)
-            file.fsync()
-            file.close()
+            self._disk.flush_file(self.path)

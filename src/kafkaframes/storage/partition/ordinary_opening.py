@@ -28,7 +28,7 @@ from kafkaframes.storage.files.names import DirectoryName, FileName, segment_fil
 from kafkaframes.storage.files.producer_files import read_producer_snapshot
 from kafkaframes.storage.log.discover import Checkpointed
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import ProducerLoad, RebuiltIndexes, StoredSnapshots, rebuild_indexes, replay_of
+from kafkaframes.storage.log.rebuild import ProducerLoad, StoredSnapshots, rebuild_indexes, replay_of
 from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.segment import LogSegment
 from kafkaframes.storage.partition.settings import LogSettings
@@ -217,14 +217,8 @@ def _recovered(
     changed = {offset for offset in before.keys() | after.keys() if before.get(offset) != after.get(offset)}
     if rebuilt.producers_end != end or min(changed, default=base) < base or max(after, default=end) != end:
         return None
-    return _Opened(end, before, after, rebuilt.epochs, _indexes(base, rebuilt))
-
-
-def _indexes(base_offset: int, rebuilt: RebuiltIndexes) -> dict[str, bytes]:
-    return {
-        segment_file_name(base_offset, "index"): indexes.write_offset_index(rebuilt.offset_index),
-        segment_file_name(base_offset, "timeindex"): indexes.write_time_index(rebuilt.time_index),
-    }
+    rebuilt_indexes = {segment_file_name(base, kind): rebuilt.files[kind] for kind in ("index", "timeindex")}
+    return _Opened(end, before, after, rebuilt.epochs, rebuilt_indexes)
 
 
 def _producers(opened: _Opened, settings: LogSettings) -> Producers:

@@ -8,10 +8,11 @@ is flushed before anything new is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, takewhile
 
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.storage.files.filesystem import join
-from kafkaframes.storage.files.names import segment_file_name
+from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
 from kafkaframes.storage.files.producer_files import ProducerEntry, read_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.transactions import seen_from
@@ -61,37 +62,27 @@ def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
 
 
 def _below_start(state: LogState) -> list[LogSegment]:
-    active = state.segments.active
-    expired = []
-    for segment, end in _candidates(state):
-        if segment is active or end > state.log_start_offset:
-            break
-        expired.append(segment)
-    return expired
+    def is_below(candidate: tuple[LogSegment, int]) -> bool:
+        return candidate[0] is not state.segments.active and candidate[1] <= state.log_start_offset
+
+    return [segment for segment, _ in takewhile(is_below, _candidates(state))]
 
 
 def _too_large(state: LogState) -> list[LogSegment]:
-    over = state.segments.size_bytes - state.settings.retention_bytes
-    expired: list[LogSegment] = []
-    if state.settings.retention_bytes < 0:
-        return expired
-    for segment, _ in _candidates(state):
-        over -= segment.size_bytes
-        if over < 0:
-            break
-        expired.append(segment)
-    return expired
+    most = state.settings.retention_bytes
+    if most < 0:
+        return []
+    over, segments = state.segments.size_bytes - most, [segment for segment, _ in _candidates(state)]
+    freed = accumulate(segment.size_bytes for segment in segments)
+    return [segment for segment, size in zip(segments, freed, strict=True) if size <= over]
 
 
 def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
-    expired: list[LogSegment] = []
-    if state.settings.retention_ms == UNLIMITED:
-        return expired
-    for segment, _ in _candidates(state):
-        if now_ms - segment.largest_timestamp <= state.settings.retention_ms:
-            break
-        expired.append(segment)
-    return expired
+    most = state.settings.retention_ms
+    if most == UNLIMITED:
+        return []
+    segments = (segment for segment, _ in _candidates(state))
+    return list(takewhile(lambda segment: now_ms - segment.largest_timestamp > most, segments))
 
 
 def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None:
@@ -205,7 +196,6 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
 # one after it, which the suffixes tell. Readers of an old segment can continue.
 
 CLEANED, SWAP = ".cleaned", ".swap"
-KINDS = ("log", "index", "timeindex", "txnindex")
 
 
 def path_of(directory: str, base_offset: int, kind: str) -> str:
@@ -231,7 +221,7 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
         StorageError: the disk fails; the next opening completes the replacement or undoes it.
     """
     base = old[0].base_offset
-    paths = [join(state.directory, segment_file_name(base, kind)) for kind in KINDS]
+    paths = [join(state.directory, segment_file_name(base, kind)) for kind in SEGMENT_KINDS]
     there = [path for path in paths if state.disk.stat(path + CLEANED) is not None]
     for path in there:
         state.disk.rename(path + CLEANED, path + SWAP)

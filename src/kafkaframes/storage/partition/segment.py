@@ -16,8 +16,7 @@ from kafkaframes.storage.files.disk import DiskFile, OnlineDisk
 from kafkaframes.storage.files.filesystem import ReadAt, join
 from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.files.indexes import NO_TIMESTAMP, TimestampOffset
-from kafkaframes.storage.files.names import segment_file_name
-from kafkaframes.storage.files.producer_files import AbortedTransaction
+from kafkaframes.storage.files.names import SEGMENT_KINDS, segment_file_name
 from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.partition._kernels_fetch import ANY_OFFSET, BATCH, MORE, NONE, UNUSUAL, find_batch
 from kafkaframes.storage.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
@@ -84,7 +83,6 @@ class Stretch(Part):
 
 DELETED = ".deleted"
 WINDOW_BYTES = 16 << 10  # read at once for headers: four times the distance of two index entries
-_KINDS = ("log", "index", "timeindex", "txnindex")
 
 
 class BatchWindow(NamedTuple):
@@ -137,7 +135,7 @@ class LogSegment:
     @property
     def files(self) -> list[str]:
         """The paths of its files that are there."""
-        return [path for kind in _KINDS if self._disk.stat(path := self._path_of(kind)) is not None]
+        return [path for kind in SEGMENT_KINDS if self._disk.stat(path := self._path_of(kind)) is not None]
 
     # ---------------------------------------------------------------------------------------------- writing
 
@@ -162,7 +160,7 @@ class LogSegment:
             batches: their headers, positions counted from the start of ``data``.
 
         Raises:
-            StorageError: the disk fails; ``go_back`` removes what was written.
+            StorageError: the disk fails; ``cut`` removes what was written.
         """
         if self._file is None:
             raise LogDirError("the segment is not active", file=self.path)
@@ -177,16 +175,14 @@ class LogSegment:
             self._note(batches, start, len(data), settings)
         self.size_bytes = start + len(data)
 
-    def go_back(self, size_bytes: int, log_end_offset: int) -> None:
-        """Undo an append that failed halfway: in memory, and on the disk, where a part of it may have been written.
+    def cut(self, size_bytes: int, offset: int) -> None:
+        """End the segment at ``size_bytes``, before the batch that holds ``offset``.
+
+        So it also undoes an append that failed halfway, of which a part may have been written.
 
         Raises:
             LogDirError: the disk fails, or the segment cannot be read.
         """
-        self._cut(size_bytes, log_end_offset)
-
-    def _cut(self, size_bytes: int, offset: int) -> None:
-        """End the segment at ``size_bytes``, before the batch that holds ``offset``."""
         if self._file is None:
             raise LogDirError("the segment is not active", file=self.path)
         self.index.truncate_to(offset)
@@ -264,14 +260,10 @@ class LogSegment:
         kinds["txnindex"] = len(self.txn_index.aborted)
         return [self._path_of(kind) for kind, size in kinds.items() if size]
 
-    def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction that a marker in this segment aborted to the transaction index."""
-        self.txn_index.append(transaction)
-
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
         """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
         batch = self.find_batch(offset)
-        self._cut(self.size_bytes if batch is None else batch.position, offset)
+        self.cut(self.size_bytes if batch is None else batch.position, offset)
         if self.size_bytes == 0:
             self.created_ms = now_ms
 

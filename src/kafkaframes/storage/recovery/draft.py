@@ -14,10 +14,10 @@ from typing import NamedTuple
 from kafkaframes.errors import OptionError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.directory import LogFile
+from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
-from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.names import FileName
+from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
 
@@ -316,11 +316,8 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
     Raises:
         LogDirError: the file cannot be read.
     """
-    next_offset = file.name.offset
-    with filesystem.open(file.path) as read_at:
-        for header in HeaderWalk(read_at, size_bytes=file.size_bytes, file=file.path):
-            next_offset = header.last_offset + 1
-    return next_offset
+    with open_segment(filesystem, Segment(file), use_indexes=False) as reader:
+        return reader.next_offset
 
 
 _BEFORE = SwapRules(_settle_before_loading, _swaps_are_done)

@@ -18,7 +18,6 @@ from kafkaframes.storage.files import atomic, checkpoints, indexes, names
 from kafkaframes.storage.files.checkpoints import Epochs, EpochStart, write_leader_epochs
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, split
-from kafkaframes.storage.files.indexes import write_offset_index, write_time_index
 from kafkaframes.storage.files.names import FileName, segment_file_name
 from kafkaframes.storage.files.producer_files import write_txn_index
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
@@ -281,15 +280,10 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
 
 
 def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, replaced: Set[str]) -> None:
-    index, time_index, txn_index = (
-        segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
-    )
-    files[index] = write_offset_index(rebuilt.offset_index)
-    files[time_index] = write_time_index(rebuilt.time_index)
-    if rebuilt.aborted:
-        files[txn_index] = write_txn_index(rebuilt.aborted)
-    elif txn_index in replaced:
-        files[txn_index] = b""  # Kafka empties the file and does not delete it
+    for kind, raw in rebuilt.files.items():
+        name = segment_file_name(base_offset, kind) + suffix
+        if raw or kind != "txnindex" or name in replaced:  # Kafka empties a transaction index and does not delete it
+            files[name] = raw
 
 
 def _put_snapshots(files: Contents, stored: StoredSnapshots) -> None:

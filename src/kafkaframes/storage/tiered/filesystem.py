@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.storage.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, ReadAt, reader_of, split, store_of
+from kafkaframes.storage.files.filesystem import (
+    FileInfo,
+    FileSystem,
+    FileSystemOver,
+    ReadAt,
+    reader_of,
+    split,
+    store_of,
+)
 from kafkaframes.storage.tiered import names
 from kafkaframes.storage.tiered.chunks import (
     IV_BYTES,
@@ -31,7 +39,7 @@ from kafkaframes.storage.tiered.names import ViewPath
 
 
 @dataclass(frozen=True)
-class TieredFileSystem:
+class TieredFileSystem(FileSystemOver):
     """A file system that serves view paths; it passes every other path to the inner file system.
 
     Attributes:
@@ -54,10 +62,6 @@ class TieredFileSystem:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, value)
-
-    def over(self, inner: FileSystem) -> TieredFileSystem:
-        """Return the same view over another inner file system (one that counts what is read of it)."""
-        return replace(self, inner=inner)
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, those of the view by Kafka's names."""
@@ -110,10 +114,6 @@ class TieredFileSystem:
                 finally:
                     if isinstance(read_at, ChunkReader):
                         read_at.close()
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths of the inner file system that match."""
-        return self.inner.glob(pattern)
 
     def manifest(self, main: str) -> Manifest:
         """Return the manifest of a segment.
