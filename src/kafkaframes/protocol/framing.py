@@ -41,11 +41,7 @@ def size_prefix(size_bytes: int) -> bytes:
 
 
 def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its size before it.
-
-    Raises:
-        EncodeError: it has 2 GiB or more.
-    """
+    """Return ``payload`` with its size before it; raises as ``size_prefix``."""
     return size_prefix(len(payload)) + payload
 
 
@@ -144,11 +140,7 @@ class FrameBuffer:
         return frame if frame is None or isinstance(frame, bytes) else frame.tobytes()
 
     def next_kept(self) -> bytes | memoryview | None:
-        """Do as :meth:`next_frame` does; what lies in memory of its own is a read-only view of that.
-
-        Raises:
-            DecodeError: as :meth:`next_frame`.
-        """
+        """Do as :meth:`next_frame` does; what lies in memory of its own is a read-only view of that."""
         if self._large is None:
             view = self.next_view()
             if view is not None:
@@ -175,11 +167,7 @@ class FrameBuffer:
         return large.toreadonly()
 
     def next_view(self) -> memoryview | None:
-        """Do as :meth:`next_frame` does, without a copy: the view is good until the next ``get_buffer``.
-
-        Raises:
-            DecodeError: as :meth:`next_frame`.
-        """
+        """Do as :meth:`next_frame` does, without a copy: the view is good until the next ``get_buffer``."""
         start = self._start
         first = start + 4
         if first > self._end:
@@ -250,8 +238,6 @@ class ClientConnection:
         """Queue a request; return its correlation id.
 
         Args:
-            body: the request.
-            version: the API version.
             expects_response: False for a Produce request with acks 0, which is never answered.
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
@@ -343,10 +329,6 @@ _OLDEST: Final = Versions(0, 0)  # what a broker knows that names no version of 
 def known_versions(api_key: int, specs: Specs | None = None) -> Versions:
     """Return the versions of an API that this end knows: those that request and response have, stable ones only.
 
-    Args:
-        api_key: of the API.
-        specs: where its messages are, if not in the catalog.
-
     Raises:
         SpecError: no such API.
     """
@@ -374,13 +356,7 @@ def listed_versions(response: Any) -> Ranges:
 def choose_version(
     api_key: int, theirs: Ranges, *, most: int | None = None, least: int = 0, specs: Specs | None = None
 ) -> int:
-    """Return the newest version of an API that both ends know.
-
-    Args:
-        api_key: of the API.
-        theirs: what the broker serves.
-        most, least: bounds of the caller's own.
-        specs: as for :func:`known_versions`.
+    """Return the newest version of an API that both ends know, within the caller's own bounds.
 
     Raises:
         BrokerError: there is none.

@@ -93,11 +93,7 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CaptureSource(Source):
-    """The rows of a table of captures.
-
-    Attributes:
-        options: what is read; columns are the scan's.
-    """
+    """The rows of a table of captures; which columns, the scan says."""
 
     options: SourceOptions
 

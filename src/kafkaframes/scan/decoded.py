@@ -21,12 +21,7 @@ Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoding:
-    """How values become structs.
-
-    Attributes:
-        decoding: what is known of them.
-        raises: whether a value that cannot be decoded is an error.
-    """
+    """How values become structs."""
 
     decoding: Decoding
     raises: bool = False
@@ -37,12 +32,7 @@ class ValueDecoding:
         return self.decoding.mode
 
     def schema(self, plain: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-        """Return the schema of decoded rows.
-
-        Args:
-            plain: of the rows as they are read.
-            columns: of the result.
-        """
+        """Return the schema of decoded rows."""
         made = {"value": pa.struct(self.decoding.decoder().fields), ERROR: pa.string()}
         return pa.schema([pa.field(name, made[name]) if name in made else plain.field(name) for name in columns])
 
@@ -80,11 +70,6 @@ class SchemaChoice:
 
     def decoding(self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]) -> Decoding:
         """Return what is known of the values.
-
-        Args:
-            mode: ``json``, ``avro`` or ``protobuf``.
-            topics: that are read, as far as they are named.
-            sample: returns the first values.
 
         Raises:
             OptionError, MissingExtraError, NetworkError: as ``Scan.decode``.

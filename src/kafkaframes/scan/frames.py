@@ -1,4 +1,7 @@
-"""Scans as the frames of other libraries: pandas, Polars, DuckDB. Each is an extra, imported when it is called for."""
+"""Scans as the frames of other libraries: pandas, Polars, DuckDB.
+
+Each is an extra, imported when it is called for: a MissingExtraError where it is absent.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def where_of_expression(expression: pl.Expr, polars: Any) -> Where:
-    """Return conditions that every row fulfils for which the expression is true.
-
-    Args:
-        expression: a predicate.
-        polars: the library.
-    """
+    """Return conditions that every row fulfils for which the expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:  # what cannot be written as JSON (a function of Python) is filtered by Polars alone
@@ -149,30 +147,18 @@ _ROWS_AT_ONCE: Final = 100_000  # of a frame that Polars is handed: fewer cost m
 
 
 def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
-    """Return a table as a pandas DataFrame.
-
-    Raises:
-        MissingExtraError: pandas is absent.
-    """
+    """Return a table as a pandas DataFrame."""
     import_extra("`to_pandas`", "pandas", "pandas")
     return table.to_pandas(**options)
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """Return a table as a Polars DataFrame.
-
-    Raises:
-        MissingExtraError: Polars is absent.
-    """
+    """Return a table as a Polars DataFrame."""
     return import_extra("`to_polars`", "polars", "polars").from_arrow(table)
 
 
 def lazy(scan: Rows) -> pl.LazyFrame:
-    """Return a Polars LazyFrame that reads the scan.
-
-    Raises:
-        MissingExtraError: Polars is absent.
-    """
+    """Return a Polars LazyFrame that reads the scan."""
     polars = import_extra("`lazy`", "polars", "polars")
     plugins = import_module("polars.io.plugins")
 
@@ -214,11 +200,7 @@ def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -
 
 
 def to_dask(plan: ScanPlan) -> dd.DataFrame:
-    """Return a Dask DataFrame that reads the slices of a plan.
-
-    Raises:
-        MissingExtraError: Dask is absent.
-    """
+    """Return a Dask DataFrame that reads the slices of a plan."""
     dask = import_extra("`to_dask`", "dask", "dask.dataframe")
     return dask.from_map(_arrow_typed, plan.apart(), meta=_typed(plan.schema.empty_table()))
 
@@ -232,11 +214,7 @@ def _typed(table: pa.Table) -> pd.DataFrame:
 
 
 def to_ray(plan: ScanPlan) -> ray.data.Dataset:
-    """Return a Ray dataset that reads the slices of a plan.
-
-    Raises:
-        MissingExtraError: Ray is absent.
-    """
+    """Return a Ray dataset that reads the slices of a plan."""
     data = import_extra("`to_ray`", "ray", "ray.data")
     plans = plan.apart()
     return data.from_items(plans, override_num_blocks=len(plans)).map_batches(_read_items, batch_size=1)
@@ -247,11 +225,7 @@ def _read_items(items: dict[str, Any]) -> pa.Table:
 
 
 def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
-    """Register a scan as a view of a connection.
-
-    Raises:
-        MissingExtraError: DuckDB is absent.
-    """
+    """Register a scan as a view of a connection."""
     import_extra("`to_duckdb`", "duckdb", "duckdb")
     from kafkaframes.scan.dataset import ScanDataset  # half of what an import of scans would take
 

@@ -129,10 +129,7 @@ class Counting:
     """What is counted of batches.
 
     Attributes:
-        first_offset, end_offset: of records.
-        where: the range of time.
         verify_crc: whether a batch counts by its header only if its checksum is right.
-        control_records: whether these are counted.
     """
 
     first_offset: int
@@ -148,8 +145,6 @@ class Counting:
         wrong checksum, or with a count that their offsets have no numbers for.
 
         Args:
-            data: the bytes of the batches.
-            batches: their headers.
             left_out: batches that are not counted (aborted transactions).
         """
         firsts, lasts, counts = (batches.column(name) for name in ("base_offset", "last_offset", "count"))

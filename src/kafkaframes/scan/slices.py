@@ -76,7 +76,6 @@ class Source(Protocol):
         """Return the works, in the order of their rows.
 
         Args:
-            where: what rows are kept.
             parts: into how many the source is cut at least, if it is large.
 
         Raises:
@@ -102,11 +101,6 @@ class ScanSlice:
 
     Attributes:
         source: what is read, and how; passwords may be in it.
-        work: which part.
-        plain_columns: that are read.
-        where: what rows are kept.
-        columns: of the rows.
-        decoding: how values are decoded.
     """
 
     source: Source = field(repr=False)

@@ -35,13 +35,7 @@ _Name = TypeVar("_Name", str, int)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What rows must fulfil, all of it.
-
-    Attributes:
-        topics, partitions: by name, by number; None: any.
-        offsets: of records.
-        timestamps_ms: of records.
-    """
+    """What rows must fulfil, all of it."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -84,20 +78,16 @@ class Where:
         """Return which rows are kept by their timestamps (milliseconds); None where all are."""
         if not self.has_times:
             return None
-        values = timestamps.view("int64").to_numpy(zero_copy_only=False)
-        kept = self._in_time(values)
-        return None if kept.all() else kept
-
-    def _in_time(self, values: npt.NDArray[np.int64]) -> Flags:
         import numpy as np
 
+        values = timestamps.view("int64").to_numpy(zero_copy_only=False)
         least, limit = self.timestamps_ms
         kept = np.ones(values.size, np.bool_)
         if least is not None:
             kept &= values >= least
         if limit is not None:
             kept &= values < limit
-        return kept
+        return None if kept.all() else kept
 
     def batches_without_rows(self, batches: Batches) -> Flags:
         """Return the batches of which the header proves that no record is in the range of time: of format 2 only."""

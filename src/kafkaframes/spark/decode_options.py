@@ -71,7 +71,6 @@ def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> 
     """Return how values are decoded, None where they are not, and the source's own options.
 
     Args:
-        options: as Spark has them.
         other_modes: of the option decode, that are the source's own.
 
     Raises:

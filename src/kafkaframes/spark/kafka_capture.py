@@ -81,37 +81,35 @@ def _planned(files: Sequence[str], options: SourceOptions) -> list[InputPartitio
     return [InputPartition(work) for work in plan_works(files, options, cores=os.cpu_count() or 1)]
 
 
-def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    from kafkaframes.capture.reader import read_traffic
-    from kafkaframes.scan.arrow import rebatch
-
-    work: Work = partition.value
-    yield from rebatch(read_traffic(work.files, work.options))
-    settle()
-
-
 @tells_plainly
-class KafkaCaptureReader(DataSourceReader):
-    """Plans in the planner process, reads in the workers."""
+class _CaptureReader:
+    """Reads in the workers what a batch or a stream has planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        from kafkaframes.capture.reader import read_traffic
+        from kafkaframes.scan.arrow import rebatch
+
+        work: Work = partition.value
+        yield from rebatch(read_traffic(work.files, work.options))
+        settle()
+
+
+@tells_plainly
+class KafkaCaptureReader(_CaptureReader, DataSourceReader):
+    """Plans in the planner process."""
 
     def partitions(self) -> list[InputPartition]:
         """Share the connections out."""
         return _planned(self.options.files(), self.options)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task as Arrow batches of about 1 MB."""
-        yield from _read(partition)
-
 
 @tells_plainly
-class KafkaCaptureStreamReader(DataSourceStreamReader):
+class KafkaCaptureStreamReader(_CaptureReader, DataSourceStreamReader):
     """Follows a directory; an offset is the name of the last file that was read."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return where a query without a checkpoint starts: at the first file."""
@@ -143,7 +141,3 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
         lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
         return _planned([*lead, *new], options)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
-        yield from _read(partition)

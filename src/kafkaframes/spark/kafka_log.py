@@ -132,8 +132,6 @@ def hint_of(options: ReadOptions, plan: ReadPlan, *, large_bytes: int = LARGE_BY
     """Return the line for a read that no option narrows; None for one that is small, or narrowed.
 
     Args:
-        options: of the read.
-        plan: what it will read.
         large_bytes: from how many bytes of log on it is worth a word.
     """
     if plan.bytes_to_read < large_bytes:

@@ -54,7 +54,6 @@ def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
     8
 
     Args:
-        texts: values by Spark's names.
         settings: fields of ``ReadOptions`` for what the texts do not say.
 
     Raises:

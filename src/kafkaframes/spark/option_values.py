@@ -191,9 +191,7 @@ def unknown_option(name: str, known: Mapping[str, Option], source: str, *, other
     """Return what to say of a name that no option has: which one is near, or all.
 
     Args:
-        name: as it is given.
         known: the options by their names in lower case.
-        source: what has them.
         others: names in lower case that are options, too.
     """
     lower = name.lower()
@@ -228,8 +226,6 @@ def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple
 
     Args:
         values: texts by names in lower case.
-        source: the name of the source, for the message where there is none.
-        example: a path for that message.
 
     Raises:
         OptionError: there is no path, or ``paths`` is no list of texts.

@@ -150,9 +150,6 @@ def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
 
     >>> read_varint(bytes.fromhex("d804"), 0)
     (300, 2)
-
-    Raises:
-        TruncatedError, DecodeError: as :func:`read_unsigned_varint`.
     """
     value, position = _read(buf, position, VARINT_MAX_BYTES, 32)
     return _unzigzag(value), position
@@ -168,11 +165,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def read_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a zig-zag int64 of 1 to 10 bytes (``ByteUtils.readVarlong``).
-
-    Raises:
-        TruncatedError, DecodeError: as :func:`read_unsigned_varlong`.
-    """
+    """Read a zig-zag int64 of 1 to 10 bytes (``ByteUtils.readVarlong``)."""
     value, position = _read(buf, position, VARLONG_MAX_BYTES, 64)
     return _unzigzag(value), position
 

@@ -133,11 +133,7 @@ class Codec:
             return b"".join(map(bytes, parts))
 
     def encode_parts(self, value: Any) -> list[bytes | Part]:
-        """Return the bytes of ``value`` in parts; a ``wire.parts.Part`` is among them as it is.
-
-        Raises:
-            EncodeError: it cannot be written at this version; with field path.
-        """
+        """Return what ``encode`` returns, in parts; a ``wire.primitives.Part`` is among them as it is."""
         parts: list[bytes | Part] = []
         try:
             self._write(value, parts.append)

@@ -64,9 +64,7 @@ def decode_columns(
     """Decode many messages of one kind and version.
 
     Args:
-        plan: of the message and version.
         messages: bytes objects, or a binary or large binary array; one message each, without header or size.
-        mode: ``reference`` or ``strict``.
         decode: decodes one bad message, to say what is wrong with it; by default the reason has a byte and no path.
         specialised: use the straight-line decoder where there is one (``reference`` mode); by default once this process
             has decoded some megabytes of the kind, since loading it takes longer than a few messages do.

@@ -142,7 +142,6 @@ def decode_request(
     An ApiVersions request of a version that is not known has a body of bytes: a broker answers those too (KIP-511).
 
     Args:
-        data: header and body.
         mode: as for ``Message.decode``.
         specs: where the body's spec is, if not in the catalog.
         allow_surplus: do not look at what follows the body, as Kafka's brokers do not. librdkafka 2.16 sends
@@ -182,8 +181,6 @@ def decode_response(
     version answers; ``api_version`` of the result says so.
 
     Args:
-        data: header and body.
-        api_key, version: what was asked.
         mode, views: as for ``Message.decode_prefix``.
         specs: where the body's spec is, if not in the catalog.
 
@@ -208,12 +205,7 @@ def decode_response(
 
 
 def encode_request(body: Message, version: int, **header: Unpack[HeaderValues]) -> bytes:
-    """Return a request: its header, of the version that the API wants, and the body. No size before it.
-
-    Args:
-        body: a request.
-        version: the API version.
-        header: its fields, as of ``HeaderValues``.
+    """Return a request without its size: its header, of the version that the API wants, and the body.
 
     Raises:
         EncodeError: ``body`` is no request, or cannot be written.
@@ -222,11 +214,7 @@ def encode_request(body: Message, version: int, **header: Unpack[HeaderValues]) 
 
 
 def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderValues]) -> list[bytes]:
-    """Return what ``encode_request`` returns in parts: long fields, such as records, are not copied.
-
-    Raises:
-        EncodeError: as there.
-    """
+    """Return what ``encode_request`` returns in parts: long fields, such as records, are not copied."""
     if body.spec.type != "request" or body.spec.api_key is None:
         raise EncodeError(f"{body.spec.name} is no request")
     written = request_header_class()(

@@ -42,7 +42,6 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
 
     Args:
         array: as ``decode_columns`` gives it, or a struct of it; not sliced.
-        codec: of the message and version.
         left_out: which messages are left out (those with an ``_error``).
         records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
 

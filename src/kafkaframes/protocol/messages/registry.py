@@ -106,12 +106,7 @@ class Apis:
     """
 
     def __init__(self, specs: Specs | None = None) -> None:
-        """Take specs, or a path to some; without them all is the catalog's.
-
-        Raises:
-            SpecError: a file is no spec.
-            OptionError: a path cannot be read.
-        """
+        """Take specs, or a path to some; without them all is the catalog's. Raises as ``specs_by_name``."""
         self._own: dict[tuple[int, str], MessageSpec] = {}
         for spec in specs_by_name(specs).values() if specs is not None else ():
             if spec.api_key is not None and spec.type in RPC_TYPES and not spec.valid_versions.is_empty:
@@ -180,11 +175,7 @@ class Apis:
         return catalog.load(api.half(type_))
 
     def message_class(self, key: int, type_: str, version: int) -> type[Message]:
-        """Return the class of the same.
-
-        Raises:
-            SpecError: there is no such API.
-        """
+        """Return the class of the same; raises as ``spec``."""
         return class_of(self.spec(key, type_, version))
 
     def _merged(self, key: int, known: Api | None) -> Api:

@@ -317,10 +317,6 @@ def _struct(value: Any, where: JsonPath) -> StructDecl:
 def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
     """Read a parsed document as the declaration of a message.
 
-    Args:
-        value: what ``jsontext`` made of a file.
-        types: the message types that exist.
-
     Raises:
         RefusedError: a key is unknown, missing or has a value that Jackson could not coerce.
     """

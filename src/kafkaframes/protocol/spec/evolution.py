@@ -23,8 +23,6 @@ def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = No
     """Return every change from one spec of a message to the next, gravest first.
 
     Args:
-        old: the spec before; ``new`` the spec after.
-        new: see ``old``.
         is_unstable: whether the highest version of ``old`` is not released yet; a response's spec does not say it, its
             request's does. As ``old`` says if not told.
     """

@@ -67,7 +67,6 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
     """Make the error codes and messages of a response tags; return what was, and what was meant and was not.
 
     Args:
-        draft: of the response.
         suffix: names that end so are meant too.
     """
     tagged, kept = [], []

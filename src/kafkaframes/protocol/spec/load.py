@@ -44,8 +44,6 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: Diale
     """Load one spec.
 
     Args:
-        source: the text of the file.
-        file: how errors name it.
         dialect: which generation of the language to hold it to.
 
     Raises:

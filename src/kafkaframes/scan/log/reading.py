@@ -54,7 +54,6 @@ def read_work(
     """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
 
     Args:
-        work, columns, options: of the task.
         meter: counts the bytes of log that are read.
 
     Raises:
@@ -70,13 +69,7 @@ def read_work(
 def read_rows(
     work: Iterable[Slice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan, in order; damage is appended to ``errors``. Raises as ``read_work``.
-
-    Args:
-        work, options: of the task.
-        columns: names of ``scan.rows``.
-        errors: of the whole scan.
-    """
+    """Yield the rows of a scan, in order; damage is appended to ``errors``. Raises as ``read_work``."""
     sources = sources_of(columns, options.where)
     for part in work:
         segment = part.segment
@@ -160,7 +153,6 @@ class OpenSlice:
     """A slice whose segment is open.
 
     Attributes:
-        segment: the segment.
         planned: the slice; it may be larger than planned, where an index was wrong.
         healer: replaces damaged batches by those of other copies; None where there are no copies.
         unwanted: says of batches whether they belong to an aborted transaction; None where none does.

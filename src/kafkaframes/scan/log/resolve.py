@@ -153,8 +153,6 @@ def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> C
     """Return the segments of the topic partitions that the options choose, of copies one log; raises as ``plan_log``.
 
     Args:
-        discovered: the logs.
-        options: what is read.
         cores: how many copies are looked at at once.
     """
     chosen = select_segments(discovered.segments, options)
@@ -202,9 +200,7 @@ def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> list[Slice]:
     """Return the slices of segments that have the batches of a range, and none of another's transactions.
 
     Args:
-        chosen: segments of which no two are copies.
         options: with offsets as start and end.
-        logs: of the segments.
     """
     states = _transactions(options, logs)
     slices = prune(chosen, replace(options, end=_stable_ends(options, states)))

@@ -148,8 +148,6 @@ def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> L
     """Return the source; paths that all name files are read file by file, unless they are copies of one log.
 
     Args:
-        options: with the paths.
-        names: the names and patterns of topics.
         as_log: whether something is chosen that only whole logs have.
     """
     paths = tuple(plain_path(path) if VIEW_MARK not in path else path for path in options.paths)

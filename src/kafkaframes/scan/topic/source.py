@@ -21,11 +21,7 @@ from kafkaframes.scan.where import Where
 
 @dataclass(frozen=True, slots=True)
 class TopicSource(Source):
-    """The records of live topics.
-
-    Attributes:
-        options: what is read; ``columns`` and ``where`` are the scan's.
-    """
+    """The records of live topics; which columns and rows, the scan says."""
 
     options: TopicOptions
 

@@ -137,11 +137,7 @@ def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
 
 
 def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Collision]:
-    """Yield the tags of proposals that others have: fields of the releases, or of another proposal.
-
-    Args:
-        proposals: by name; each is its own specs.
-    """
+    """Yield the tags of proposals that others have: fields of the releases, or of another proposal."""
     known, free = registry(), next_free(registry().values())
     claimed: dict[Key, tuple[str, Tag]] = {}
     for name, specs in proposals.items():
@@ -170,12 +166,7 @@ _SIZE: Final = "SizeInBytes"  # what a request log has of records
 
 
 def names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
-    """Return the names of fields that were renamed.
-
-    Args:
-        releases: the specs of releases, oldest first, each with its release.
-        newest: the catalog's specs, by name.
-    """
+    """Return the names of fields that were renamed; ``releases`` as for ``tags_ledger``."""
     histories: NamesLedger = {}
     for name_of_release, spec in releases:
         now = newest.get(spec.name)
