@@ -128,7 +128,7 @@ def attach(state: BrokerState) -> None:
     )
     state.transactions = transactions
     transactions.load(state.internal.replay(TRANSACTION_STATE))
-    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), uuid_to_text, lambda key: _wake(state, key))
+    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
     states.load(state.internal.replay(SHARE_GROUP_STATE))
     groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch

@@ -17,7 +17,8 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     Viewer,
 )
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed, hash_of_topics
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed
+from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups.consumer_protocol import Beaten
+from kafkaframes.coordination.groups.records import share_records
 from kafkaframes.coordination.groups.share import assign
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.errors import ErrorCode, RefusedError
@@ -53,6 +54,17 @@ def test_members_join_share_and_leave(bench):
     bench.coordinator.delete_group("g")
     bench.restart()
     assert bench.coordinator.groups == {}
+
+
+def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench):
+    beat(bench)
+    beat(bench, epoch=2)
+    assert bench.group().members["m"].assigned
+    current = share_records.member_tombstones("g", "m")[:1]
+    bench.coordinator.write("g", current)
+    bench.restart()
+    member = bench.group().members["m"]
+    assert (member.topics, member.epoch, member.assigned) == (("orders",), 0, frozenset())
 
 
 def test_wrong_heartbeats_are_refused(bench):

@@ -16,7 +16,7 @@ KEY = ShareKey("g", UUID(int=1), 0)
 
 
 def states(log: ListLog) -> ShareStates:
-    made = ShareStates(frozen_clock(), log, lambda one: one.hex, lambda key: None)
+    made = ShareStates(frozen_clock(), log, lambda key: None)
     made.load(list(log.rows))
     return made
 

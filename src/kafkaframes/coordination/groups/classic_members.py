@@ -21,7 +21,8 @@ from kafkaframes.coordination.groups.classic import (
     SyncResult,
 )
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicFacts, ConsumerGroup, ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups, Topics
+from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
+from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import MemberState, cancel
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import (

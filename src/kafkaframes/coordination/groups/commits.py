@@ -6,7 +6,7 @@ group is empty: a consumer without a group, or an admin. A transaction may also 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,31 +78,6 @@ class OffsetStore:
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether an open transaction has staged anything for the group."""
         return any(group_id in groups for groups in self.staged.values())
-
-    def expired(
-        self,
-        group_id: str,
-        *,
-        since_ms: Callable[[Commit], int],
-        is_subscribed: Callable[[str], bool],
-        now_ms: int,
-        retention_ms: int,
-    ) -> Iterator[TopicPartition]:
-        """Yield the partitions whose offsets have outlived their retention.
-
-        Args:
-            since_ms: from when on a commit ages.
-            is_subscribed: offsets of topics that are read never expire.
-        """
-        for where, commit in self.of_group(group_id).items():
-            if is_subscribed(where.topic) or self.is_unstable(group_id, where):
-                continue
-            if commit.expire_ms is not None:
-                is_over = now_ms >= commit.expire_ms
-            else:
-                is_over = now_ms - since_ms(commit) >= retention_ms
-            if is_over:
-                yield where
 
 
 _NONE = -1
@@ -272,12 +247,13 @@ class Commits:
         ages_from = group.offsets_age_from()
         if ages_from is None:
             return False
-        expired = self.store.expired(
-            group.group_id,
-            since_ms=lambda commit: ages_from(commit.commit_ms),
-            is_subscribed=group.is_subscribed_to,
-            now_ms=self.clock.now_ms,
-            retention_ms=self.settings.offsets_retention_ms,
-        )
-        self._forget(group.group_id, list(expired))
-        return not self.store.of_group(group.group_id) and not self.store.has_open_transactions(group.group_id)
+        group_id, expired = group.group_id, []
+        for where, commit in self.store.of_group(group_id).items():
+            expire_ms = commit.expire_ms
+            if expire_ms is None:
+                expire_ms = ages_from(commit.commit_ms) + self.settings.offsets_retention_ms
+            is_used = group.is_subscribed_to(where.topic) or self.store.is_unstable(group_id, where)
+            if not is_used and self.clock.now_ms >= expire_ms:
+                expired.append(where)
+        self._forget(group_id, expired)
+        return not self.store.of_group(group_id) and not self.store.has_open_transactions(group_id)

@@ -9,7 +9,6 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
-from kafkaframes.coordination.groups.ports import Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 Partition = tuple[UUID, int]
@@ -63,6 +62,11 @@ class ConsumerMember(GroupMember[Partition]):
         """Whether it speaks the classic protocol."""
         return self.classic is not None
 
+    @property
+    def session_timeout_ms(self) -> int | None:
+        """What a member that speaks the classic protocol has said."""
+        return None if self.classic is None else self.classic.session_timeout_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
@@ -86,40 +90,27 @@ class Expressions:
         return self.known[regex, viewer]
 
 
-@dataclass(slots=True, eq=False)
-class ConsumerGroup(EpochGroup):
+@dataclass(eq=False)
+class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
     """One consumer group.
 
     Attributes:
-        epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
-        assignment_epoch: the epoch that ``targets`` were made for.
-        metadata_hash: of the topics that are subscribed to, when the epoch was decided.
         regexes: patterns, and the topics that they stand for, for whoever may see most.
         viewers: who a member is, for what its pattern shows it; unknown until its first heartbeat after a start.
         visible: the topics that members see of their patterns.
-        sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
         default_assignor: of members that ask for none.
         expressions: what the patterns stand for now; None where all of them are to be resolved anew.
-        assigned_ms: when ``targets`` were made; None: never.
         readers: how many members subscribe to a topic by name; ``_held`` have a partition, or are to give it up;
             ``_patterns`` have a pattern.
     """
 
-    group_id: str
-    epoch: int = 1
     assignment_epoch: int = 0
-    metadata_hash: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    targets: dict[str, Assigned] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     regexes: dict[str, frozenset[str]] = field(default_factory=dict)
     viewers: dict[str, Viewer | None] = field(default_factory=dict)
     visible: dict[str, frozenset[str]] = field(default_factory=dict)
-    sessions: dict[str, Timer] = field(default_factory=dict)
-    rebalances: dict[str, Timer] = field(default_factory=dict)
     default_assignor: str = "uniform"
     expressions: Expressions | None = None
-    assigned_ms: int | None = None
     readers: Counter[str] = field(default_factory=Counter)
     _held: Counter[Partition] = field(default_factory=Counter)
     _patterns: Counter[str] = field(default_factory=Counter)
@@ -176,7 +167,7 @@ class ConsumerGroup(EpochGroup):
         own = Counter(one.regex for one in members if one.regex)
         return [regex for regex, count in own.items() if self._patterns[regex] == count]
 
-    def member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+    def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
         """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
@@ -185,11 +176,7 @@ class ConsumerGroup(EpochGroup):
             if known != member_id:
                 reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {known}."
                 raise RefusedError(ErrorCode.FENCED_INSTANCE_ID, reason)
-        if member_id not in self.members:
-            raise RefusedError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return self.members[member_id]
+        return super().member(member_id)
 
     def put(self, member: ConsumerMember) -> None:
         """Take a member in, or its new value."""
@@ -201,13 +188,14 @@ class ConsumerGroup(EpochGroup):
             if old.instance_id != member.instance_id:
                 self._release(old)
         self._count(member, 1)
-        self.members[member.member_id] = member
+        super().put(member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
         """Let a member go."""
-        member = self.members.pop(member_id, None)
+        member = self.members.get(member_id)
+        super().remove(member_id)
         if member is not None:
             self._count(member, -1)
             self._release(member)
@@ -215,9 +203,8 @@ class ConsumerGroup(EpochGroup):
                 self.expressions = None  # the others may see less of it
                 if not self._patterns[member.regex]:
                     self.regexes.pop(member.regex, None)
-        for kept in (self.targets, self.viewers, self.visible):
-            kept.pop(member_id, None)
-        self.forget_timers(member_id)
+        self.viewers.pop(member_id, None)
+        self.visible.pop(member_id, None)
 
     def _release(self, member: ConsumerMember) -> None:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:

@@ -8,11 +8,9 @@ test_large_groups.py compares both with looking at everything, and counts.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
@@ -27,30 +25,17 @@ from kafkaframes.coordination.groups.consumer import (
     Expressions,
     Viewer,
 )
-from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.members import MemberState
+from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
 from kafkaframes.coordination.groups.subscriptions import matching
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.errors import ErrorCode, RefusedError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
 # A group of so many members is not assigned anew with every one that joins, whatever its interval.
 _LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
-
-
-class Topics(Protocol):
-    """The topics of the broker."""
-
-    @property
-    def version(self) -> int:
-        """Another number whenever a topic has come, grown or gone."""
-
-    def names(self) -> Iterable[str]:
-        """Return all names."""
-
-    def find(self, name: str) -> tuple[UUID, int] | None:
-        """Return a topic's id and how many partitions it has."""
 
 
 class Beat(NamedTuple):
@@ -129,15 +114,11 @@ class _Plan:
         return _changed(group.regexes, self.regexes) if self.regexes else group.regexes
 
 
-@dataclass(slots=True)
-class ConsumerGroups:
+@dataclass
+class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
     """The protocol on consumer groups; before members are removed ``on_leave`` tells whether it has done so itself."""
 
-    clock: Clock
-    settings: GroupSettings
-    write: Callable[[str, Sequence[Record]], None]
-    topics: Topics
-    setting: GroupSetting
+    records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
 
     def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
@@ -157,7 +138,8 @@ class ConsumerGroups:
         if old is None or not member.same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
         self._plan_epoch(group, plan, beat.viewer)
-        self._plan_targets(group, plan, is_due=beat.classic is not None or self._is_due(group))
+        least_ms = _LARGE_GROUPS_INTERVAL_MS if len(group.members) >= _LARGE_GROUP else 0
+        self._plan_targets(group, plan, is_due=beat.classic is not None or self.is_due(group, least_ms=least_ms))
         moved = self._moved(group, plan, beat)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
@@ -169,13 +151,13 @@ class ConsumerGroups:
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
-        interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
+        interval_ms = self.number(group, "heartbeat.interval.ms")
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
         if beat.epoch == 0:
-            return joining(group.members, beat.member_id, self.settings.consumer_max_size)
+            return self.joining(group, beat.member_id, self.settings.consumer_max_size)
         member = group.member(beat.member_id, beat.instance_id)
         member.check_epoch(beat.epoch, beat.owned, group_type="consumer")
         return member
@@ -267,13 +249,6 @@ class ConsumerGroups:
         plan.regexes.update((regex, names) for regex, names in meanings.items() if group.regexes.get(regex) != names)
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - meanings.keys()))
 
-    def _is_due(self, group: ConsumerGroup) -> bool:
-        """Return whether the group may be assigned anew: its last assignment is old enough."""
-        interval_ms = self.setting(group.group_id, "consumer.assignment.interval.ms")
-        if len(group.members) >= _LARGE_GROUP:
-            interval_ms = max(interval_ms, _LARGE_GROUPS_INTERVAL_MS)
-        return is_old_enough(group.assigned_ms, interval_ms, self.clock.now_ms)
-
     def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
         """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
         member_id, replaced = plan.member.member_id, plan.replaced
@@ -364,39 +339,6 @@ class ConsumerGroups:
             group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
-    def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
-        """Begin the member's session anew, and its time to give up what it must."""
-        classic = member.classic
-        timeout_ms = self.setting(group.group_id, "consumer.session.timeout.ms")
-        timeout_ms = timeout_ms if classic is None else classic.session_timeout_ms
-        watch(
-            self.clock,
-            group,
-            member,
-            lambda member_id: self.expire(group, member_id),
-            session_timeout_ms=timeout_ms,
-            keeps_rebalance=keeps_rebalance,
-        )
-
-    def expire(self, group: ConsumerGroup, member_id: str) -> None:
-        """Give a member up that was not heard of in time."""
-        if member_id in group.members:
-            with suppress(KafkaframesError):  # the log is not there; the member is given up when it is heard of again
-                self.fence(group, member_id)
-
-    def revive(self, group: ConsumerGroup) -> None:
-        """Expect the members of a group that was read from the log to be heard of."""
-        for member in list(group.members.values()):
-            self.watch(group, member)
-
-
-def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
-    """Return a number that tells subscribed topics from others: their names, ids and sizes; 0 for none."""
-    known = [(name, topics.find(name)) for name in sorted(names)]
-    there = [(name, facts[0].hex, facts[1]) for name, facts in known if facts is not None]
-    digest = hashlib.blake2b(repr(there).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True) if there else 0
-
 
 def check(beat: Beat, *, may_lack_id: bool) -> None:
     """Refuse a request that contradicts itself; a joining member of version 0 ``may_lack_id``."""
@@ -418,9 +360,7 @@ def check(beat: Beat, *, may_lack_id: bool) -> None:
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
     )
-    for is_wrong, reason in wrong:
-        if is_wrong:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
+    refuse_first(wrong)
     if beat.assignor is not None and beat.assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups import records
@@ -17,7 +17,8 @@ from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, Jo
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, classic_group_of, consumer_group_of
 from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore, Producer
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
+from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, check
+from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.ports import (
     DOWNGRADES,
     UPGRADES,
@@ -42,6 +43,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
+_MODERN: Final[tuple[ModernRecords[Any, Any], ...]] = (consumer_records, share_records, streams_records)
 _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 
 
@@ -344,12 +346,9 @@ class GroupCoordinator:
 
     @staticmethod
     def _tombstones(group: Group) -> list[Record]:
-        if isinstance(group, ConsumerGroup):
-            return consumer_records.group_tombstones(group)
-        if isinstance(group, ShareGroup):
-            return share_records.group_tombstones(group)
-        if isinstance(group, StreamsGroup):
-            return streams_records.group_tombstones(group)
+        for rows in _MODERN:
+            if isinstance(group, rows.group_type):
+                return rows.group_tombstones(group)
         return [records.group_tombstone(group.group_id)]
 
     def _drop(self, group: Group) -> None:
@@ -413,12 +412,12 @@ def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord
         elif isinstance(groups.get(read.key.group), ClassicGroup):
             del groups[read.key.group]
     else:
-        for rows in (consumer_records, share_records, streams_records):
+        for rows in _MODERN:
             if read.type in rows.types:
                 _replay_modern(groups, read, rows)
 
 
-def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any]) -> None:
+def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any, Any]) -> None:
     """Replay a record of a consumer, share or streams group, which the record of its epoch ends."""
     group_id = read.key.group_id
     group = groups.get(group_id)

@@ -1,4 +1,4 @@
-"""Members of consumer and streams groups, and what such groups answer alike: epochs, reconciliation, offsets (KIP-848).
+"""Members of groups with epochs, and what these groups answer alike: reconciliation, offsets (KIP-848, KIP-932).
 
 The coordinator decides a **target** for every member; each member comes to it in its own time: it hears what to give
 up, and what it is to take comes only when nobody else has it any more.
@@ -6,25 +6,16 @@ up, and what it is to take comes only when nobody else has it any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from kafkaframes.coordination.groups.ports import Clock, Committer, Group, Timer
+from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 _NONE = -1
 KeyT = TypeVar("KeyT")
-_MemberT = TypeVar("_MemberT")
-
-
-def joining(members: Mapping[str, _MemberT], member_id: str, most: int) -> _MemberT | None:
-    """Return the member that joins again; None for a new one, for which there is a place (GROUP_MAX_SIZE_REACHED)."""
-    known = members.get(member_id)
-    if known is None and len(members) >= most:
-        raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-    return known
 
 
 def cancel(timers: dict[str, Timer], member_id: str) -> bool:
@@ -33,11 +24,6 @@ def cancel(timers: dict[str, Timer], member_id: str) -> bool:
     if timer is not None:
         timer.cancel()
     return timer is not None
-
-
-def is_old_enough(assigned_ms: int | None, interval_ms: int, now_ms: int) -> bool:
-    """Whether a group may be assigned anew: it never was, or its assignment has stood for its interval."""
-    return not assigned_ms or not interval_ms or now_ms >= assigned_ms + interval_ms
 
 
 class MemberState(IntEnum):
@@ -73,6 +59,11 @@ class GroupMember(Generic[KeyT]):
     def speaks_classic(self) -> bool:
         """Whether it speaks the classic protocol."""
         return False
+
+    @property
+    def session_timeout_ms(self) -> int | None:
+        """How long it may be silent; None: as the group's setting says."""
+        return None
 
     def same_subscription(self, other: Self) -> bool:
         """Whether nothing that its record holds is different."""
@@ -133,22 +124,30 @@ class GroupMember(Generic[KeyT]):
             raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH, reason)
 
 
-class EpochGroup(Group, Protocol):
+MemberT = TypeVar("MemberT", bound=GroupMember[Any])
+
+
+@dataclass(slots=True, eq=False)
+class EpochGroup(Group, Generic[MemberT, KeyT]):
     """A group whose members have epochs.
 
     Attributes:
-        epoch: grows with every change that members are assigned for; ``assignment_epoch``: of the last assignment.
+        epoch: grows with every change that members are assigned for; a new group begins with 1, as Kafka 4.3's.
+        assignment_epoch: the epoch that ``targets`` were made for.
+        metadata_hash: of the topics that are read, when the epoch was decided.
+        assigned_ms: when ``targets`` were made; None: never.
         sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
     """
 
-    epoch: int
-    assignment_epoch: int
-    sessions: dict[str, Timer]
-    rebalances: dict[str, Timer]
-
-    @property
-    def members(self) -> Mapping[str, GroupMember[Any]]:
-        """By member id."""
+    group_id: str
+    epoch: int = 1
+    assignment_epoch: int = 1
+    metadata_hash: int = 0
+    members: dict[str, MemberT] = field(default_factory=dict)
+    targets: dict[str, frozenset[KeyT]] = field(default_factory=dict)
+    assigned_ms: int | None = None
+    sessions: dict[str, Timer] = field(default_factory=dict)
+    rebalances: dict[str, Timer] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -169,18 +168,28 @@ class EpochGroup(Group, Protocol):
         )
         return "Stable" if done else "Reconciling"
 
-    def member(self, member_id: str, instance_id: str | None) -> GroupMember[Any]:
-        """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
+    def member(self, member_id: str, instance_id: str | None = None) -> MemberT:
+        """Return the member that a request names, or refuse with UNKNOWN_MEMBER_ID."""
+        if member_id not in self.members:
+            reason = f"Member {member_id} is not a member of group {self.group_id}."
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
+        return self.members[member_id]
+
+    def put(self, member: MemberT) -> None:
+        """Take a member in, or its new value."""
+        self.members[member.member_id] = member
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go."""
+        self.members.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        cancel(self.sessions, member_id)
+        cancel(self.rebalances, member_id)
 
     def stop_timers(self) -> None:
         """Cancel everything that is due for the group and its members."""
         for timer in (*self.sessions.values(), *self.rebalances.values()):
             timer.cancel()
-
-    def forget_timers(self, member_id: str) -> None:
-        """Cancel everything that is due for a member."""
-        cancel(self.sessions, member_id)
-        cancel(self.rebalances, member_id)
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse a commit of another epoch, or from nobody while there are members."""
@@ -210,30 +219,3 @@ class EpochGroup(Group, Protocol):
                 raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
             reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
             raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH, reason)
-
-
-def watch(
-    clock: Clock,
-    group: EpochGroup,
-    member: GroupMember[Any],
-    expire: Callable[[str], None],
-    *,
-    session_timeout_ms: int,
-    keeps_rebalance: bool = False,
-) -> None:
-    """Begin a member's session anew, and, unless it ``keeps_rebalance``, its time to give up what it must."""
-    key, epoch = member.member_id, member.epoch
-    cancel(group.sessions, key)
-    group.sessions[key] = clock.call_later(session_timeout_ms, lambda: expire(key))
-    if keeps_rebalance:
-        return
-
-    def expire_rebalance() -> None:
-        now = group.members.get(key)
-        if now is not None and now.epoch == epoch and now.state is MemberState.UNREVOKED_PARTITIONS:
-            expire(key)
-
-    if member.state is not MemberState.UNREVOKED_PARTITIONS:
-        cancel(group.rebalances, key)
-    elif key not in group.rebalances:
-        group.rebalances[key] = clock.call_later(member.rebalance_timeout_ms, expire_rebalance)

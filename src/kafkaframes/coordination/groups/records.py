@@ -23,10 +23,9 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     by_topic,
 )
-from kafkaframes.coordination.groups.members import MemberState
+from kafkaframes.coordination.groups.members import EpochGroup, MemberState, MemberT
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember
-from kafkaframes.coordination.groups.streams import StreamsGroup
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import (
     CoordinatorRecord,
@@ -160,10 +159,10 @@ def group_of(group_id: str, value: Any) -> ClassicGroup:
     return group
 
 
-GroupT = TypeVar("GroupT", ConsumerGroup, ShareGroup, StreamsGroup)
+GroupT = TypeVar("GroupT", bound=EpochGroup[Any, Any])
 
 
-class ModernRecords(ABC, Generic[GroupT]):
+class ModernRecords(ABC, Generic[GroupT, MemberT]):
     """The records of one type of group.
 
     Attributes:
@@ -172,6 +171,7 @@ class ModernRecords(ABC, Generic[GroupT]):
     """
 
     group_type: type[GroupT]
+    member_type: type[MemberT]
     types: ClassVar[tuple[int, int, int, int, int, int]]
     _prefix: ClassVar[str]
 
@@ -182,25 +182,25 @@ class ModernRecords(ABC, Generic[GroupT]):
     def epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
         """Return the record of a group's epoch; None for its tombstone."""
         value = None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash}
-        return self._record("Metadata", {"group_id": group_id}, value)
+        return self._record("Metadata", value, group_id=group_id)
 
     def target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
         """Return the record of the epoch that the targets were made for; None for its tombstone."""
         timestamp = {} if now_ms is None else {"assignment_timestamp": now_ms}
         value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
-        return self._record("TargetAssignmentMetadata", {"group_id": group_id}, value)
+        return self._record("TargetAssignmentMetadata", value, group_id=group_id)
 
     def target_record(self, group_id: str, member_id: str, target: Assigned) -> Record:
         """Return the record of what a member is to have."""
         made: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
         rows = [made.TopicPartition(topic_id=topic, partitions=indexes) for topic, indexes in by_topic(target).items()]
-        key = {"group_id": group_id, "member_id": member_id}
-        return self._record("TargetAssignmentMember", key, {"topic_partitions": rows})
+        value = {"topic_partitions": rows}
+        return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
         """Return the records that end a member."""
         names = "CurrentMemberAssignment", "TargetAssignmentMember", "MemberMetadata"
-        return [self._record(name, {"group_id": group_id, "member_id": member_id}, None) for name in names]
+        return [self._record(name, None, group_id=group_id, member_id=member_id) for name in names]
 
     def group_tombstones(self, group: GroupT) -> list[Record]:
         """Return the records that end a group."""
@@ -231,14 +231,35 @@ class ModernRecords(ABC, Generic[GroupT]):
         else:
             self._replay_member(group, key.member_id, value, is_subscription=record.type == self.types[0])
 
-    def _record(self, name: str, key: dict[str, str], value: dict[str, Any] | None) -> Record:
+    def _replay_member(self, group: GroupT, member_id: str, value: Any, *, is_subscription: bool) -> None:
+        member = group.members.get(member_id) or self.member_type(member_id)
+        if is_subscription and value is None:
+            group.remove(member_id)
+        elif is_subscription:
+            facts = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
+            group.put(self._subscribed(replace(member, **facts), value))
+        elif value is not None:
+            epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
+            assigned, revoking = self._held(value)
+            group.put(replace(member, **epochs, state=state_of(value), assigned=assigned, revoking=revoking))
+        elif member_id in group.members:  # its subscription is all that is left
+            nothing = self.member_type(member_id)
+            group.put(replace(member, **{name: getattr(nothing, name) for name in _ASSIGNMENT}))
+
+    def _record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
         made = message(f"{self._prefix}{name}Key")(**key)
         if value is None:
             return encode_coordinator_record(made, None, None)
         return encode_coordinator_record(made, message(f"{self._prefix}{name}Value")(**value), 0)
 
-    def _member_record(self, name: str, group_id: str, member_id: str, value: dict[str, Any]) -> Record:
-        return self._record(name, {"group_id": group_id, "member_id": member_id}, value)
+    def _member_record(self, group_id: str, member: MemberT, **own: Any) -> Record:
+        facts = {"rack_id": member.rack_id, "client_id": member.client_id, "client_host": member.client_host}
+        return self._record("MemberMetadata", {**facts, **own}, group_id=group_id, member_id=member.member_id)
+
+    def _current_record(self, group_id: str, member: MemberT, rows: dict[str, Any]) -> Record:
+        epochs = {"member_epoch": member.epoch, "previous_member_epoch": member.previous_epoch}
+        value = {**epochs, "state": int(member.state), **rows}
+        return self._record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
     def _own_tombstones(self, group: GroupT) -> list[Record]:
         """Return the records that end what ends before the group itself."""
@@ -251,30 +272,33 @@ class ModernRecords(ABC, Generic[GroupT]):
     def _replay_own(self, group: GroupT, key: Any, value: Any) -> None: ...
 
     @abstractmethod
-    def _replay_member(self, group: GroupT, member_id: str, value: Any, *, is_subscription: bool) -> None: ...
+    def _subscribed(self, member: MemberT, value: Any) -> MemberT:
+        """Return the member with what a record of its subscription says beyond where it is from."""
+
+    @abstractmethod
+    def _held(self, value: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+        """Return what a member has, and what it is to give up."""
 
 
-class ConsumerRecords(ModernRecords[ConsumerGroup]):
+class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
     """The records of consumer groups; of their own they have what patterns stand for."""
 
-    group_type = ConsumerGroup
+    group_type, member_type = ConsumerGroup, ConsumerMember
     types = (5, 3, 6, 7, 8, 16)
     _prefix = "ConsumerGroup"
 
     def member_record(self, group_id: str, member: ConsumerMember) -> Record:
         """Return the record of a member's subscription."""
-        value = {
-            "instance_id": member.instance_id,
-            "rack_id": member.rack_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "subscribed_topic_names": list(member.topics),
-            "subscribed_topic_regex": member.regex or "",
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "server_assignor": member.assignor,
-            "classic_member_metadata": _classic_struct(member.classic),
-        }
-        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+        return self._member_record(
+            group_id,
+            member,
+            instance_id=member.instance_id,
+            subscribed_topic_names=list(member.topics),
+            subscribed_topic_regex=member.regex or "",
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.assignor,
+            classic_member_metadata=_classic_struct(member.classic),
+        )
 
     def current_record(self, group_id: str, member: ConsumerMember) -> Record:
         """Return the record of what a member has and is to give up.
@@ -290,20 +314,13 @@ class ConsumerRecords(ModernRecords[ConsumerGroup]):
                 for topic, some in by_topic(partitions).items()
             ]
 
-        value = {
-            "member_epoch": member.epoch,
-            "previous_member_epoch": member.previous_epoch,
-            "state": int(member.state),
-            "assigned_partitions": rows(member.assigned),
-            "partitions_pending_revocation": rows(member.revoking),
-        }
-        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+        held = {"assigned_partitions": rows(member.assigned), "partitions_pending_revocation": rows(member.revoking)}
+        return self._current_record(group_id, member, held)
 
     def regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
         """Return the record of the topics that a pattern stands for; None for its tombstone."""
-        key = {"group_id": group_id, "regular_expression": regex}
         value = None if topics is None else {"topics": sorted(topics), "version": 0, "timestamp": now_ms}
-        return self._record("RegularExpression", key, value)
+        return self._record("RegularExpression", value, group_id=group_id, regular_expression=regex)
 
     def group_records(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
         """Return the records of a group as it stands, for one that was of another type before."""
@@ -321,60 +338,54 @@ class ConsumerRecords(ModernRecords[ConsumerGroup]):
         if value is not None:
             group.regexes[key.regular_expression] = frozenset(value.topics)
 
-    def _replay_member(self, group: ConsumerGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
-        member = group.members.get(member_id) or ConsumerMember(member_id)
-        if is_subscription and value is None:
-            group.remove(member_id)
-        elif is_subscription:
-            group.put(_subscribed(member, value))
-        elif value is not None:
-            group.put(_current(member, value))
-        elif member_id in group.members:  # its subscription is all that is left
-            nothing = ConsumerMember(member_id)
-            unassigned = {name: getattr(nothing, name) for name in _ASSIGNMENT}
-            group.put(replace(member, **unassigned))
+    def _subscribed(self, member: ConsumerMember, value: Any) -> ConsumerMember:
+        classic, facts = value.classic_member_metadata, None
+        if classic is not None:
+            protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
+            facts = ClassicFacts(classic.session_timeout_ms, protocols)
+        return replace(
+            member,
+            instance_id=value.instance_id,
+            topics=tuple(sorted(value.subscribed_topic_names)),
+            regex=value.subscribed_topic_regex or None,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=facts,
+        )
+
+    def _held(self, value: Any) -> tuple[Assigned, Assigned]:
+        return _assigned(value.assigned_partitions), _assigned(value.partitions_pending_revocation)
 
 
-class ShareRecords(ModernRecords[ShareGroup]):
+class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
     """The records of share groups; of their own they have the partitions that they have begun to read."""
 
-    group_type = ShareGroup
+    group_type, member_type = ShareGroup, ShareMember
     types = (10, 11, 12, 13, 14, 15)
     _prefix = "ShareGroup"
 
     def member_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of a member's subscription."""
-        value = {
-            "rack_id": member.rack_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "subscribed_topic_names": list(member.topics),
-        }
-        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+        return self._member_record(group_id, member, subscribed_topic_names=list(member.topics))
 
     def current_record(self, group_id: str, member: ShareMember) -> Record:
         """Return the record of what a member has."""
         made: Any = message("ShareGroupCurrentMemberAssignmentValue")
         assigned = by_topic(member.assigned).items()
-        value = {
-            "member_epoch": member.epoch,
-            "previous_member_epoch": member.previous_epoch,
-            "state": 0,
-            "assigned_partitions": [made.TopicPartitions(topic_id=topic, partitions=some) for topic, some in assigned],
-        }
-        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+        rows = [made.TopicPartitions(topic_id=topic, partitions=some) for topic, some in assigned]
+        return self._current_record(group_id, member, {"assigned_partitions": rows})
 
     def state_record(self, group_id: str, initialized: Initialized | None) -> Record:
         """Return the record of the partitions that the group has begun to read; None for its tombstone."""
         if initialized is None:
-            return self._record("StatePartitionMetadata", {"group_id": group_id}, None)
+            return self._record("StatePartitionMetadata", None, group_id=group_id)
         made: Any = message("ShareGroupStatePartitionMetadataValue")
         rows = [
             made.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
             for topic_id, (name, indexes) in sorted(initialized.items())
         ]
         value = {"initializing_topics": [], "initialized_topics": rows, "deleting_topics": []}
-        return self._record("StatePartitionMetadata", {"group_id": group_id}, value)
+        return self._record("StatePartitionMetadata", value, group_id=group_id)
 
     def group_tombstones(self, group: ShareGroup) -> list[Record]:
         """Return the records that end a group."""
@@ -385,17 +396,11 @@ class ShareRecords(ModernRecords[ShareGroup]):
         group.has_read = value is not None
         group.initialized = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
 
-    def _replay_member(self, group: ShareGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
-        member = group.members.get(member_id) or ShareMember(member_id)
-        if is_subscription and value is None:
-            group.remove(member_id)
-        elif is_subscription:
-            topics = tuple(sorted(value.subscribed_topic_names))
-            fields = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
-            group.members[member_id] = replace(member, topics=topics, **fields)
-        elif value is not None:
-            epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
-            group.members[member_id] = replace(member, assigned=_assigned(value.assigned_partitions), **epochs)
+    def _subscribed(self, member: ShareMember, value: Any) -> ShareMember:
+        return replace(member, topics=tuple(sorted(value.subscribed_topic_names)))
+
+    def _held(self, value: Any) -> tuple[Assigned, Assigned]:
+        return _assigned(value.assigned_partitions), frozenset()
 
 
 consumer_records: Final = ConsumerRecords()
@@ -409,36 +414,6 @@ def _classic_struct(classic: ClassicFacts | None) -> Any:
     made: Any = message("ConsumerGroupMemberMetadataValue")
     rows = [made.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
     return made.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
-
-
-def _subscribed(member: ConsumerMember, value: Any) -> ConsumerMember:
-    classic, facts = value.classic_member_metadata, None
-    if classic is not None:
-        protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
-        facts = ClassicFacts(classic.session_timeout_ms, protocols)
-    return replace(
-        member,
-        instance_id=value.instance_id,
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        topics=tuple(sorted(value.subscribed_topic_names)),
-        regex=value.subscribed_topic_regex or None,
-        rebalance_timeout_ms=value.rebalance_timeout_ms,
-        assignor=value.server_assignor,
-        classic=facts,
-    )
-
-
-def _current(member: ConsumerMember, value: Any) -> ConsumerMember:
-    return replace(
-        member,
-        epoch=value.member_epoch,
-        previous_epoch=value.previous_member_epoch,
-        state=state_of(value),
-        assigned=_assigned(value.assigned_partitions),
-        revoking=_assigned(value.partitions_pending_revocation),
-    )
 
 
 def _assigned(rows: Any) -> Assigned:

@@ -11,8 +11,8 @@ from typing import ClassVar
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import Assigned, Partition
-from kafkaframes.coordination.groups.members import GroupMember, cancel
-from kafkaframes.coordination.groups.ports import Committer, Group, Timer
+from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
+from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
@@ -26,29 +26,17 @@ class ShareMember(GroupMember[Partition]):
 Initialized = dict[UUID, tuple[str, frozenset[int]]]
 
 
-@dataclass(slots=True, eq=False)
-class ShareGroup(Group):
+@dataclass(eq=False)
+class ShareGroup(EpochGroup[ShareMember, Partition]):
     """One share group.
 
     Attributes:
-        epoch: grows with every change of members, subscriptions or topics; a new group begins with 1, as Kafka 4.3's.
-        assignment_epoch: the epoch that ``targets`` were made for.
         initialized: topics whose partitions the group has begun to read: name and partitions, by id.
-        assigned_ms: when ``targets`` were made; None: never.
         has_read: whether it has ever begun to read one.
-        sessions: when a member is given up that is not heard of.
     """
 
-    group_id: str
-    epoch: int = 1
-    assignment_epoch: int = 1
-    metadata_hash: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    targets: dict[str, Assigned] = field(default_factory=dict)
     initialized: Initialized = field(default_factory=dict)
-    assigned_ms: int | None = None
     has_read: bool = False
-    sessions: dict[str, Timer] = field(default_factory=dict)
 
     type: ClassVar[str] = "share"
     assignor: ClassVar[str] = "simple"
@@ -73,27 +61,12 @@ class ShareGroup(Group):
         """Whether a member reads the topic."""
         return any(topic in one.topics for one in self.members.values())
 
-    def member(self, member_id: str) -> ShareMember:
-        """Return a member, or refuse with UNKNOWN_MEMBER_ID."""
-        if member_id not in self.members:
-            reason = f"Member {member_id} is not a member of group {self.group_id}."
-            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
-        return self.members[member_id]
-
-    def remove(self, member_id: str) -> None:
-        """Let a member go."""
-        self.members.pop(member_id, None)
-        self.targets.pop(member_id, None)
-        cancel(self.sessions, member_id)
-
-    def stop_timers(self) -> None:
-        """Cancel everything that is due for its members."""
-        for timer in self.sessions.values():
-            timer.cancel()
-
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
         """Refuse committed offsets, of which a share group has none: GROUP_ID_NOT_FOUND, as Kafka answers."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
+
+    def check_fetch(self, committer: Committer) -> None:
+        """Refuse nobody: there is nothing to be fetched."""
 
     def check_offset_delete(self) -> None:
         """Refuse as for commits."""

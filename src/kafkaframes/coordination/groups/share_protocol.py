@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
-from kafkaframes.coordination.groups.consumer_protocol import Beaten, Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import cancel, is_old_enough, joining
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
+from kafkaframes.coordination.groups.consumer_protocol import Beaten
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 
 class ShareBeat(NamedTuple):
@@ -38,24 +36,18 @@ def check(beat: ShareBeat) -> None:
         (beat.epoch == 0 and not beat.topics, "SubscribedTopicNames must be set in first request."),
         (beat.epoch < LEAVE, "MemberEpoch is invalid."),
     )
-    for is_wrong, reason in wrong:
-        if is_wrong:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
+    refuse_first(wrong)
 
 
-@dataclass(slots=True)
-class ShareGroups:
+@dataclass
+class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     """The protocol on share groups.
 
     Attributes:
         begin: lets a group read a partition (group, its epoch, topic id, partition); the share coordinator's.
     """
 
-    clock: Clock
-    settings: GroupSettings
-    write: Callable[[str, Sequence[Record]], None]
-    topics: Topics
-    setting: GroupSetting
+    records = rows
     begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
     def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
@@ -74,8 +66,7 @@ class ShareGroups:
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
         now_ms, target_epoch, assigned_ms = self.clock.now_ms, group.assignment_epoch, group.assigned_ms
-        interval_ms = self.setting(group.group_id, "share.assignment.interval.ms")
-        if epoch > target_epoch and is_old_enough(assigned_ms, interval_ms, now_ms):
+        if epoch > target_epoch and self.is_due(group):
             targets, target_epoch, assigned_ms = self._assigned(group, members), epoch, now_ms
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
@@ -87,18 +78,18 @@ class ShareGroups:
             records.append(rows.current_record(group.group_id, moved))
         if records:
             self.write(group.group_id, records)
-        group.members[moved.member_id] = moved
+        group.put(moved)
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
         group.assignment_epoch, group.assigned_ms = target_epoch, assigned_ms
-        self._watch(group, moved.member_id)
+        self.watch(group, moved)
         self._begin(group, self._read_by(names))
         tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned
-        interval_ms = self.setting(group.group_id, "share.heartbeat.interval.ms")
+        interval_ms = self.number(group, "heartbeat.interval.ms")
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _member_of(self, group: ShareGroup, beat: ShareBeat) -> ShareMember | None:
         if beat.epoch == 0:
-            return joining(group.members, beat.member_id, self.settings.share_max_size)
+            return self.joining(group, beat.member_id, self.settings.share_max_size)
         member = group.member(beat.member_id)
         member.check_epoch(beat.epoch, NOTHING, group_type="share")
         return member
@@ -132,26 +123,8 @@ class ShareGroups:
     def leave(self, group: ShareGroup, member_id: str) -> Beaten:
         """Let a member go."""
         group.member(member_id)
-        written = rows.member_tombstones(group.group_id, member_id)
-        self.write(group.group_id, [*written, rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)])
-        group.remove(member_id)
-        group.epoch += 1
+        self.fence(group, member_id)
         return Beaten(member_id, LEAVE)
-
-    def _watch(self, group: ShareGroup, member_id: str) -> None:
-        cancel(group.sessions, member_id)
-        timeout_ms = self.setting(group.group_id, "share.session.timeout.ms")
-        group.sessions[member_id] = self.clock.call_later(timeout_ms, lambda: self._expire(group, member_id))
-
-    def _expire(self, group: ShareGroup, member_id: str) -> None:
-        if member_id in group.members:
-            with suppress(KafkaframesError):  # the log is not there; it is given up when it is heard of again
-                self.leave(group, member_id)
-
-    def revive(self, group: ShareGroup) -> None:
-        """Expect the members of a group that was read from the log to be heard of."""
-        for member_id in list(group.members):
-            self._watch(group, member_id)
 
 
 def _subscribed(member: ShareMember, beat: ShareBeat) -> ShareMember:

@@ -19,6 +19,7 @@ from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, Refused
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.storage.files.names import coordinator_partition
+from kafkaframes.wire.primitives import uuid_to_text
 
 SHARE_STATE_TOPIC = "__share_group_state"
 _SNAPSHOT, _UPDATE = 0, 1
@@ -56,7 +57,6 @@ class ShareStates:
 
     Attributes:
         log: ``__share_group_state``.
-        text_of_id: a topic id as Kafka writes it.
         partitions: those that are in use, with what is given out.
         stored: what the log says.
         freed: told when records of a partition may have become free.
@@ -64,7 +64,6 @@ class ShareStates:
 
     clock: Clock
     log: CoordinatorLog
-    text_of_id: Callable[[UUID], str]
     freed: Callable[[ShareKey], None]
     partitions: dict[ShareKey, SharePartition] = field(default_factory=dict)
     stored: dict[ShareKey, Stored] = field(default_factory=dict)
@@ -101,7 +100,7 @@ class ShareStates:
         with suppress(KafkaframesError):
             self._put(key, stored._replace(start=state.start, batches=tuple(state.batches()), done=state.done_ahead))
 
-    def _put(self, key: ShareKey, stored: Stored) -> Stored:
+    def _put(self, key: ShareKey, stored: Stored) -> None:
         epoch = self.stored[key].epoch + 1 if key in self.stored else 0
         stored = stored._replace(epoch=epoch)
         made: Any = message("ShareSnapshotValue")
@@ -126,10 +125,9 @@ class ShareStates:
         )
         self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), value, 0)])
         self.stored[key] = stored
-        return stored
 
     def _partition_of(self, key: ShareKey) -> int:
-        text = f"{key.group_id}:{self.text_of_id(key.topic_id)}:{key.partition}"
+        text = f"{key.group_id}:{uuid_to_text(key.topic_id)}:{key.partition}"
         return coordinator_partition(text, self.log.partitions)
 
     def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:

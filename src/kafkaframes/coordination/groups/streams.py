@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
-from kafkaframes.coordination.groups.ports import Timer
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.storage.files.names import check_topic
 
@@ -284,35 +283,23 @@ class StreamsMember(GroupMember[Task]):
         return self.same_subscription(replace(same, rebalance_timeout_ms=self.rebalance_timeout_ms))
 
 
-@dataclass(slots=True, eq=False)
-class StreamsGroup(EpochGroup):
+@dataclass(eq=False)
+class StreamsGroup(EpochGroup[StreamsMember, Task]):
     """One streams group.
 
     Attributes:
-        epoch: grows with every change of members, topics or settings; a new group begins with 1.
-        assignment_epoch: the epoch that ``targets`` were made for.
-        metadata_hash: of the topology's topics, when the epoch was decided.
         topology: None before the first member.
         configured: what the broker's topics make of it, at ``topics_version``.
         assignment_configs: the settings that the last epoch was decided with.
-        assigned_ms: when ``targets`` were made; ``delayed_until_ms``: when the first may be.
+        delayed_until_ms: when ``targets`` may be made for the first time.
         endpoint_epoch: grows when a member with an endpoint is sent its tasks; not kept over a start.
         shutdown_by: the member that asked for the whole application to be shut down.
     """
 
-    group_id: str
-    epoch: int = 1
-    assignment_epoch: int = 1
-    metadata_hash: int = 0
     topology: Topology | None = None
-    members: dict[str, StreamsMember] = field(default_factory=dict)
-    targets: dict[str, Tasks] = field(default_factory=dict)
-    sessions: dict[str, Timer] = field(default_factory=dict)
-    rebalances: dict[str, Timer] = field(default_factory=dict)
     configured: Configured | None = None
     topics_version: int = 0
     assignment_configs: tuple[tuple[str, str], ...] | None = None
-    assigned_ms: int | None = None
     delayed_until_ms: int = 0
     endpoint_epoch: int = 0
     shutdown_by: str = ""
@@ -334,13 +321,6 @@ class StreamsGroup(EpochGroup):
         """Whether a member reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
-    def member(self, member_id: str, instance_id: str | None = None) -> StreamsMember:
-        """Return a member, or refuse with UNKNOWN_MEMBER_ID."""
-        if member_id not in self.members:
-            reason = f"Member {member_id} is not a member of group {self.group_id}."
-            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
-        return self.members[member_id]
-
     def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
         """Yield what a member's tasks in a role read, topic and partition; some that a smaller topic does not have."""
         inputs = {one.subtopology_id: one.inputs for one in self.topology.subtopologies} if self.topology else {}
@@ -359,15 +339,9 @@ class StreamsGroup(EpochGroup):
         here_inactive = {task[1:] for owner, task in held if owner == process_id and task[0] is not TaskRole.ACTIVE}
         return lambda task: task[1:] in (active | here_inactive if task[0] is TaskRole.ACTIVE else here)
 
-    def put(self, member: StreamsMember) -> None:
-        """Take a member in, or its new value."""
-        self.members[member.member_id] = member
-
     def remove(self, member_id: str) -> None:
         """Let a member go; a shutdown that was asked for is over with the last."""
-        self.members.pop(member_id, None)
-        self.targets.pop(member_id, None)
-        self.forget_timers(member_id)
+        super().remove(member_id)
         if not self.members:
             self.shutdown_by = ""
 

@@ -6,15 +6,15 @@ group's second topology. Internal topics that are missing come with the answer; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
-from kafkaframes.coordination.groups.consumer_protocol import Topics, hash_of_topics
-from kafkaframes.coordination.groups.members import MemberState, is_old_enough, joining, watch
-from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.members import MemberState
+from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
     NO_TASKS,
     Configured,
@@ -30,7 +30,7 @@ from kafkaframes.coordination.groups.streams import (
 )
 from kafkaframes.coordination.groups.streams_assignor import sticky
 from kafkaframes.coordination.groups.streams_records import streams_records as rows
-from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
+from kafkaframes.errors import ErrorCode, RefusedError
 
 _NONE = -1
 _STANDBYS: Final = "num.standby.replicas"
@@ -111,9 +111,7 @@ def check(beat: StreamsBeat, is_internal: Callable[[str], bool]) -> None:
         (not joins and beat.topology is not None, "Topology can only be provided when (re-)joining."),
         (beat.has_regex, "Regular expressions for source topics are not supported yet."),
     )
-    for is_wrong, reason in wrong:
-        if is_wrong:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, reason)
+    refuse_first(wrong)
     if beat.topology is not None:
         check_names(beat.topology, is_internal)
 
@@ -135,15 +133,11 @@ class _Plan:
     delay: Status | None = None
 
 
-@dataclass(slots=True)
-class StreamsGroups:
+@dataclass
+class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
     """The protocol on streams groups."""
 
-    clock: Clock
-    settings: GroupSettings
-    write: Callable[[str, Sequence[Record]], None]
-    topics: Topics
-    setting: GroupSetting
+    records = rows
 
     def heartbeat(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsBeaten:
         """Answer a heartbeat that does not leave.
@@ -165,7 +159,7 @@ class StreamsGroups:
         return StreamsBeaten(
             moved.member_id,
             moved.epoch,
-            self.setting(group.group_id, "streams.heartbeat.interval.ms"),
+            self.number(group, "heartbeat.interval.ms"),
             moved.assigned if tells else None,
             self._statuses(group, plan),
             group.endpoint_epoch,
@@ -184,7 +178,7 @@ class StreamsGroups:
         if group.topology is None:
             records.append(rows.topology_record(group.group_id, topology))
         configured, metadata_hash = self._configured(group, topology)
-        configs = ((_STANDBYS, str(self.setting(group.group_id, f"streams.{_STANDBYS}"))),)
+        configs = ((_STANDBYS, str(self.number(group, _STANDBYS))),)
         is_changed = old is None or not member.same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
@@ -197,7 +191,7 @@ class StreamsGroups:
     def _member_of(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
         if beat.epoch == 0:
-            return joining(group.members, beat.member_id, self.settings.streams_max_size)
+            return self.joining(group, beat.member_id, self.settings.streams_max_size)
         member = group.member(beat.member_id)
         member.check_epoch(beat.epoch, beat.all_owned, group_type="streams")
         return member
@@ -219,11 +213,11 @@ class StreamsGroups:
             return
         now_ms, group_id = self.clock.now_ms, group.group_id
         if not group.members and group.assigned_ms is None:
-            group.delayed_until_ms = now_ms + self.setting(group_id, "streams.initial.rebalance.delay.ms")
+            group.delayed_until_ms = now_ms + self.number(group, "initial.rebalance.delay.ms")
         if now_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
             return
-        if not is_old_enough(group.assigned_ms, self.setting(group_id, "streams.assignment.interval.ms"), now_ms):
+        if not self.is_due(group):
             plan.delay = _delay("assignment interval")
             return
         members = {**group.members, plan.member.member_id: plan.member}
@@ -257,7 +251,7 @@ class StreamsGroups:
             group.targets, group.assignment_epoch, group.assigned_ms = plan.targets, plan.epoch, self.clock.now_ms
         if beat.shuts_down:
             group.shutdown_by = member.member_id
-        self._watch(group, member)
+        self.watch(group, member)
 
     @staticmethod
     def _statuses(group: StreamsGroup, plan: _Plan) -> tuple[Status, ...]:
@@ -273,20 +267,8 @@ class StreamsGroups:
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
         """Let a member go."""
         group.member(member_id)
-        epoch = rows.epoch_record(group.group_id, group.epoch + 1, group.metadata_hash)
-        self.write(group.group_id, [*rows.member_tombstones(group.group_id, member_id), epoch])
-        group.remove(member_id)
-        group.epoch += 1
+        self.fence(group, member_id)
         return StreamsBeaten(member_id, LEAVE)
-
-    def _watch(self, group: StreamsGroup, member: StreamsMember) -> None:
-        timeout_ms = self.setting(group.group_id, "streams.session.timeout.ms")
-        watch(self.clock, group, member, lambda key: self._expire(group, key), session_timeout_ms=timeout_ms)
-
-    def _expire(self, group: StreamsGroup, member_id: str) -> None:
-        if member_id in group.members:
-            with suppress(KafkaframesError):  # the log is not there; it is given up when it is heard of again
-                self.leave(group, member_id)
 
     def revive(self, group: StreamsGroup) -> None:
         """Expect the members of a group that was read from the log to be heard of."""
@@ -294,8 +276,7 @@ class StreamsGroups:
             with suppress(RefusedError):  # its topics have changed; each heartbeat says so
                 group.configured, _ = self._configured(group, group.topology)
                 group.topics_version = self.topics.version
-        for member in list(group.members.values()):
-            self._watch(group, member)
+        super().revive(group)
 
 
 def _topology_of(group: StreamsGroup, beat: StreamsBeat) -> Topology:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafkaframes.coordination.groups.ports import Record
-from kafkaframes.coordination.groups.records import ModernRecords, state_of
+from kafkaframes.coordination.groups.records import ModernRecords
 from kafkaframes.coordination.groups.streams import (
-    NO_TASKS,
     InternalTopic,
     StreamsGroup,
     StreamsMember,
@@ -30,10 +29,10 @@ TASK_FIELDS: Final = {
 }
 
 
-class StreamsRecords(ModernRecords[StreamsGroup]):
+class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     """The records of streams groups; of their own they have the topology."""
 
-    group_type = StreamsGroup
+    group_type, member_type = StreamsGroup, StreamsMember
     types = (19, 17, 20, 21, 22, 23)
     _prefix = "StreamsGroup"
 
@@ -53,53 +52,46 @@ class StreamsRecords(ModernRecords[StreamsGroup]):
             "validated_topology_epoch": validated_topology_epoch,
             "last_assignment_configs": [made.LastAssignmentConfig(key=key, value=text) for key, text in configs],
         }
-        return self._record("Metadata", {"group_id": group_id}, value)
+        return self._record("Metadata", value, group_id=group_id)
 
     def member_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of what a member is."""
         made: Any = message("StreamsGroupMemberMetadataValue")
         endpoint = member.user_endpoint
-        value = {
-            "instance_id": None,
-            "rack_id": member.rack_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "topology_epoch": member.topology_epoch,
-            "process_id": member.process_id,
-            "user_endpoint": None if endpoint is None else made.Endpoint(host=endpoint[0], port=endpoint[1]),
-            "client_tags": [made.KeyValue(key=key, value=text) for key, text in member.client_tags],
-        }
-        return self._member_record("MemberMetadata", group_id, member.member_id, value)
+        return self._member_record(
+            group_id,
+            member,
+            instance_id=None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=None if endpoint is None else made.Endpoint(host=endpoint[0], port=endpoint[1]),
+            client_tags=[made.KeyValue(key=key, value=text) for key, text in member.client_tags],
+        )
 
     def target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
         """Return the record of the tasks that a member is to have."""
         made = message("StreamsGroupTargetAssignmentMemberValue")
         value = {name: task_rows(made, target, role) for role, name in TASK_FIELDS.items()}
-        return self._member_record("TargetAssignmentMember", group_id, member_id, value)
+        return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def current_record(self, group_id: str, member: StreamsMember) -> Record:
         """Return the record of what a member has and is to give up; since which epoch is kept as the member's own."""
         made = message("StreamsGroupCurrentMemberAssignmentValue")
-        value: dict[str, Any] = {
-            "member_epoch": member.epoch,
-            "previous_member_epoch": member.previous_epoch,
-            "state": int(member.state),
-        }
+        rows: dict[str, Any] = {}
         for role, name in TASK_FIELDS.items():
             epoch = member.epoch if role is TaskRole.ACTIVE else None
-            value[name] = task_rows(made, member.assigned, role, epoch)
-            value[f"{name}_pending_revocation"] = task_rows(made, member.revoking, role, epoch)
-        return self._member_record("CurrentMemberAssignment", group_id, member.member_id, value)
+            rows[name] = task_rows(made, member.assigned, role, epoch)
+            rows[f"{name}_pending_revocation"] = task_rows(made, member.revoking, role, epoch)
+        return self._current_record(group_id, member, rows)
 
     def topology_record(self, group_id: str, topology: Topology | None) -> Record:
         """Return the record of a topology; None for its tombstone."""
         if topology is None:
-            return self._record("Topology", {"group_id": group_id}, None)
+            return self._record("Topology", None, group_id=group_id)
         subtopologies = topology_rows(message("StreamsGroupTopologyValue"), topology)
-        return self._record(
-            "Topology", {"group_id": group_id}, {"epoch": topology.epoch, "subtopologies": subtopologies}
-        )
+        value = {"epoch": topology.epoch, "subtopologies": subtopologies}
+        return self._record("Topology", value, group_id=group_id)
 
     def _own_tombstones(self, group: StreamsGroup) -> list[Record]:
         return [self.topology_record(group.group_id, None)]
@@ -117,30 +109,19 @@ class StreamsRecords(ModernRecords[StreamsGroup]):
     def _replay_own(self, group: StreamsGroup, key: Any, value: Any) -> None:
         group.topology = None if value is None else topology_of(value)
 
-    def _replay_member(self, group: StreamsGroup, member_id: str, value: Any, *, is_subscription: bool) -> None:
-        member = group.members.get(member_id) or StreamsMember(member_id)
-        if is_subscription and value is None:
-            group.remove(member_id)
-        elif is_subscription:
-            endpoint = value.user_endpoint
-            described = replace(
-                member,
-                rack_id=value.rack_id,
-                client_id=value.client_id,
-                client_host=value.client_host,
-                rebalance_timeout_ms=value.rebalance_timeout_ms,
-                topology_epoch=value.topology_epoch,
-                process_id=value.process_id,
-                user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
-                client_tags=tuple((row.key, row.value) for row in value.client_tags),
-            )
-            group.put(described)
-        elif value is not None:
-            epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
-            revoking = tasks_of(value, "_pending_revocation")
-            group.put(replace(member, state=state_of(value), assigned=tasks_of(value), revoking=revoking, **epochs))
-        elif member_id in group.members:  # what it is, is all that is left
-            group.put(replace(member, epoch=0, previous_epoch=0, assigned=NO_TASKS, revoking=NO_TASKS))
+    def _subscribed(self, member: StreamsMember, value: Any) -> StreamsMember:
+        endpoint = value.user_endpoint
+        return replace(
+            member,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            user_endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+            client_tags=tuple((row.key, row.value) for row in value.client_tags),
+        )
+
+    def _held(self, value: Any) -> tuple[Tasks, Tasks]:
+        return tasks_of(value), tasks_of(value, "_pending_revocation")
 
 
 streams_records: Final = StreamsRecords()
