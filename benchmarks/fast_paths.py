@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,7 +35,7 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.records.append import AppendSettings, entry, validate_and_assign
 from kafkaframes.records.build import build_records
-from messages_columns import CASES as COLUMNS
+from messages_columns import metadata, to_fetch
 from messages_objects import CASES as MESSAGES
 
 Side = Callable[[], Any]
@@ -106,8 +107,8 @@ def _often(times: int, work: Side) -> None:
 
 def repeats() -> Iterator[tuple[str, Side, Without]]:
     """Yield a producer's requests in the same words, in front of the broker's own work."""
-    general = partial(patch.object, Repeats, "take", lambda *found: None)
-    for size in (100, 10_000):
+    general = partial(patch.multiple, Repeats, take=lambda *_: None, keep=lambda *_: None)
+    for size in (100, 1000, 10_000):
         pair, session = Pair(), Session()
         frame = memoryview(repeated(9, build_records({"value": [b"v" * 100] * (size // 100)})))
         yield f"repeats: Produce, {size:,} bytes", partial(_often, 1000, partial(pair.short, frame, session)), general
@@ -133,14 +134,35 @@ def fetches() -> Iterator[tuple[str, Side, Without]]:
     )
 
 
+def ten_partitions(index: str = "partitionIndex", rows: str = "partitions", **fields: Any) -> dict[str, Any]:
+    """Rows of ten partitions of one topic."""
+    return {"name": "orders", rows: [{index: number, **fields} for number in range(10)]}
+
+
+# What a hot message holds; a name that its version lacks is left out.
+HOT = {
+    "MetadataRequest": {"topics": [{"topicId": b"t" * 16, "name": f"orders-{number}"} for number in range(3)]},
+    "MetadataResponse": metadata(),
+    "ProduceResponse": {"responses": [ten_partitions("index", "partitionResponses", baseOffset=7)]},
+    "FetchRequest": to_fetch(),
+    "ListOffsetsRequest": {"replicaId": -1, "topics": [ten_partitions(timestamp=-1)]},
+    "ListOffsetsResponse": {"topics": [ten_partitions(offset=5)]},
+    "OffsetCommitRequest": {"groupId": "g", "memberId": "m", "topics": [ten_partitions(committedOffset=5)]},
+    "OffsetCommitResponse": {"topics": [ten_partitions()]},
+    "OffsetFetchResponse": {"groups": [{"groupId": "g", "topics": [ten_partitions(committedOffset=5)]}]},
+    "ApiVersionsResponse": {"apiKeys": [{"apiKey": key, "maxVersion": 3} for key in range(60)]},
+}
+
+
 def decoders() -> Iterator[tuple[str, Side, Without]]:
     """Yield columns of many messages, by straight-line code and by the table."""
-    for name, version, value, count, *_ in COLUMNS:
+    for name, version in hot_messages():
         plan = plan_message(catalog.load(name), version)
-        if (name, version) not in hot_messages() or not columns.is_specialised(plan):
+        if not columns.is_specialised(plan):
+            print(f"{name} v{version} is not compiled: kafkaframes kernels warm --decoders", file=sys.stderr)
             continue
-        data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
-        messages = pa.array([data] * count, pa.binary())
+        data = columns.encode_columns(plan, pa.array([HOT[name]]))[0].as_py()
+        messages = pa.array([data] * max(100, min(10_000, 2_000_000 // len(data))), pa.binary())
         general = partial(patch.object, columns, "_specialised", columns._table_driven)
         yield (
             f"decoder: {name} v{version}",

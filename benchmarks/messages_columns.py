@@ -27,7 +27,7 @@ from kafkaframes.protocol.spec import catalog
 ASKED = {
     "MetadataResponse": (("special", "kio", 12), ("special", "kafka-python", 70), ("table", "kio", 4)),
     "FetchRequest": (("special", "kio", 10),),
-    "HeartbeatRequest": (("special", "kio", 10),),
+    "HeartbeatRequest": (("table", "kio", 10),),
     "ApiVersionsRequest": (("table", "kio", 10),),
 }
 
