@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,8 @@ from kafkaframes.protocol.messages.headers import (
     header_class,
 )
 from kafkaframes.protocol.messages.json_text import to_json_text
-from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan
+from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
@@ -39,6 +40,61 @@ WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
 _SIZED: Final = {(0, REQUEST), (1, RESPONSE)}
 SUMMARY_COLUMNS: Final = 3 * 8 * 3
 _ERROR_CODE: Final = "ErrorCode"
+
+
+class Kind(NamedTuple):
+    """Requests or responses of one API and version, and by whose specs they are read."""
+
+    api_key: int
+    api_version: int
+    direction: str
+    apis: Apis = CATALOG
+
+    @property
+    def plan(self) -> MessagePlan:
+        """How a frame is read, header and body; an ``OptionError`` where there is no such message."""
+        return frame_plan(*self)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such a message."""
+        with contextlib.suppress(KafkaframesError):
+            return bool(self.plan)
+        return False
+
+    @property
+    def message_class(self) -> type[Message]:
+        """The class of the body; a ``SpecError`` where there is no such API."""
+        return self.apis.message_class(self.api_key, self.direction, self.api_version)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether it carries records."""
+        return (self.api_key, self.direction) in WITH_RECORDS
+
+    @property
+    def records_shown(self) -> str:
+        """What stands in JSON for records."""
+        return "size" if (self.api_key, self.direction) in _SIZED else "empty"
+
+    def columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
+        """Return frames as an array of headers and bodies."""
+        read = request_columns if self.direction == REQUEST else response_columns
+        return read(frames, self.api_key, self.api_version, apis=self.apis)
+
+    def decode(self, data: bytes) -> Frame:
+        """Return one frame."""
+        own = self.apis.is_own(self.api_key)
+        spec = self.apis.spec(self.api_key, self.direction, self.api_version) if own else None
+        if self.direction == REQUEST:
+            return decode_request(data, specs=spec)
+        return decode_response(data, self.api_key, self.api_version, specs=spec)
+
+    def end_of(self, data: bytes) -> int:
+        """Return where the message in a frame ends."""
+        cls = self.message_class
+        _, position = header_class(self.direction).decode_prefix(data, cls.spec.header_version(self.api_version))
+        return int(cls.decode_prefix(data, self.api_version, position=position)[1])
 
 
 class Texts(NamedTuple):
@@ -64,29 +120,17 @@ def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
     )
 
 
-def texts_of(
-    raw: Bytes,
-    starts: Ints,
-    api_key: int,
-    api_version: int,
-    direction: str,
-    *,
-    secrets: bool,
-    apis: Apis = CATALOG,
-) -> TextColumns:
-    """Return the JSON of messages of one API and version: by kernel, and what it leaves out object by object."""
+def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColumns:
+    """Return the JSON of messages: by kernel, and what it leaves out object by object."""
     count = len(starts) - 1
-    hides = not secrets and has_secrets(api_key)
+    hides = not secrets and has_secrets(kind.api_key)
     headers = bodies = pa.nulls(count, pa.string())
-    if not hides and is_known(api_key, api_version, direction, apis):
-        headers, bodies = _texts_of_columns(raw, starts, api_key, api_version, direction, apis)
+    if not hides and kind.is_known:
+        headers, bodies = _texts_of_columns(raw, starts, kind)
     left = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
     if not len(left):
         return TextColumns(headers, bodies, {})
-    result = [
-        _text(raw[starts[index] : starts[index + 1]].tobytes(), api_key, api_version, direction, apis, hides=hides)
-        for index in left.tolist()
-    ]
+    result = [_text(raw[starts[row] : starts[row + 1]].tobytes(), kind, hides=hides) for row in left.tolist()]
     indexes = np.arange(count)
     indexes[left] = count + np.arange(len(left))
     return TextColumns(
@@ -96,57 +140,43 @@ def texts_of(
     )
 
 
-def _texts_of_columns(
-    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, apis: Apis
-) -> tuple[pa.Array, pa.Array]:
+def _texts_of_columns(raw: Bytes, starts: Ints, kind: Kind) -> tuple[pa.Array, pa.Array]:
     """Return headers and bodies as JSON, both null where one of them is left to objects."""
-    body = apis.message_class(api_key, direction, api_version)
-    header = header_class(direction)
-    result = decode_columns(frame_plan(api_key, api_version, direction, apis), as_array(raw, starts))
+    body, header = kind.message_class, header_class(kind.direction)
+    result = decode_columns(kind.plan, as_array(raw, starts))
     special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
-    records = "size" if (api_key, direction) in _SIZED else "empty"
-    bodies = to_json_text(result.field("body"), body.codec(api_version), left_out=special, records=records)
+    body_codec, header_codec = body.codec(kind.api_version), header.codec(body.spec.header_version(kind.api_version))
+    bodies = to_json_text(result.field("body"), body_codec, left_out=special, records=kind.records_shown)
     special = bodies.is_null().to_numpy(zero_copy_only=False)
-    headers = to_json_text(
-        result.field("header"), header.codec(body.spec.header_version(api_version)), left_out=special
-    )
+    headers = to_json_text(result.field("header"), header_codec, left_out=special)
     if headers.null_count > bodies.null_count:
         bodies = pc.if_else(headers.is_null(), pa.scalar(None, pa.string()), bodies)
     return headers, bodies
 
 
-def _text(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis, *, hides: bool) -> Texts:
+def _text(data: bytes, kind: Kind, *, hides: bool) -> Texts:
     try:
-        frame, note = _frame(data, api_key, api_version, direction, apis)
+        frame, note = _frame(data, kind)
         header = _json(frame.header.to_json(frame.header_version))
         if isinstance(frame.body, bytes):
             return Texts(header, _kept(frame.body), note)
-        records = "size" if (api_key, direction) in _SIZED else "empty"
-        body = frame.body.to_json(frame.api_version, records=records)
+        body = frame.body.to_json(frame.api_version, records=kind.records_shown)
     except KafkaframesError as error:
-        return Texts(None, None if hides else _kept(data), f"{direction}: {error}")
-    return Texts(header, _json(without_secrets(api_key, direction, body) if hides else body), note)
+        return Texts(None, None if hides else _kept(data), f"{kind.direction}: {error}")
+    return Texts(header, _json(without_secrets(kind.api_key, kind.direction, body) if hides else body), note)
 
 
-def _frame(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> tuple[Frame, str | None]:
+def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
     """Return a message, and what is unusual about it. Kafka reads past bytes that are left over, and so does this."""
     try:
-        return _strict_frame(data, api_key, api_version, direction, apis), None
+        return kind.decode(data), None
     except DecodeError:
-        if not is_known(api_key, api_version, direction, apis):
+        if not kind.is_known:
             raise
-        end = _end_of(data, api_key, api_version, direction, apis)
+        end = kind.end_of(data)
         if end >= len(data):
             raise
-        note = f"{direction}: {len(data) - end} bytes left over after the message"
-        return _strict_frame(data[:end], api_key, api_version, direction, apis), note
-
-
-def _strict_frame(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> Frame:
-    spec = apis.spec(api_key, direction, api_version) if apis.is_own(api_key) else None
-    if direction == REQUEST:
-        return decode_request(data, specs=spec)
-    return decode_response(data, api_key, api_version, specs=spec)
+        return kind.decode(data[:end]), f"{kind.direction}: {len(data) - end} bytes left over after the message"
 
 
 def _kept(data: bytes) -> str:
@@ -168,17 +198,14 @@ Paths = Callable[[Ints], pa.Array]  # from places in an array to where they are 
 
 
 class Decoded:
-    """Messages of one API, version and direction as columns; a message that cannot be read has no values."""
+    """Messages of one kind as columns; a message that cannot be read has no values."""
 
-    def __init__(
-        self, raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, apis: Apis = CATALOG
-    ) -> None:
-        self.plan = frame_plan(api_key, api_version, direction, apis).root.fields[1].struct
-        columns = request_columns if direction == REQUEST else response_columns
-        result = columns(as_array(raw, starts), api_key, api_version, apis=apis)
-        trimmed = _trimmed(raw, starts, result.field("_error"), api_key, api_version, direction, apis)
+    def __init__(self, raw: Bytes, starts: Ints, kind: Kind) -> None:
+        self.plan = kind.plan.root.fields[1].struct
+        result = kind.columns(as_array(raw, starts))
+        trimmed = _trimmed(raw, starts, result.field("_error"), kind)
         if trimmed is not None:
-            result = columns(trimmed, api_key, api_version, apis=apis)
+            result = kind.columns(trimmed)
         self.errors: pa.Array = result.field("_error")
         self.frames: pa.StructArray = result  # header and body
         self.body: pa.StructArray = result.field("body")
@@ -209,9 +236,7 @@ class Decoded:
         return counts, cut
 
 
-def _trimmed(
-    raw: Bytes, starts: Ints, errors: pa.Array, api_key: int, api_version: int, direction: str, apis: Apis
-) -> list[bytes] | None:
+def _trimmed(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[bytes] | None:
     """Return messages without the bytes that are left over behind some of them: Kafka does not look at those."""
     bad = flagged(errors).tolist()
     if not bad:
@@ -219,16 +244,8 @@ def _trimmed(
     data = [raw[starts[index] : starts[index + 1]].tobytes() for index in range(len(starts) - 1)]
     for index in bad:
         with contextlib.suppress(KafkaframesError):
-            data[index] = data[index][: _end_of(data[index], api_key, api_version, direction, apis)]
+            data[index] = data[index][: kind.end_of(data[index])]
     return data
-
-
-def _end_of(data: bytes, api_key: int, api_version: int, direction: str, apis: Apis) -> int:
-    """Return where a message ends."""
-    cls = apis.message_class(api_key, direction, api_version)
-    header = header_class(direction)
-    _, position = header.decode_prefix(data, cls.spec.header_version(api_version))
-    return int(cls.decode_prefix(data, api_version, position=position)[1])
 
 
 def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
@@ -311,12 +328,3 @@ def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
         return _joined(path_of(owners), f"{name}[", indices, "].")
 
     return path
-
-
-def is_known(api_key: int, api_version: int, direction: str, apis: Apis = CATALOG) -> bool:
-    """Tell whether there is such a message."""
-    try:
-        frame_plan(api_key, api_version, direction, apis)
-    except KafkaframesError:
-        return False
-    return True

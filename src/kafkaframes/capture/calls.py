@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, is_known, texts_of
+from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, Kind, texts_of
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
@@ -170,15 +170,15 @@ class Calls:
             which[rows] = index
         return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(which))
 
-    def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[int, int, Ints]]:
-        """Yield (API key, version, calls) of whole requests or responses whose API is known."""
+    def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[Kind, Ints]]:
+        """Yield the kinds of whole requests or responses whose API is known, with their calls."""
         whole = (self.side(direction) >= 0) & ((self.of(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
-        for kind, calls in self.kinds_of_calls[1]:
-            key, version = kind >> 16, kind & 0xFFFF
-            if kind >= 0 and (only is None or only(key)):
+        for number, calls in self.kinds_of_calls[1]:
+            kind = Kind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
+            if number >= 0 and (only is None or only(kind.api_key)):
                 rows = calls[whole[calls]]
                 if len(rows):
-                    yield key, version, rows
+                    yield kind, rows
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of calls."""
@@ -192,15 +192,13 @@ class Calls:
             if not any(_NEEDS_JSON.get(name) == direction for name in self.column_names):
                 continue
             headers, bodies, named, indexes = [], [], [], []
-            for key, version, rows in self.groups(direction):
-                raw, starts = self.bytes_of(direction, rows)
-                secrets, apis = self.maker.secrets, self.maker.apis
-                result = texts_of(raw, starts, key, version, direction, secrets=secrets, apis=apis)
+            for kind, rows in self.groups(direction):
+                result = texts_of(*self.bytes_of(direction, rows), kind, secrets=self.maker.secrets)
                 headers.append(result.headers)
                 bodies.append(result.bodies)
                 indexes.append(rows)
                 if self.maker.named is not None:
-                    named.append(self.maker.named.texts(result.bodies, key, direction))
+                    named.append(self.maker.named.texts(result.bodies, kind.api_key, direction))
                 for index, error in result.errors.items():
                     self.add_error(int(rows[index]), error)
             out[f"{direction}Header"] = self.spread(headers, indexes, pa.string())
@@ -220,33 +218,29 @@ class Calls:
 
     def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
         """Return the column of bodies as structs; null where one is not whole or cannot be read."""
-        kind = typed.type_of(direction)
         parts, indexes = [], []
-        for key, version, rows in self.groups(direction):
-            if is_known(key, version, direction, self.maker.apis):
-                raw, starts = self.bytes_of(direction, rows)
-                decoded = Decoded(raw, starts, key, version, direction, self.maker.apis)
+        for kind, rows in self.groups(direction):
+            if kind.is_known:
+                decoded = Decoded(*self.bytes_of(direction, rows), kind)
                 parts.append(typed.aligned(decoded.body, decoded.errors, direction))
                 indexes.append(rows)
                 for index in decoded.bad.tolist():
                     self.add_error(int(rows[index]), f"{direction}: {decoded.errors[index].as_py()}")
-        return self.spread(parts, indexes, kind)
+        return self.spread(parts, indexes, typed.type_of(direction))
 
     @cached_property
-    def decoded(self) -> dict[tuple[str, int, int], tuple[Ints, Decoded]]:
+    def decoded(self) -> list[tuple[Kind, Ints, Decoded]]:
         """Return the columns of what errors and records are taken from."""
-        result = {}
-        apis = self.maker.apis
+        result = []
         for direction in (REQUEST, RESPONSE):
             only = None if direction == RESPONSE and "errors" in self.column_names else _has_records(direction)
             if direction == REQUEST and "records" not in self.column_names:
                 continue
-            for key, version, rows in self.groups(direction, only=only):
-                if key == API_VERSIONS and not is_known(key, version, direction, apis):
-                    version = apis.table[API_VERSIONS].versions.highest  # answered at version 0, whatever was asked
-                if is_known(key, version, direction, apis):
-                    raw, starts = self.bytes_of(direction, rows)
-                    result[direction, key, int(rows[0])] = rows, Decoded(raw, starts, key, version, direction, apis)
+            for kind, rows in self.groups(direction, only=only):
+                if kind.api_key == API_VERSIONS and not kind.is_known:  # answered at version 0, whatever was asked
+                    kind = kind._replace(api_version=kind.apis.table[API_VERSIONS].versions.highest)
+                if kind.is_known:
+                    result.append((kind, rows, Decoded(*self.bytes_of(direction, rows), kind)))
         return result
 
     @cached_property
@@ -255,8 +249,8 @@ class Calls:
         is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
         result = []
-        for (direction, _, _), (rows, decoded) in self.decoded.items():
-            if direction != RESPONSE:
+        for kind, rows, decoded in self.decoded:
+            if kind.direction != RESPONSE:
                 continue
             bad = rows[decoded.bad]
             valid[rows] = True
@@ -272,8 +266,8 @@ class Calls:
         """Return the column of records; null where a call carries none."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
         indexes = []
-        for (direction, key, _), (rows, decoded) in self.decoded.items():
-            if (key, direction) in WITH_RECORDS:
+        for kind, rows, decoded in self.decoded:
+            if kind.has_records:
                 sums, cut = decoded.summaries()
                 good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
                 cuts[rows], valid[rows] = cut, good

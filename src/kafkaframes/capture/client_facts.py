@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.bodies import Decoded, is_known
+from kafkaframes.capture.bodies import Decoded, Kind
 from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.tables import sasl_user
@@ -156,9 +156,9 @@ def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints, apis: 
     values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
     if version >= 3:
         later = _refused(made, rows, version, apis)
-        if is_known(API_VERSIONS, version, REQUEST, apis):
-            body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST, apis).body
-            values = _software_numbers(body, facts)
+        kind = Kind(API_VERSIONS, version, REQUEST, apis)
+        if kind.is_known:
+            values = _software_numbers(Decoded(*made.bytes_of(rows), kind).body, facts)
     return np.stack(
         [frames[rows, layout.F_CONNECTION], frames[rows, layout.F_OFFSET] + later, values, frames[rows, layout.F_DONE]],
         axis=1,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture._kernels_frames import copy_stretches, whole_batches
-from kafkaframes.capture.bodies import Decoded, binary_extents, is_known, parents_of
+from kafkaframes.capture.bodies import Decoded, Kind, binary_extents, parents_of
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
@@ -27,6 +27,7 @@ _FIELDS_OF_SETS: Final = {
     FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
 }
+_API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
 _WITH_IDS: Final = (3, 19, 75)  # Metadata, CreateTopics, DescribeTopicPartitions: ``topics`` with names and ids
 _SECRET_TOPIC: Final = "__cluster_metadata"  # SCRAM credentials and delegation tokens are among its records
 _NIL: Final = bytes(16)
@@ -50,15 +51,15 @@ def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis =
     result: dict[bytes, str] = {}
     maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
     for made in Streams(PacketReader(files), ports=ports, apis=apis):
-        for key, version, rows in Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
-            if is_known(key, version, RESPONSE, apis):
-                _add_names(result, made, key, version, rows, maker)
+        calls = Calls(maker, made)
+        for kind, rows in calls.groups(RESPONSE, only=lambda key: key in _WITH_IDS):
+            if kind.is_known:
+                _add_names(result, Decoded(*calls.bytes_of(RESPONSE, rows), kind))
     return result
 
 
-def _add_names(result: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
-    raw, starts = Calls(maker, made).bytes_of(RESPONSE, rows)
-    topics = Decoded(raw, starts, key, version, RESPONSE, maker.apis).body.field("topics").values
+def _add_names(result: dict[bytes, str], decoded: Decoded) -> None:
+    topics = decoded.body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
     for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
@@ -83,7 +84,6 @@ class RecordMaker:
         self.schema = schema_of(columns)
         self.names = names
         self.secrets = secrets
-        self.apis = apis
         columns_of_calls = choose("calls", ("clientId", "connection", "correlationId"))
         self._calls = CallMaker(columns_of_calls, files, span=span, apis=apis)
 
@@ -91,13 +91,12 @@ class RecordMaker:
         """Yield the records of a pass."""
         calls = Calls(self._calls, made)
         for key, (direction, *names) in _FIELDS_OF_SETS.items():
-            for _, version, rows in calls.groups(direction, only=lambda entry, key=key: entry == key):  # type: ignore[misc]
-                if not is_known(key, version, direction, self.apis):
+            for kind, rows in calls.groups(direction, only=key.__eq__):
+                if not kind.is_known:
                     continue
-                raw, starts = calls.bytes_of(direction, rows)
-                sets = self._sets(Decoded(raw, starts, key, version, direction, self.apis), rows, names)
+                sets = self._sets(Decoded(*calls.bytes_of(direction, rows), kind), rows, names)
                 if sets is not None and len(sets.starts):
-                    yield from self._records(calls, key, direction, sets)
+                    yield from self._records(calls, kind, sets)
 
     def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets | None:
         topics_name, topic_name, partitions_name, index_name = names
@@ -128,7 +127,7 @@ class RecordMaker:
             np.ascontiguousarray(sizes[keep]),
         )
 
-    def _records(self, calls: Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
+    def _records(self, calls: Calls, kind: Kind, sets: _Sets) -> Iterator[pa.RecordBatch]:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
         joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
@@ -138,23 +137,16 @@ class RecordMaker:
             which = np.searchsorted(indexes, position, side="right") - 1
             errors = _first_of(which, reader.errors[reported:], indexes)
             reported = len(reader.errors)
-            yield self._batch(calls, key, direction, sets, which, batch, errors)
+            yield self._batch(calls, kind, sets, which, batch, errors)
 
     def _batch(
-        self,
-        calls: Calls,
-        key: int,
-        direction: str,
-        sets: _Sets,
-        which: Ints,
-        batch: pa.RecordBatch,
-        errors: list[str | None],
+        self, calls: Calls, kind: Kind, sets: _Sets, which: Ints, batch: pa.RecordBatch, errors: list[str | None]
     ) -> pa.RecordBatch:
         rows = pa.array(sets.calls[which], pa.int64())
         topics = pa.array(sets.topics, pa.string()).take(pa.array(which, pa.int64()))
         columns: dict[str, Any] = {
-            "time": lambda: calls.times(direction).take(rows),
-            "apiName": lambda: pa.array([{0: "Produce", 1: "Fetch", 78: "ShareFetch"}[key]] * len(which), pa.string()),
+            "time": lambda: calls.times(kind.direction).take(rows),
+            "apiName": lambda: pa.array([_API_NAMES[kind.api_key]] * len(which), pa.string()),
             "clientId": lambda: calls.client_ids().take(rows),
             "topic": lambda: topics,
             "topicId": lambda: pa.array(sets.ids, pa.string()).take(pa.array(which, pa.int64())),

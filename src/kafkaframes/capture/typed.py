@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.bodies import WITH_RECORDS, is_known
+from kafkaframes.capture.bodies import Kind
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import (
     CONFIG_NAMES,
@@ -27,7 +27,6 @@ from kafkaframes.errors.sensitive import (
     forwarded_field,
     is_secret,
 )
-from kafkaframes.protocol.messages.framed import request_columns, response_columns
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 Path = tuple[str, ...]
@@ -65,10 +64,9 @@ class ApiTypes:
         return self.request if direction == REQUEST else self.response
 
     def _union(self, direction: str) -> pa.DataType:
-        columns = request_columns if direction == REQUEST else response_columns
         versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
-        known = [version for version in versions if is_known(self.api_key, version, direction, self.apis)]
-        return _merged([columns([], self.api_key, one, apis=self.apis).type.field("body").type for one in known])
+        kinds = (Kind(self.api_key, version, direction, self.apis) for version in versions)
+        return _merged([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
 
     def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Return bodies of one version in the type of all; null where there is an error; without credentials."""
@@ -171,19 +169,18 @@ def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> p
 
 def _encoded(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
     """Return a logged body as bytes; where that cannot be, say so in the row."""
-    key, version, apis = types.api_key, row["apiVersion"], types.apis
-    if not is_known(key, version, direction, apis):
+    version = row["apiVersion"]
+    kind = Kind(types.api_key, version, direction, types.apis)
+    if not kind.is_known:
         _add_error(row, f"{direction}: version {version} is not known")
         return None
     try:
-        body = apis.message_class(key, direction, version).from_json(
-            with_records(json.loads(row[direction]), None), version
-        )
+        body = kind.message_class.from_json(with_records(json.loads(row[direction]), None), version)
         data: bytes = body.encode(version)
     except (KafkaframesError, TypeError) as error:
         _add_error(row, f"{direction}: {error}")
         return None
-    if (key, direction) in WITH_RECORDS:
+    if kind.has_records:
         _add_error(row, f"{direction}: a request log has the size of records only")
     return data
 

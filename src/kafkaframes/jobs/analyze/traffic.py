@@ -15,10 +15,10 @@ import pyarrow as pa
 from kafkaframes.capture.bodies import (
     WITH_RECORDS,
     Decoded,
+    Kind,
     as_array,
     binary_extents,
     flagged,
-    is_known,
     sets_of_records,
 )
 from kafkaframes.capture.calls import CallMaker, Calls
@@ -123,8 +123,8 @@ def messages_of(
             labels, names = _labels(_facts(calls, by))
         for direction in directions:
             times = calls.of(direction, F_END_TIME) // 1000
-            for key, version, rows in calls.groups(direction):
-                yield from _captured(calls, direction, key, version, rows, labels, names, times)
+            for kind, rows in calls.groups(direction):
+                yield from _captured(calls, kind, rows, labels, names, times)
     for path in [path for path in task.files if is_request_log(path)][task.share :: task.shares]:
         logged = log_rows(path, secrets=True, apis=apis)
         while some := list(islice(logged, _ROWS)):
@@ -160,19 +160,12 @@ def _labels(facts: Sequence[tuple[Any, ...]]) -> tuple[Ints, list[tuple[Any, ...
 
 
 def _captured(
-    calls: Calls,
-    direction: str,
-    key: int,
-    version: int,
-    rows: Ints,
-    labels: Ints,
-    names: Sequence[tuple[Any, ...]],
-    times: Ints,
+    calls: Calls, kind: Kind, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], times: Ints
 ) -> Iterator[Messages]:
-    apis = calls.maker.apis
+    key, version, direction, apis = kind
     raw, starts = calls.bytes_of(direction, rows)
     span = int(times[rows].min()), int(times[rows].max())
-    if not is_known(key, version, direction, apis):
+    if not kind.is_known:
         empty = pa.array([], pa.struct([]))
         unread = Counter((label, _NO_VERSION) for label in labels[rows].tolist())
         yield Messages(key, version, direction, empty, None, labels[:0], names, unread, span)
@@ -183,7 +176,7 @@ def _captured(
             yield from _captured_at_0(calls, rows[older], labels, names, span)
             rows = np.delete(rows, older)
             raw, starts = calls.bytes_of(direction, rows)
-    decoded = Decoded(raw, starts, key, version, direction, apis)
+    decoded = Decoded(raw, starts, kind)
     unread = _unread(decoded.errors, labels[rows])
     good = decoded.errors.is_null()
     rows, sizes = rows[good.to_numpy(zero_copy_only=False)], np.diff(starts)[good.to_numpy(zero_copy_only=False)]
@@ -204,7 +197,7 @@ def _captured_at_0(
     calls: Calls, rows: Ints, labels: Ints, names: Sequence[tuple[Any, ...]], span: tuple[int, int]
 ) -> Iterator[Messages]:
     raw, starts = calls.bytes_of(RESPONSE, rows)
-    frames = Decoded(raw, starts, API_VERSIONS, 0, RESPONSE, calls.maker.apis).frames
+    frames = Decoded(raw, starts, Kind(API_VERSIONS, 0, RESPONSE, calls.maker.apis)).frames
     yield Messages(API_VERSIONS, 0, RESPONSE, frames, np.diff(starts), labels[rows], names, span=span)
 
 
@@ -257,9 +250,10 @@ def _row_facts(row: dict[str, Any], by: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _framed(key: int, version: int, direction: str, value: Any, client_id: str | None, apis: Apis) -> bytes:
-    if not is_known(key, version, direction, apis):
+    kind = Kind(key, version, direction, apis)
+    if not kind.is_known:
         raise KafkaframesError(_NO_VERSION)
-    body: Message = apis.message_class(key, direction, version).from_json(with_records(value), version)
+    body: Message = kind.message_class.from_json(with_records(value), version)
     if direction == REQUEST:
         return encode_request(body, version, client_id=client_id)
     return encode_response(body, version)
@@ -279,9 +273,9 @@ def measure_records(task: Task, apis: Apis = CATALOG) -> dict[str, RecordSizes]:
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for calls in captured_calls(task, apis):
         for direction, keys in _KEYS.items():
-            for key, version, rows in calls.groups(direction, only=keys.__contains__):
-                if is_known(key, version, direction, apis):
-                    decoded = Decoded(*calls.bytes_of(direction, rows), key, version, direction, apis)
+            for kind, rows in calls.groups(direction, only=keys.__contains__):
+                if kind.is_known:
+                    decoded = Decoded(*calls.bytes_of(direction, rows), kind)
                     _add(decoded, result[PRODUCED if direction == REQUEST else FETCHED])
     return result
 
