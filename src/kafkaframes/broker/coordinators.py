@@ -135,10 +135,12 @@ def attach(state: BrokerState) -> None:
     )
     state.share_groups = ShareCoordinator(states)
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
-    state.features["share.version"] = (0, 1, 1)
-    state.features["streams.version"] = (0, 1, 1)
-    state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
-    state.features["group.version"] = (0, 1, 1)
+    state.features = {
+        "group.version": (0, 1, 1),
+        "transaction.version": (0, 2, _TRANSACTION_VERSION),
+        "share.version": (0, 1, 1),
+        "streams.version": (0, 1, 1),
+    }
 
 
 def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:

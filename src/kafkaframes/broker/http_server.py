@@ -167,7 +167,10 @@ Handler = Callable[[HttpRequest], Any]
 
 
 class Route(NamedTuple):
-    """What answers a method and a path; ``{}`` in the path stands for one step, given to the handler."""
+    """What answers a method and a path; ``{}`` in the path stands for one step, given to the handler.
+
+    A handler that returns None is answered with an empty object.
+    """
 
     method: str
     path: str
@@ -249,7 +252,8 @@ class HttpServer:
         for route, pattern in zip(self.routes, self._patterns, strict=True):
             match = pattern.fullmatch(parts.path)
             if match is not None and route.method == method:
-                return route.handler(HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body)))
+                answer = route.handler(HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body)))
+                return {} if answer is None else answer
             if match is not None:
                 allowed.append(route.method)
         if allowed:

@@ -420,7 +420,6 @@ class Server:
     Attributes:
         clock: what drives timers; the server wakes when something is due.
         fast: answers ordinary frames without the dispatcher; None from it: not ordinary.
-        on_closed: told of each connection that was dropped, and why.
     """
 
     dispatcher: Dispatcher
@@ -430,7 +429,6 @@ class Server:
     max_connections: int = 2**31 - 1
     max_idle_seconds: float = 600.0
     fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
-    on_closed: Callable[[Session, str], None] | None = None
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, asyncio.Server]] = field(default_factory=list)
@@ -506,8 +504,6 @@ class Server:
     def closed(self, session: Session, reason: str) -> None:
         """Tell that a connection was dropped."""
         _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
-        if self.on_closed is not None:
-            self.on_closed(session, reason)
 
     def _look_around(self) -> None:
         """Close connections that are idle, or that do not finish a frame."""

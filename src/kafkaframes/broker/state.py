@@ -57,8 +57,6 @@ _INTERNAL_CONFIGS = {
     SHARE_GROUP_STATE: ("", {"cleanup.policy": "delete", "retention.ms": "-1"}),
 }
 MEMORY, LOG, FSYNC = "memory", "log", "fsync"
-# Raised to 1 and 2 by the coordinators that speak KIP-848 and KIP-890, when they are attached.
-FEATURES = {"group.version": (0, 1, 0), "transaction.version": (0, 2, 0)}
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +79,6 @@ class BrokerState:
         changes: of topics, one after the other, with turns for others between their steps.
         in_change: topics that are being made, given partitions or deleted, by name.
         new_id: gives topic ids; a test may give its own.
-        on_append: called after each append to a partition, for metrics and for tests.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
         is_unsaved: ``metadata`` could not be written; maintenance tries again.
     """
@@ -99,7 +96,7 @@ class BrokerState:
     access: Access = field(default_factory=EverybodyMay)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
-    features: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(FEATURES))
+    features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     quotas: Quotas = field(default_factory=Quotas)
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
@@ -109,7 +106,6 @@ class BrokerState:
     changes: Changes = field(default_factory=Changes)
     in_change: dict[str, Topic] = field(default_factory=dict)
     new_id: Callable[[], UUID] = uuid4
-    on_append: list[Callable[[Partition], None]] = field(default_factory=list)
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
     is_unsaved: bool = False
     internal: InternalTopics = field(init=False)
@@ -360,8 +356,6 @@ class BrokerState:
             self.unflushed.add(partition)
         if partition.waiting:
             partition.notify()
-        for call in self.on_append:
-            call(partition)
 
     # ---------------------------------------------------------------------------------------------- the rest
 

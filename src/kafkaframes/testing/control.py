@@ -72,6 +72,7 @@ class Control:
         self._server.close()
 
     def _routes(self) -> list[Route]:
+        broker = self._broker
         return [
             Route("GET", "/", self._list, "this list"),
             Route("GET", "/topics", self._topics, "topics with partitions, settings and end offsets"),
@@ -93,14 +94,14 @@ class Control:
             Route("POST", "/disk-faults", self._disk_fault, f"make a fault of the disk; do: {', '.join(_DISK_FAULTS)}"),
             Route("DELETE", "/disk-faults/{}", self._disk_remove, "remove one"),
             Route("GET", "/journal", self._journal, "requests and answers; ?api= version= client_id= last="),
-            Route("DELETE", "/journal", self._forget, "forget them"),
-            Route("GET", "/report", self._report, "clients and versions that were seen"),
+            Route("DELETE", "/journal", lambda request: self._on_broker(broker.journal.clear), "forget them"),
+            Route("GET", "/report", lambda request: {"text": broker.report()}, "clients and versions that were seen"),
             Route("GET", "/clock", self._now, "the broker's time"),
             Route("POST", "/clock/advance", self._advance, "move it forward: seconds"),
-            Route("POST", "/kill", self._kill, "stop as a crash does"),
+            Route("POST", "/kill", lambda request: broker.kill(), "stop as a crash does"),
             Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
-            Route("POST", "/nodes/{}/stop", self._node_stop, "take a virtual node down"),
-            Route("POST", "/nodes/{}/start", self._node_start, "bring it back"),
+            Route("POST", "/nodes/{}/stop", self._stop_node, "take a virtual node down"),
+            Route("POST", "/nodes/{}/start", self._start_node, "bring it back"),
             Route("POST", "/snapshots", self._snapshot, "keep everything that the broker holds"),
             Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
         ]
@@ -129,9 +130,8 @@ class Control:
         self._broker.create_topic(name, partitions, **_configs(request.field("configs", dict, {})))
         return {"name": name, "partitions": partitions}
 
-    def _configure(self, request: HttpRequest) -> Any:
+    def _configure(self, request: HttpRequest) -> None:
         self._broker.configure_topic(request.path[0], **_configs(_object(request)))
-        return {}
 
     def _records(self, request: HttpRequest) -> Any:
         rows = self._broker.records(request.path[0], request.number("partition"))
@@ -154,13 +154,11 @@ class Control:
         )
         return {"base_offset": base, "records": len(taken)}
 
-    def _lead(self, request: HttpRequest) -> Any:
+    def _lead(self, request: HttpRequest) -> None:
         self._broker.move_leader(request.path[0], _index(request.path[1]), request.field("node", int))
-        return {}
 
-    def _truncate(self, request: HttpRequest) -> Any:
+    def _truncate(self, request: HttpRequest) -> None:
         self._broker.truncate(request.path[0], _index(request.path[1]), request.field("offset", int))
-        return {}
 
     def _tear(self, request: HttpRequest) -> Any:
         left = self._broker.tear_tail(request.path[0], _index(request.path[1]), request.field("bytes", int))
@@ -187,9 +185,8 @@ class Control:
             for name, one in self._broker.transactions.items()
         }
 
-    def _coordinate(self, request: HttpRequest) -> Any:
+    def _coordinate(self, request: HttpRequest) -> None:
         self._broker.move_coordinator(request.path[1], request.field("node", int), kind=request.path[0])
-        return {}
 
     # ---------------------------------------------------------------------------------------------- faults
 
@@ -252,26 +249,23 @@ class Control:
         disk = {number: {"effect": rule.effect, "seen": rule.seen} for number, rule in self._disk_rules.items()}
         return {"faults": requests, "disk_faults": disk}
 
-    def _clear(self, request: HttpRequest) -> Any:
+    def _clear(self, request: HttpRequest) -> None:
         self._broker.clear_faults()
         self._rules.clear()
         self._disk_rules.clear()
-        return {}
 
-    def _remove(self, request: HttpRequest) -> Any:
+    def _remove(self, request: HttpRequest) -> None:
         rule = _numbered(self._rules, request)
         self._on_broker(rule.remove)
         del self._rules[int(request.path[0])]
-        return {}
 
     def _release(self, request: HttpRequest) -> Any:
         rule = _numbered(self._rules, request)
         return {"released": self._on_broker(rule.release)}
 
-    def _disk_remove(self, request: HttpRequest) -> Any:
+    def _disk_remove(self, request: HttpRequest) -> None:
         _numbered(self._disk_rules, request).remove()
         del self._disk_rules[int(request.path[0])]
-        return {}
 
     # ---------------------------------------------------------------------------------------------- journal and life
 
@@ -281,13 +275,6 @@ class Control:
         )
         last = request.number("last", _SHOWN) or 0
         return [_entry(one) for one in result[-last:]] if last > 0 else []
-
-    def _forget(self, request: HttpRequest) -> Any:
-        self._on_broker(self._broker.journal.clear)
-        return {}
-
-    def _report(self, request: HttpRequest) -> Any:
-        return {"text": self._broker.report()}
 
     def _now(self, request: HttpRequest) -> Any:
         return {"now_ms": self._broker.clock.now_ms}
@@ -299,30 +286,23 @@ class Control:
         self._broker.clock.advance(seconds)
         return self._now(request)
 
-    def _kill(self, request: HttpRequest) -> Any:
-        self._broker.kill()
-        return {}
-
     def _restart(self, request: HttpRequest) -> Any:
         self._broker.restart()
         return {"bootstrap_servers": self._broker.bootstrap_servers}
 
-    def _node_stop(self, request: HttpRequest) -> Any:
+    def _stop_node(self, request: HttpRequest) -> None:
         self._broker.stop_node(_index(request.path[0]))
-        return {}
 
-    def _node_start(self, request: HttpRequest) -> Any:
+    def _start_node(self, request: HttpRequest) -> None:
         self._broker.start_node(_index(request.path[0]))
-        return {}
 
     def _snapshot(self, request: HttpRequest) -> Any:
         number = len(self._snapshots) + 1
         self._snapshots[number] = self._broker.snapshot()
         return {"id": number}
 
-    def _restore(self, request: HttpRequest) -> Any:
+    def _restore(self, request: HttpRequest) -> None:
         self._broker.restore(_numbered(self._snapshots, request))
-        return {}
 
 
 def _one_of(name: str, known: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
@@ -77,9 +77,7 @@ def _made(
         if batch.made:
             broker.keep(batch.made.values())
     except KafkaframesError as error:
-        for row in rows:
-            if row.name in batch.made:
-                row.error_code, row.error_message = code_of(error), str(error)
+        _fail((row for row in rows if row.name in batch.made), error)
     return request.response(topics=rows)
 
 
@@ -89,13 +87,20 @@ def _creation(request: _CreateTopics, broker: BrokerState, requested: Any, times
         if times > 1:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
         yield from _create(request, broker, requested, row, batch)
-    except RefusedError as refused:
-        row.error_code, row.error_message = refused.code, refused.reason
-    except OptionError as error:
-        row.error_code, row.error_message = ErrorCode.INVALID_CONFIG, str(error)
     except KafkaframesError as error:
-        row.error_code, row.error_message = code_of(error), str(error)
+        _fail([row], error)
+        if isinstance(error, OptionError):
+            row.error_code = ErrorCode.INVALID_CONFIG
     return row
+
+
+def _fail(rows: Iterable[Any], error: KafkaframesError) -> None:
+    """Say in rows that an error kept them from being done."""
+    for row in rows:
+        row.error_code, row.error_message = (
+            code_of(error),
+            error.reason if isinstance(error, RefusedError) else str(error),
+        )
 
 
 def _create(
@@ -247,9 +252,7 @@ def _added(
     try:
         broker.save()
     except KafkaframesError as error:
-        for row in rows:
-            if row.error_code == ErrorCode.NONE:
-                row.error_code, row.error_message = code_of(error), str(error)
+        _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(results=rows)
 
 
@@ -345,9 +348,7 @@ def _deleted(request: _DeleteTopics, broker: BrokerState, requested: list[tuple[
     try:
         yield from broker.deleting_topics(list(chosen.values()))
     except KafkaframesError as error:
-        for row in rows:
-            if row.error_code == ErrorCode.NONE:
-                row.error_code, row.error_message = code_of(error), str(error)
+        _fail((row for row in rows if row.error_code == ErrorCode.NONE), error)
     return request.response(responses=rows)
 
 
@@ -371,7 +372,7 @@ def _row(
     try:
         _count_change(request, broker, len(topic.partitions))
     except RefusedError as throttled:
-        row.error_code, row.error_message = throttled.code, throttled.reason
+        _fail([row], throttled)
         return row
     row.topic_id = topic.topic_id
     chosen[topic.topic_id] = topic
