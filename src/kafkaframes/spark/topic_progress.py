@@ -17,6 +17,7 @@ from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.stretch import Sample, sample
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
+from kafkaframes.scan.ranges import flat
 
 SAMPLE_BYTES = 1 << 16
 _SAMPLE_WAIT_MS = 3_000
@@ -101,8 +102,7 @@ def _lags(source: Mapping[str, Any]) -> Iterable[PartitionLag]:
 
 def _offsets(values: Any) -> dict[tuple[str, int], int]:
     """Return offsets of topics; nothing where a source's offsets are of another form."""
-    topics = offsets_of(values if isinstance(values, str) else json.dumps(values)) or {}
-    return {(topic, int(number)): offset for topic, numbers in topics.items() for number, offset in numbers.items()}
+    return flat(offsets_of(values if isinstance(values, str) else json.dumps(values)) or {})
 
 
 def estimates(

@@ -6,7 +6,6 @@ and how many bytes of data fit). Nothing here depends on a message's content but
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -15,109 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.protocol.messages._program import Kind, Node, Op, Program
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Hand a whole tree of Arrow arrays over in one call, as an IPC message that lies in front of its own body.
-#
-# Building some sixty arrays one by one from Python takes longer than decoding a message. Arrow's IPC reader makes them
-# all from one flatbuffer of numbers (length, nulls, place and size of each buffer) and copies nothing. That flatbuffer
-# has the same layout for every array of a type; so it is made once, by Arrow itself, and only its numbers are replaced.
-# Format: https://arrow.apache.org/docs/format/Columnar.html#recordbatch-message.
-
-_PREFIX: Final = 8  # the continuation mark and the size of the metadata
-_UNKNOWN_NULLS: Final = -1
-# Places of fields in their flatbuffer tables (Message.fbs).
-_HEADER, _BODY_LENGTH, _LENGTH, _NODES, _BUFFERS = 2, 3, 0, 1, 2
-
-
-class Template:
-    """The metadata of a program's record batches, and where its numbers stand.
-
-    ``levels``: of each array, depth first. ``slots``: column and part (0 values or offsets, 1 validity, 2
-    data) of each buffer; column -1 where there is none.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.schema = pa.schema(list(program.root.type))
-        row = [pa.nulls(1, field.type) for field in self.schema]  # one row: an empty batch leaves numbers out
-        raw = pa.RecordBatch.from_arrays(row, schema=self.schema).serialize().to_pybytes()
-        (size,) = struct.unpack_from("<i", raw, 4)
-        padded = -(-(_PREFIX + size) // _ALIGN) * _ALIGN
-        self.size = padded
-        metadata = bytearray(raw[: _PREFIX + size].ljust(padded, b"\0"))
-        struct.pack_into("<i", metadata, 4, padded - _PREFIX)
-        self.metadata = bytes(metadata)
-        message = self._follow(_PREFIX)
-        batch = self._follow(self._field(message, _HEADER))
-        self.body_length = self._field(message, _BODY_LENGTH)
-        self.length = self._field(batch, _LENGTH)
-        self.nodes_at = self._follow(self._field(batch, _NODES)) + 4
-        self.buffers_at = self._follow(self._field(batch, _BUFFERS)) + 4
-        levels: list[int] = []
-        slots: list[tuple[int, int]] = []
-        for child in program.root.children:
-            _walk(program, child, levels, slots)
-        self.levels = np.array(levels, np.int64)
-        nullable = np.array([column >= 0 for column, part in slots if part == 1])
-        self.nodes = np.zeros((len(levels), 2), np.int64)
-        self.nodes[:, 1] = np.where(nullable, _UNKNOWN_NULLS, 0)
-        self.there = np.array([column >= 0 for column, _ in slots])
-        self.columns, self.parts = (np.array(one, np.int64)[self.there] for one in zip(*slots, strict=True))
-        self.addresses = np.zeros((len(slots), 2), np.int64)
-        self.fields = list(program.type)
-
-    def _follow(self, at: int) -> int:
-        return at + int(struct.unpack_from("<i", self.metadata, at)[0])
-
-    def _field(self, table: int, number: int) -> int:
-        vtable = table - int(struct.unpack_from("<i", self.metadata, table)[0])
-        return table + int(struct.unpack_from("<H", self.metadata, vtable + 4 + 2 * number)[0])
-
-    def read(self, buffer: pa.Buffer, memory: Array, rows: Array, starts: Array, sizes: Array) -> pa.RecordBatch:
-        """Return the record batch whose buffers lie in ``buffer``, after the first ``size`` bytes, which this fills.
-
-        Args:
-            buffer: the arena; ``memory``: its bytes.
-            rows: per level.
-            starts: per column and part, where a buffer starts in the arena; ``sizes``: its bytes.
-        """
-        body = len(memory) - self.size
-        metadata = bytearray(self.metadata)  # a copy: threads share the template
-        struct.pack_into("<q", metadata, self.body_length, body)
-        struct.pack_into("<q", metadata, self.length, int(rows[0]))
-        memory[: self.size] = np.frombuffer(metadata, np.uint8)
-        nodes, addresses = self.nodes.copy(), self.addresses.copy()
-        nodes[:, 0] = rows[self.levels]
-        addresses[self.there, 0] = starts[self.columns, self.parts] - self.size
-        addresses[self.there, 1] = sizes[self.columns, self.parts]
-        for at, values in ((self.nodes_at, nodes), (self.buffers_at, addresses)):
-            raw = values.ravel().view(np.uint8)
-            memory[at : at + len(raw)] = raw
-        return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), self.schema)
-
-
-def _walk(program: Program, node: Node, levels: list[int], slots: list[tuple[int, int]]) -> None:
-    """List the arrays and buffers of a node and of all below it, in the order of the format."""
-    column = node.column
-    nullable = column >= 0 and bool(program.columns[column, 3])
-    kind = Kind.STRUCT if column < 0 or pa.types.is_struct(node.type) else Kind(int(program.columns[column, 0]))
-    levels.append(node.level)
-    slots.append((column if nullable else -1, 1))
-    if kind != Kind.STRUCT:
-        slots.append((column, 0))
-    if kind == Kind.VAR:
-        slots.append((column, 2))
-    for child in node.children:
-        _walk(program, child, levels, slots)
-
-
-@lru_cache(maxsize=1024)
-def template_of(program: Program) -> Template | None:
-    """Return the template of a program, made once; ``None`` for a message without fields."""
-    return Template(program) if program.root.children else None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 MAX_ROWS: Final = (1 << 31) - 2  # Arrow's offsets are int32
 _ALIGN: Final = 64
@@ -169,8 +65,6 @@ class Arena:
         self.rows = first // np.maximum(shape.min_sizes, 1) + 8
         self.rows[shape.min_sizes == 0] = MAX_ROWS
         self.rows[0] = messages
-        template = template_of(program)
-        self.head = 0 if template is None else template.size  # bytes before the buffers, for what describes them
         defaults = program.columns[:, 6] * self.rows[shape.level]
         self.data = np.where(shape.is_var, first + defaults + 8, 0)
         self._allocate()
@@ -180,7 +74,7 @@ class Arena:
         """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
         arena = cls.__new__(cls)
         arena.program, arena.shape, arena.size_bytes = program, shape_of(program), 0
-        arena.rows, arena.data, arena.head = rows, data, 0
+        arena.rows, arena.data = rows, data
         arena._allocate()
         return arena
 
@@ -196,9 +90,9 @@ class Arena:
         aligned = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
         ends = np.cumsum(aligned)
         self.addresses = np.empty((len(sizes), 4), np.int64)
-        self.addresses[:, :3] = (ends - aligned).reshape(-1, 3) + self.head
+        self.addresses[:, :3] = (ends - aligned).reshape(-1, 3)
         self.addresses[:, 3] = self.data
-        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + self.head + _ALIGN)
+        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + _ALIGN)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.addresses[shape.has_offsets, 0] >> 2] = 0
 
@@ -263,16 +157,6 @@ class Arena:
             lengths.append(self.offset(level.parent_column, lengths[parent]))
         return lengths
 
-    def _sizes_used(self, lengths: list[int]) -> Array:
-        """Return the bytes of each column's three buffers that a number of rows have filled."""
-        rows = np.array(lengths, np.int64)
-        shape = self.shape
-        ends = np.zeros(len(self.data), np.int64)
-        if shape.is_var.any():
-            last = self.addresses[shape.is_var, 0] + rows[shape.level[shape.is_var]] * 4
-            ends[shape.is_var] = self.bytes[: len(self.bytes) & -4].view(np.int32)[last >> 2]
-        return self._sizes(rows, ends)
-
     def offset(self, column: int, row: int) -> int:
         """Return one offset of a list or string column."""
         at = int(self.addresses[column, 0]) + row * 4
@@ -288,12 +172,6 @@ class Arena:
             texts: columns of strings that have to be replaced, by a function from the raw binary array.
         """
         lengths = self.lengths(messages)
-        template = template_of(self.program)
-        if template is not None and not texts and valid.all():
-            children = template.read(
-                self.buffer, self.bytes, np.array(lengths, np.int64), self.addresses, self._sizes_used(lengths)
-            ).columns
-            return pa.StructArray.from_arrays([*children, errors], fields=template.fields)
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
         children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
         return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))

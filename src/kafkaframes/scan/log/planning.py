@@ -16,10 +16,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
@@ -89,11 +88,8 @@ class Slice:
         return self.end - self.start
 
 
-class Boundaries(Protocol):
-    """Find batch boundaries: for each requested position of a segment, the first batch that starts at or after it."""
-
-    def __call__(self, segment: Segment, requested: Sequence[int]) -> list[int]:
-        """Return ascending positions, each the start of a batch; fewer than requested where batches are large."""
+# For each requested position of a segment, where the first batch starts at or after it: ascending, each once.
+Boundaries = Callable[[Segment, Sequence[int]], list[int]]
 
 
 def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[Segment]:

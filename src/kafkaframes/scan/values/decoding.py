@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
@@ -18,7 +19,7 @@ from kafkaframes.scan.values import registry as registries
 from kafkaframes.scan.values.avro_values import AvroDecoder
 from kafkaframes.scan.values.columns import Decoder
 from kafkaframes.scan.values.json_values import JsonDecoder
-from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, message_name
+from kafkaframes.scan.values.protobuf_values import ProtobufDecoder, files_of_set, load_library, message_name
 from kafkaframes.scan.values.registry import BadValueError, Registered, Registry, split_indexes, split_prefix
 
 AVRO, JSON, PROTOBUF = "avro", "json", "protobuf"
@@ -184,8 +185,6 @@ def _inlined(schema: Any, names: Mapping[str, Any], done: set[str]) -> Any:
 
 def _registered_files(registered: Registered) -> list[bytes]:
     """Return a registered Protobuf schema's files, each behind those that it imports, under the names it imports."""
-    from kafkaframes.scan.values.protobuf_values import load_library
-
     descriptor_pb2, _, _ = load_library()
     files = []
     for name, text in (*registered.references, ("", registered.text)):
@@ -203,10 +202,6 @@ def _registered_files(registered: Registered) -> list[bytes]:
 
 def _imports(files: list[bytes]) -> list[bytes]:
     """Return the files of Google's own that some import: no registry has those."""
-    from importlib import import_module
-
-    from kafkaframes.scan.values.protobuf_values import load_library
-
     descriptor_pb2, _, _ = load_library()
     requested = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
     result = []
