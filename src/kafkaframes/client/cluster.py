@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -283,16 +283,23 @@ class ClusterClient:
         """Ask again next time: it answered that it is not, or it is not there."""
         self._coordinators.pop((kind, key), None)
 
-    async def ask_coordinator(
-        self, key: str, body: Message, kind: int = GROUP, *, most: int | None = None, timeout_ms: int | None = None
-    ) -> Any:
-        """Ask the coordinator once, as ``request`` does; if it cannot be reached, it is looked for anew next time."""
+    @contextlib.asynccontextmanager
+    async def coordinated(self, key: str, kind: int = GROUP) -> AsyncIterator[Connection]:
+        """Give a connection to the coordinator; if it cannot be reached, it is looked for anew next time."""
         broker = await self.coordinator(key, kind)
         try:
-            return await self.request(broker, body, most=most, timeout_ms=timeout_ms)
+            yield await self.connection(broker)
         except NetworkError:
             self.forget_coordinator(key, kind)
             raise
+
+    async def ask_coordinator(
+        self, key: str, body: Message, kind: int = GROUP, *, most: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask the coordinator once, as ``request`` does."""
+        async with self.coordinated(key, kind) as connection:
+            at = connection.version_of(body, most=most)
+            return await connection.request(body, version=at, timeout_ms=timeout_ms)
 
     def check_coordinator(
         self, number: int, what: str, key: str, kind: int = GROUP, *, said: str | None = None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.cluster import GROUP, ClusterClient
+from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
-from kafkaframes.errors import ErrorCode, NetworkError
-from kafkaframes.protocol.messages.objects import Message
+from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
@@ -49,25 +48,24 @@ async def committed(
     requested = None if partitions is None else list(partitions)
 
     async def step() -> dict[TopicPartition, CommittedOffset]:
-        broker = await cluster.coordinator(group_id, GROUP)
-        connection = await cluster.connection(broker)
         cls = cluster.settings.message("OffsetFetchRequest")
         body = cls(require_stable=stable)
         names = None if requested is None else by_topic(requested)
         ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
         most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
-        at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
-        if at > _BY_NAME:
-            topics = [
-                cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
-                for name, all_ in (names or {}).items()
-            ]
-            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
-        elif at >= _GROUPS:
-            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
-        else:
-            body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
-        response = await _requested(cluster, connection, body, at, group_id)
+        async with cluster.coordinated(group_id) as connection:
+            at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
+            if at > _BY_NAME:
+                topics = [
+                    cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
+                    for name, all_ in (names or {}).items()
+                ]
+                body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+            elif at >= _GROUPS:
+                body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
+            else:
+                body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
+            response = await connection.request(body, version=at)
         answer = response.groups[0] if at >= _GROUPS else response
         cluster.check_coordinator(answer.error_code, f"committed offsets of group {group_id}", group_id)
         if at > _BY_NAME:
@@ -114,8 +112,6 @@ async def commit(
     """
 
     async def step() -> None:
-        broker = await cluster.coordinator(member.group_id, GROUP)
-        connection = await cluster.connection(broker)
         cls = cluster.settings.message("OffsetCommitRequest")
         body = cls(
             group_id=member.group_id,
@@ -124,7 +120,6 @@ async def commit(
             group_instance_id=member.group_instance_id,
         )
         ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
-        at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
 
         def entry_of(partition: TopicPartition) -> Any:
             value = offsets[partition]
@@ -136,13 +131,15 @@ async def commit(
                 committed_metadata=known.metadata,
             )
 
-        body.topics = [
-            cls.OffsetCommitRequestTopic(
-                **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
-            )
-            for name, all_ in by_topic(offsets, entry_of).items()
-        ]
-        response = await _requested(cluster, connection, body, at, member.group_id)
+        async with cluster.coordinated(member.group_id) as connection:
+            at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
+            body.topics = [
+                cls.OffsetCommitRequestTopic(
+                    **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
+                )
+                for name, all_ in by_topic(offsets, entry_of).items()
+            ]
+            response = await connection.request(body, version=at)
         names = {topic_id: name for name, topic_id in ids.items()}
         for topic in response.topics:
             name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
@@ -153,14 +150,6 @@ async def commit(
 
     if offsets:
         await cluster.retried(step)
-
-
-async def _requested(cluster: ClusterClient, connection: Any, body: Message, version: int, group_id: str) -> Any:
-    try:
-        return await connection.request(body, version=version)
-    except NetworkError:
-        cluster.forget_coordinator(group_id, GROUP)
-        raise
 
 
 def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:

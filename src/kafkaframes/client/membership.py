@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
-from kafkaframes.client.cluster import GROUP, ClusterClient, is_retriable
+from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import background, cancelled
 from kafkaframes.client.metadata import TopicPartition, by_topic
@@ -46,15 +46,12 @@ class GroupConsumer(Protocol):
 
     async def _on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Begin with these as well."""
-        ...
 
     async def _on_revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
         """End with these: commit them first, unless they are lost to others already."""
-        ...
 
     def assignment(self) -> list[TopicPartition]:
         """List what is read."""
-        ...
 
 
 class _Membership:
@@ -270,14 +267,13 @@ class ClassicMembership(_Membership):
         if not self._member_id:
             return
         cls = self._settings.message("LeaveGroupRequest")
-        broker = await self._cluster.coordinator(self._group_id, GROUP)
-        connection = await self._cluster.connection(broker)
-        at = connection.version_of(cls())
-        if at >= _LEAVES_BY_LIST:
-            body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=self._member_id)])
-        else:
-            body = cls(group_id=self._group_id, member_id=self._member_id)
-        await connection.request(body, version=at)
+        async with self._cluster.coordinated(self._group_id) as connection:
+            at = connection.version_of(cls())
+            if at >= _LEAVES_BY_LIST:
+                body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=self._member_id)])
+            else:
+                body = cls(group_id=self._group_id, member_id=self._member_id)
+            await connection.request(body, version=at)
         self._member_id, self._generation = "", -1
 
 

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client import offsets
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
@@ -134,7 +133,7 @@ async def holds_nothing(
     leader = await cluster.leader_of(partition)
     connection = await cluster.connection(leader)
     if connection.ranges.get(_LIST_OFFSETS, Versions.NONE).highest >= _LOCAL_SINCE:
-        local = await offsets.ends(cluster, [partition], offsets.EARLIEST_LOCAL)
+        local = await ends(cluster, [partition], EARLIEST_LOCAL)
         if local[partition] > first:
             return False
     cls = cluster.settings.message("FetchRequest")

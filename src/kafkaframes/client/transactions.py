@@ -14,6 +14,7 @@ from typing import Any, Final
 from kafkaframes.client.batches import Producer
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.network import Connection
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import (
@@ -74,12 +75,7 @@ class Transactions:
         cls = self._settings.message("InitProducerIdRequest")
         transactional_id = self._settings.transactional_id
 
-        async def step() -> Producer:
-            if transactional_id is None:
-                connection = await self._cluster.any_connection()
-            else:
-                broker = await self._cluster.coordinator(transactional_id, TRANSACTION)
-                connection = await self._cluster.connection(broker)
+        async def ask(connection: Connection) -> Producer:
             body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
             at = connection.version_of(body)
             if at >= _KNOWS_EPOCHS:
@@ -89,6 +85,12 @@ class Transactions:
             if transactional_id is not None:
                 self._coordinators_form = min(max(connection.features.get(_FORM_OF_BROKERS, 1), 1), 2)
             return Producer(response.producer_id, response.producer_epoch)
+
+        async def step() -> Producer:
+            if transactional_id is None:
+                return await ask(await self._cluster.any_connection())
+            async with self._cluster.coordinated(transactional_id, TRANSACTION) as connection:
+                return await ask(connection)
 
         return await self._cluster.retried(step)
 
