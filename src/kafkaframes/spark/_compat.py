@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from kafkaframes.errors import MissingExtraError
+from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 # Spark's documentation of each release, "Spark runs on Java ...". Java 24 and later removed what Hadoop's login
 # used before Spark 4.2, so an old Spark on a new Java fails deep inside; we say so before it starts.
@@ -74,6 +76,17 @@ def is_sparks(error: Exception) -> bool:
     from pyspark.errors import PySparkException
 
     return isinstance(error, PySparkException) or type(error).__module__.startswith("py4j")
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Raise what a worker of Spark's raised, if it was one of our errors, as such."""
+    try:
+        yield
+    except Exception as error:
+        if (reason := reason_of(error)) is None or not is_sparks(error):
+            raise
+        raise KafkaframesError(reason) from None
 
 
 def reason_of(error: Exception) -> str | None:

@@ -48,15 +48,10 @@ def run_on_spark(
     """
     if not tasks:
         return iter(())
-    try:
+    with _compat.plain_errors():
         shared = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
         memory = current_budget()
         return iter(shared.mapPartitions(lambda some: _each(function, some, memory)).collect())
-    except Exception as error:
-        # Py4JJavaError, which is not one of PySpark's own exceptions, carries what a worker raised
-        if (reason := _compat.reason_of(error)) is None or not _compat.is_sparks(error):
-            raise
-        raise KafkaframesError(reason) from None
 
 
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:

@@ -13,14 +13,13 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.spark import _compat
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _is_selected(settings: RestoreSettings) -> Column:
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
     from kafkaframes.jobs.restore.partition import PartitionReport
 
-    with _sparks_errors():
+    with _compat.plain_errors():
         done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
     reports = []
     for row in done:
@@ -131,18 +130,6 @@ def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> lis
     for left_over in directory.glob(f"{_ATTEMPT}*"):
         shutil.rmtree(left_over)
     return reports
-
-
-@contextmanager
-def _sparks_errors() -> Iterator[None]:
-    """Raise what a worker raised as one of ours."""
-    try:
-        yield
-    except Exception as error:
-        reason = _compat.reason_of(error)
-        if reason is None or isinstance(error, KafkaframesError):
-            raise
-        raise KafkaframesError(reason) from None
 
 
 @dataclass(frozen=True)

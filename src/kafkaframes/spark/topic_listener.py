@@ -62,9 +62,6 @@ class TopicListener(StreamingQueryListener):
         if self._query_name in (None, event.progress.name):
             self._events.put(event.progress.json)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: what was reported last still holds."""
-
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Note that a query has ended."""
         self._runs.discard(str(event.runId))

@@ -64,9 +64,6 @@ class TopicMetrics(StreamingQueryListener):
         if progress is not None:
             self._latest[progress.run_id] = progress, time.time()
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: what was reported last still holds."""
-
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Forget a query that has ended."""
         self._latest.pop(str(event.runId), None)
