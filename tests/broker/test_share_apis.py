@@ -178,7 +178,7 @@ def test_read_committed_leaves_out_what_was_aborted(broker):
     answer = fetch(broker, 1, 0)
     assert acquired(answer) == [(2, 5, 1)]  # with both markers, which consumers pass over
     acknowledge(broker, 1, 1, 2, 5)
-    assert next(iter(broker.state.share_groups.states.partitions.values())).start == 6
+    assert next(iter(broker.state.share_groups.partitions.values())).start == 6
 
 
 def test_a_topic_that_there_is_not(broker):
@@ -230,7 +230,7 @@ def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
     produce(broker, 2)
     assert acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
     broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
-    states = broker.state.share_groups.states
+    states = broker.state.share_groups
     assert len(states.stored) == 1
     deleted = broker.send("DeleteGroups", 2, groups_names=["g"]).results
     assert ([one.error_code for one in deleted], states.stored) == ([0], {})

@@ -12,7 +12,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import GroupSettings, Record, Timer
-from kafkaframes.coordination.groups.share_state import ShareCoordinator, ShareKey, ShareStates
+from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
@@ -133,7 +133,7 @@ def attach(state: BrokerState) -> None:
     groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch
     )
-    state.share_groups = ShareCoordinator(states)
+    state.share_groups = states
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features = {
         "group.version": (0, 1, 1),
@@ -178,4 +178,4 @@ def _forget(state: BrokerState, topic: Topic) -> None:
     with suppress(KafkaframesError):  # the log is not there now; the offsets expire
         state.groups.commits.forget_topic(topic.name)
         state.groups.forget_share_topic(topic.topic_id)
-        state.share_groups.states.forget_all(topic_id=topic.topic_id)
+        state.share_groups.forget_all(topic_id=topic.topic_id)

@@ -33,7 +33,7 @@ from kafkaframes.broker.topics import (
     Topic,
 )
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
-from kafkaframes.coordination.groups.share_state import ShareCoordinator
+from kafkaframes.coordination.groups.share_state import ShareStates
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator
 from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.storage.files.directory import Remark
@@ -111,7 +111,7 @@ class BrokerState:
     internal: InternalTopics = field(init=False)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
-    share_groups: ShareCoordinator = field(init=False)
+    share_groups: ShareStates = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     static_settings: dict[str, str] = field(init=False, repr=False)
     _producer_ids_end: int = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -303,16 +303,3 @@ class Conversation:
         if self._is_v4 or address.version == 6:
             return address.packed
         return bytes(10) + b"\xff\xff" + address.packed
-
-
-class CaptureWriter:
-    """Writes a capture into a file that is open for writing."""
-
-    def __init__(self, file: IO[bytes], *, application: str = "kafkaframes") -> None:
-        self.file = file
-        file.write(file_header(application))
-
-    def write(self, *packets: bytes) -> None:
-        """Append packets."""
-        for packet in packets:
-            self.file.write(packet)

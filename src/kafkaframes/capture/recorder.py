@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from kafkaframes.capture.container import CaptureWriter, Conversation
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.relay import Address, Answers, BrokerAddresses, Requests
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
@@ -135,8 +135,8 @@ class Recorder:
         self._addresses = BrokerAddresses(settings.apis)
         self.counts = Counts()
         self.listeners: dict[Address, socket.socket] = {}
-        self._writer = CaptureWriter(out, application="kafkaframes record")
         self._out = out
+        out.write(file_header("kafkaframes record"))
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
         self._open: set[Channel] = set()  # changed under the lock of listeners, as ``_closed`` is
@@ -296,7 +296,8 @@ class Recorder:
                 raise self.failure
             try:
                 if not self._out.closed:
-                    self._writer.write(*packets)
+                    for packet in packets:
+                        self._out.write(packet)
             except OSError as error:  # what cannot be recorded is not passed on either
                 self.failure = error
                 self.failed.set()

@@ -21,7 +21,7 @@ from uuid import UUID
 import numpy as np
 
 from kafkaframes.capture import layout
-from kafkaframes.capture.container import CaptureWriter, Conversation
+from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.streams import Pass, Streams
 from kafkaframes.capture.tables import Names
@@ -108,7 +108,8 @@ def redact(
     apis: Apis = CATALOG,
 ) -> Redacted:
     """Write the calls of captures into ``out`` without what they are about."""
-    work = _Redaction(CaptureWriter(out), pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
+    out.write(file_header("kafkaframes"))
+    work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
     for made in Streams(PacketReader(files), ports=ports, apis=apis):
         work.take(made)
     work.done.bytes_written = out.tell()
@@ -118,13 +119,13 @@ def redact(
 class _Redaction:
     def __init__(
         self,
-        writer: CaptureWriter,
+        out: IO[bytes],
         pseudonyms: Pseudonyms,
         keep_addresses: bool,
         keep_client_ids: bool,
         apis: Apis,
     ) -> None:
-        self.writer, self.pseudonyms, self.apis = writer, pseudonyms, apis
+        self.out, self.pseudonyms, self.apis = out, pseudonyms, apis
         self.keep_addresses, self.keep_client_ids = keep_addresses, keep_client_ids
         self.done = Redacted()
         self._open: dict[int, Conversation] = {}
@@ -167,7 +168,7 @@ class _Redaction:
         data = self._masked(raw[:have].tobytes(), api, side, whole=have == size)
         talk.next[side] = talk.at(int(row[layout.F_OFFSET]))
         for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[layout.F_END_TIME])):
-            self.writer.write(packet)
+            self.out.write(packet)
 
     def _conversation(self, made: Pass, connection: int) -> Conversation:
         talk = self._open.get(connection)
@@ -183,7 +184,7 @@ class _Redaction:
         )
         row = made.connections[connection]
         if max(row[layout.SIDE + layout.INITIAL], row[layout.SIDE + layout.SIDE_COLUMNS + layout.INITIAL]) >= 0:
-            self.writer.write(talk.opening(int(row[layout.FIRST_TIME])))
+            self.out.write(talk.opening(int(row[layout.FIRST_TIME])))
         return talk
 
     def _masked(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:

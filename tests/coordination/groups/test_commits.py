@@ -3,8 +3,8 @@
 import pytest
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups.commits import Fetched, Offset, Producer
-from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.commits import Fetched, Offset
+from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
 
@@ -90,7 +90,7 @@ def test_long_metadata_is_refused_alone(bench):
 def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
     bench.coordinator.commit(NOBODY, {T0: Offset(1)})
     stage = bench.coordinator.commits.commit_in_transaction
-    assert stage(NOBODY, {T0: Offset(9, 2, "txn")}, Producer(77, 0)) == {T0: 0}
+    assert stage(NOBODY, {T0: Offset(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
     if restarts:
         bench.restart()
     assert committed(bench) == [Fetched(1)]
@@ -100,7 +100,7 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
 
 
 def test_a_commit_after_the_staged_one_wins(bench):
-    bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, Producer(77, 0))
+    bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, ProducerIdentity(77, 0))
     bench.coordinator.commit(NOBODY, {T0: Offset(20)})
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
     assert committed(bench) == [Fetched(20)]
@@ -109,17 +109,17 @@ def test_a_commit_after_the_staged_one_wins(bench):
 def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
     joined = bench.member()
     stage = bench.coordinator.commits.commit_in_transaction
-    stage(NOBODY, {T0: Offset(1)}, Producer(7, 0))
-    stage(Committer("g", joined.member_id, None, 1), {T0: Offset(1)}, Producer(7, 0))
+    stage(NOBODY, {T0: Offset(1)}, ProducerIdentity(7, 0))
+    stage(Committer("g", joined.member_id, None, 1), {T0: Offset(1)}, ProducerIdentity(7, 0))
     late = Committer("g", joined.member_id, None, 0)
-    assert code_of(stage, late, {T0: Offset(1)}, Producer(7, 0)) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(stage, late, {T0: Offset(1)}, ProducerIdentity(7, 0)) == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
     other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
     stage = bench.coordinator.commits.commit_in_transaction
     for name in ("g", other):
-        stage(Committer(name), {T0: Offset(5)}, Producer(7, 0))
+        stage(Committer(name), {T0: Offset(5)}, ProducerIdentity(7, 0))
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 7, commit=True)
     fetch = bench.coordinator.commits.fetch
     assert fetch(Committer("g"), [T0])[T0].offset == 5

@@ -132,7 +132,7 @@ def test_assignments_wait_for_their_interval(ready):
 
 
 def test_the_first_assignment_waits_for_more_members(ready):
-    ready.coordinator.setting = lambda _, name: 3_000 if "initial" in name else OF_GROUPS[name]
+    ready.coordinator.streams.setting = lambda _, name: 3_000 if "initial" in name else OF_GROUPS[name]
     status = Status(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
     for name in "mn":
         assert (beat(ready, name).epoch, beat(ready, name, 1).statuses) == (1, (status,))
@@ -143,7 +143,7 @@ def test_the_first_assignment_waits_for_more_members(ready):
 
 def test_standby_tasks_are_of_stateful_subtopologies_in_other_processes(ready):
     standbys = {"streams.num.standby.replicas": 1}
-    ready.coordinator.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
+    ready.coordinator.streams.setting = lambda group_id, name: {**OF_GROUPS, **standbys}[name]
     beat(ready)
     ready.clock.advance(2)
     joined = beat(ready, "n")

@@ -10,8 +10,8 @@ import pytest
 from tests.coordination.groups.support import ListLog, frozen_clock
 
 from kafkaframes.broker.clock import Clock
+from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.transactions.coordinator import (
-    ProducerIdentity,
     TransactionCoordinator,
     TransactionSettings,
 )

@@ -84,7 +84,7 @@ def _end(broker: BrokerState, key: tuple[int, str, str]) -> None:
     session = broker.share_groups.sessions.pop(key, None)
     if session is not None:
         _, group_id, member_id = key
-        broker.share_groups.states.release(group_id, member_id, session.partitions)
+        broker.share_groups.release(group_id, member_id, session.partitions)
 
 
 def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession) -> None:
@@ -93,7 +93,7 @@ def _lost(broker: BrokerState, key: tuple[int, str, str], session: ShareSession)
     if share.sessions.get(key) is session:
         _end(broker, key)
     if not any(group_id == key[1] for _, group_id, _ in share.sessions):
-        share.states.close(key[1])
+        share.close(key[1])
 
 
 def _key(request: Request) -> tuple[int, str, str]:
@@ -125,7 +125,7 @@ def state_of(broker: BrokerState, group_id: str, key: PartitionKey, partition: P
             raise RefusedError(ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as late as {reset}.")
         return timed.offset
 
-    state = broker.share_groups.states.open(ShareKey(group_id, *key), first_offset, limits_of(broker, group_id))
+    state = broker.share_groups.open(ShareKey(group_id, *key), first_offset, limits_of(broker, group_id))
     state.move_start(log.log_start_offset)
     return state
 
@@ -189,7 +189,7 @@ def _are_in_order(batches: Sequence[Acknowledged], version: int, *, renews: bool
 
 def acknowledge(request: Request, broker: BrokerState, word: Word) -> int:
     """Take a member's word for records of a partition; return an error code."""
-    state = broker.share_groups.states.partitions.get(ShareKey(request.body.group_id or "", *word.key))
+    state = broker.share_groups.partitions.get(ShareKey(request.body.group_id or "", *word.key))
     if word.code or not word.batches:
         return word.code
     if state is None:

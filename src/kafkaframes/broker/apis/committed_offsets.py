@@ -13,8 +13,8 @@ from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.coordination.groups.commits import Fetched, Producer
-from kafkaframes.coordination.groups.ports import Committer
+from kafkaframes.coordination.groups.commits import Fetched
+from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -132,7 +132,7 @@ def _staged_answer(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetR
 
 def _staged(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
     body = request.body
-    producer = Producer(body.producer_id, body.producer_epoch)
+    producer = ProducerIdentity(body.producer_id, body.producer_epoch)
     where = offsets_partition(broker, body.group_id)
     try:
         if request.version >= _FIRST_WITH_IMPLICIT_ADD:

@@ -253,7 +253,7 @@ def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     rights=(Right("DELETE", "GROUP", each="each group"),),
 )
 def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
-    states = len(broker.share_groups.states.stored)
+    states = len(broker.share_groups.stored)
     return broker.changes.rows(
         dict.fromkeys(request.body.groups_names),
         partial(_deleted, request, broker),
@@ -267,7 +267,7 @@ def _deleted(request: _DeleteGroups, broker: BrokerState, name: str) -> kafka.De
     if code == ErrorCode.NONE:
         try:
             broker.groups.delete_group(name)
-            broker.share_groups.states.forget_all(group_id=name)
+            broker.share_groups.forget_all(group_id=name)
         except KafkaframesError as error:
             code, reason = error_of(error), str(error)
     return request.response.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

@@ -93,7 +93,7 @@ def _topic(
     types = request.response
     topic = broker.topics.get(name)
     refusal = denied(request, broker.access, "TOPIC", name)
-    states = broker.share_groups.states
+    states = broker.share_groups
     rows = []
     for index in indexes:
         row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
@@ -170,7 +170,7 @@ def _refusal(request: _AlterShareGroupOffsets, broker: BrokerState, name: str) -
 
 
 def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[Row]]]) -> None:
-    states = broker.share_groups.states
+    states = broker.share_groups
     read = dict(group.initialized)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
         broker.groups.read_share_topics(group, read)
@@ -228,5 +228,5 @@ def _forgotten(
         return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     _, indexes = left.pop(topic.topic_id)
     for index in indexes:
-        broker.share_groups.states.forget(ShareKey(request.body.group_id, topic.topic_id, index))
+        broker.share_groups.forget(ShareKey(request.body.group_id, topic.topic_id, index))
     return made(topic_name=name, topic_id=topic.topic_id)

@@ -15,8 +15,9 @@ from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
+from kafkaframes.coordination.groups.ports import ProducerIdentity
 from kafkaframes.coordination.groups.subscriptions import matching
-from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN, ProducerIdentity
+from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
 from kafkaframes.storage.files.names import TopicPartition

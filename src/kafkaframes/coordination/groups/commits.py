@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup
-from kafkaframes.coordination.groups.ports import Clock, Committer, Group, GroupSettings, Record
+from kafkaframes.coordination.groups.ports import Clock, Committer, Group, GroupSettings, ProducerIdentity, Record
 from kafkaframes.coordination.groups.records import Commit
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
@@ -100,13 +100,6 @@ class Fetched(NamedTuple):
     error: int = ErrorCode.NONE
 
 
-class Producer(NamedTuple):
-    """Whose transaction commits offsets."""
-
-    producer_id: int
-    producer_epoch: int
-
-
 @dataclass(slots=True)
 class Commits:
     """The rules of offsets.
@@ -120,7 +113,7 @@ class Commits:
     clock: Clock
     settings: GroupSettings
     groups: dict[str, Group]
-    write: Callable[[str, Sequence[Record], Producer | None], None]
+    write: Callable[[str, Sequence[Record], ProducerIdentity | None], None]
     partitions: Callable[[], int]
     store: OffsetStore = field(default_factory=OffsetStore)
 
@@ -138,7 +131,7 @@ class Commits:
         return self._put(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
-        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], producer: Producer
+        self, committer: Committer, offsets: Mapping[TopicPartition, Offset], producer: ProducerIdentity
     ) -> dict[TopicPartition, int]:
         """Stage offsets in a producer's transaction; return an error code for each."""
         try:
@@ -167,7 +160,7 @@ class Commits:
         offsets: Mapping[TopicPartition, Offset],
         *,
         expire_ms: int | None,
-        producer: Producer | None,
+        producer: ProducerIdentity | None,
     ) -> dict[TopicPartition, int]:
         group_id, codes = group.group_id, dict[TopicPartition, int]()
         commits: dict[TopicPartition, Commit] = {}

@@ -15,7 +15,7 @@ from uuid import UUID
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, classic_group_of, consumer_group_of
-from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore, Producer
+from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, check
 from kafkaframes.coordination.groups.group_protocol import Topics
@@ -29,6 +29,7 @@ from kafkaframes.coordination.groups.ports import (
     GroupSetting,
     GroupSettings,
     LoadedRecord,
+    ProducerIdentity,
     Record,
 )
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
@@ -78,18 +79,14 @@ class GroupCoordinator:
     def __post_init__(self) -> None:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
-        self.consumer = ConsumerGroups(
-            self.clock, self.settings, self.write, self.topics, self._setting, self._downgrade
-        )
+        common = self.clock, self.settings, self.write, self.topics, self.setting
+        self.consumer = ConsumerGroups(*common, self._downgrade)
         self.classic_members = ClassicMembers(self.consumer, self.new_uuid)
-        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics, self._setting)
-        self.streams = StreamsGroups(self.clock, self.settings, self.write, self.topics, self._setting)
+        self.share = ShareGroups(*common)
+        self.streams = StreamsGroups(*common)
         self._expire_later()
 
-    def _setting(self, group_id: str, name: str) -> int:
-        return self.setting(group_id, name)
-
-    def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
+    def write(self, group_id: str, rows: Sequence[Record], producer: ProducerIdentity | None = None) -> None:
         """Put records of a group into the log, as one batch."""
         partition = coordinator_partition(group_id, self.log.partitions)
         if producer is None:
@@ -372,15 +369,14 @@ class GroupCoordinator:
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
         """Read everything back after a restart; members have a session timeout to be heard of."""
         self.unread += load(self.groups, self.commits.store, loaded)
+        protocols: dict[str, Any] = {
+            ClassicGroup.type: self.classic,
+            ConsumerGroup.type: self.consumer,
+            ShareGroup.type: self.share,
+            StreamsGroup.type: self.streams,
+        }
         for group in self.groups.values():
-            if isinstance(group, ClassicGroup):
-                self.classic.revive(group)
-            elif isinstance(group, ConsumerGroup):
-                self.consumer.revive(group)
-            elif isinstance(group, ShareGroup):
-                self.share.revive(group)
-            elif isinstance(group, StreamsGroup):
-                self.streams.revive(group)
+            protocols[group.type].revive(group)
 
 
 def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:

@@ -46,6 +46,13 @@ class CoordinatorLog(Protocol):
 _NONE = -1
 
 
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Committer(NamedTuple):
     """Who commits, or fetches.
 

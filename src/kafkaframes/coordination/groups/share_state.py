@@ -52,14 +52,49 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
+class SessionPartition:
+    """A partition of a share session.
+
+    Attributes:
+        is_known: whether there was such a topic when it was added.
+        is_answered: whether the next answer has it in any case.
+    """
+
+    is_known: bool
+    is_answered: bool
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """A member's share session (KIP-932): its epoch, and the partitions that it fetches."""
+
+    epoch: int = 1
+    partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
+
+    def answers(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
+        """Return whether an answer has a partition: with records, an error, or where it was added or failed before."""
+        kept = self.partitions.get(partition)
+        if kept is None:
+            return True
+        is_in_answer, kept.is_answered = (
+            has_records or kept.is_answered or code != ErrorCode.NONE,
+            code != ErrorCode.NONE,
+        )
+        if has_records:  # others come first next time
+            self.partitions[partition] = self.partitions.pop(partition)
+        return is_in_answer
+
+
+@dataclass(slots=True)
 class ShareStates:
-    """All states.
+    """All states, and the sessions of members.
 
     Attributes:
         log: ``__share_group_state``.
         partitions: those that are in use, with what is given out.
         stored: what the log says.
         freed: told when records of a partition may have become free.
+        sessions: by node, group and member.
     """
 
     clock: Clock
@@ -67,6 +102,7 @@ class ShareStates:
     freed: Callable[[ShareKey], None]
     partitions: dict[ShareKey, SharePartition] = field(default_factory=dict)
     stored: dict[ShareKey, Stored] = field(default_factory=dict)
+    sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
     unread: int = 0
 
     def begin(self, key: ShareKey, group_epoch: int) -> None:
@@ -177,48 +213,6 @@ class ShareStates:
                 self.stored[key] = _snapshot(read.value)
             elif read.type == _UPDATE and key in self.stored:
                 self.stored[key] = _updated(self.stored[key], read.value)
-
-
-@dataclass(slots=True)
-class SessionPartition:
-    """A partition of a share session.
-
-    Attributes:
-        is_known: whether there was such a topic when it was added.
-        is_answered: whether the next answer has it in any case.
-    """
-
-    is_known: bool
-    is_answered: bool
-
-
-@dataclass(slots=True)
-class ShareSession:
-    """A member's share session (KIP-932): its epoch, and the partitions that it fetches."""
-
-    epoch: int = 1
-    partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
-
-    def answers(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
-        """Return whether an answer has a partition: with records, an error, or where it was added or failed before."""
-        kept = self.partitions.get(partition)
-        if kept is None:
-            return True
-        is_in_answer, kept.is_answered = (
-            has_records or kept.is_answered or code != ErrorCode.NONE,
-            code != ErrorCode.NONE,
-        )
-        if has_records:  # others come first next time
-            self.partitions[partition] = self.partitions.pop(partition)
-        return is_in_answer
-
-
-@dataclass(slots=True)
-class ShareCoordinator:
-    """What share groups need beside their members: their states, and their sessions by node, group and member."""
-
-    states: ShareStates
-    sessions: dict[tuple[int, str, str], ShareSession] = field(default_factory=dict)
 
 
 def _key(key: ShareKey) -> Any:

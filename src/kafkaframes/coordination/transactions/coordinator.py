@@ -12,9 +12,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from kafkaframes.coordination.groups.ports import Clock, CoordinatorLog, LoadedRecord, numbers_of_config
+from kafkaframes.coordination.groups.ports import (
+    Clock,
+    CoordinatorLog,
+    LoadedRecord,
+    ProducerIdentity,
+    numbers_of_config,
+)
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
     NEVER_MS,
@@ -71,13 +77,6 @@ class MarkerWriter(Protocol):
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         """Write it; a partition that is not there any more needs none."""
-
-
-class ProducerIdentity(NamedTuple):
-    """A producer id and its epoch."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 def _at_once(steps: Generator[None, None, None]) -> None:
