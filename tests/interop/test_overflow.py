@@ -83,9 +83,8 @@ def write_logs(data: Path) -> dict[str, str]:
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}")
     manager.abandon()
     layouts = [TopicLayout(name, topic_id, {0: 0}, {"retention.ms": "-1"}) for name, topic_id in ids.items()]
-    raw = bootstrap_checkpoint(
-        layouts, node_id=1, directory_id=IDENTITY["directory.id"], now_ms=now_ms, next_producer_id=1000
-    )
+    node = Node(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
+    raw = bootstrap_checkpoint(layouts, node, now_ms=now_ms, next_producer_id=1000)
     (data / "bootstrap.checkpoint").write_bytes(raw)
     return ids
 

@@ -114,6 +114,10 @@ class Values:
         """Return the fields as values that JSON has."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same, as every result of the public functions has it."""
+        return self.as_json()
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return what ``as_json`` gave."""

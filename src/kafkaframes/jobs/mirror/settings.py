@@ -150,10 +150,6 @@ class MirrorReport(Shown, Values):
     was_stopped: bool = False
     not_read: list[str] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON has."""
-        return self.as_json()
-
     def __str__(self) -> str:
         return "\n".join(self.lines())
 

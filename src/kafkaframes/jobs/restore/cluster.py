@@ -58,6 +58,16 @@ class TopicLayout:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node that the directory is meant for; ids are 22 characters of URL-safe base64 or what the cluster has."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: str
+    release: str = DEFAULT_RELEASE
+
+
 def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
     """Return the partition numbers to register with a controller for a topic of which the log has some partitions.
 
@@ -94,37 +104,30 @@ def layouts_of(
     return layouts
 
 
-def bootstrap_checkpoint(
-    topics: Iterable[TopicLayout],
-    *,
-    node_id: int,
-    directory_id: str,
-    now_ms: int,
-    release: str = DEFAULT_RELEASE,
-    next_producer_id: int = 0,
-) -> bytes:
+def bootstrap_checkpoint(topics: Iterable[TopicLayout], node: Node, *, now_ms: int, next_producer_id: int = 0) -> bytes:
     """Write a ``bootstrap.checkpoint`` for a single node that is broker and controller.
 
     Args:
         topics: their partitions have one replica, on this node, and no leader until the broker has registered.
-        node_id, directory_id: of the node's ``meta.properties``.
+        node: its release is one of ``RELEASES``, for the feature levels.
         now_ms: the time that its records carry.
-        release: one of ``RELEASES``; the feature levels.
         next_producer_id: where the controller goes on, beyond every producer that a log names; 0 writes none.
 
     Raises:
         OptionError: the release or an id is unknown.
     """
-    if release not in RELEASES:
-        raise OptionError(f"no release {release!r}: one of {', '.join(RELEASES)}")
-    directory = uuid_of(directory_id)
+    if node.release not in RELEASES:
+        raise OptionError(f"no release {node.release!r}: one of {', '.join(RELEASES)}")
+    directory = uuid_of(node.directory_id)
     level_of = message("FeatureLevelRecord")
-    records: list[Message] = [level_of(name=name, feature_level=level) for name, level in RELEASES[release].items()]
+    records: list[Message] = [
+        level_of(name=name, feature_level=level) for name, level in RELEASES[node.release].items()
+    ]
     if next_producer_id:
         ids = message("ProducerIdsRecord")
-        records.append(ids(broker_id=node_id, broker_epoch=-1, next_producer_id=next_producer_id))
+        records.append(ids(broker_id=node.node_id, broker_epoch=-1, next_producer_id=next_producer_id))
     for topic in topics:
-        records += _topic(topic, node_id, directory)
+        records += _topic(topic, node.node_id, directory)
     return _snapshot([encode_metadata_record(one, _VERSIONS.get(one.spec.name, 0)) for one in records], now_ms)
 
 
@@ -176,16 +179,6 @@ class Ends:
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """The node that the directory is meant for; ids are 22 characters of URL-safe base64 or what the cluster has."""
-
-    node_id: int
-    cluster_id: str
-    directory_id: str
-    release: str = DEFAULT_RELEASE
-
-
 def checkpoint_files(logs: Mapping[TopicPartition, Ends]) -> Iterator[tuple[str, bytes]]:
     """Yield the offset checkpoints: all is flushed and replicated; a start is named where no segment begins there."""
     ends = {partition: one.log_end_offset for partition, one in sorted(logs.items())}
@@ -215,15 +208,7 @@ def node_files(
         "cluster.id": node.cluster_id,
     }
     yield names.META_PROPERTIES, write_meta_properties(MetaProperties(values))
-    bootstrap = bootstrap_checkpoint(
-        topics,
-        node_id=node.node_id,
-        directory_id=node.directory_id,
-        now_ms=now_ms,
-        release=node.release,
-        next_producer_id=next_producer_id,
-    )
-    yield BOOTSTRAP_CHECKPOINT, bootstrap
+    yield BOOTSTRAP_CHECKPOINT, bootstrap_checkpoint(topics, node, now_ms=now_ms, next_producer_id=next_producer_id)
     yield names.CLEAN_SHUTDOWN, STOPPED_CLEANLY
 
 

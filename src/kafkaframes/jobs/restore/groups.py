@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.jobs.job import Values
-from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
+from kafkaframes.jobs.restore.source import SegmentPart, good_batches
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
@@ -132,9 +132,7 @@ def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]
     """Yield the records in their order; those of a transaction when it commits."""
     waiting: dict[int, list[_Record]] = {}
     for segment in partition.segments:
-        part = SegmentPart(
-            directory.filesystem, segment.path, segment.base_offset, LARGEST_OFFSET, segment.size_bytes, is_last=True
-        )
+        part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)
         for run in good_batches(part, [], skip=True):
             for decoded in in_turn(run.data, run.batches):
                 yield from _ordered(decoded, waiting, partition.log_start_offset)
@@ -232,8 +230,6 @@ def write_groups(
     Args:
         directory: of the new log.
         commits: the latest of each key.
-        protocols: of the groups that had one.
-        partitions, topic_id: of the topic.
         now_ms: since when the groups are empty; with ``keep_times`` since their latest commit.
 
     Raises:

@@ -303,10 +303,6 @@ class RestoreReport(Shown, Done):
         """How many records were read and written, and why others were left out."""
         return counts_text(self.partitions, "records_read", "records_written", "records_left_out")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as values that JSON has."""
-        return self.as_json()
-
     def __str__(self) -> str:
         where = "nothing was written" if self.dry_run else f"written to {self.destination}"
         return f"{len(self.partitions):,} partitions, {self.counted}\n{where}"

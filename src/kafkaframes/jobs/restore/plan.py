@@ -85,7 +85,6 @@ def plan_restore(
     """Work out what becomes of the sources. They are listed; of a partition with several copies headers are read.
 
     Args:
-        directories: from the discovery.
         new_id: makes an id for a topic that has none.
         storage: options of the stores that have the sources.
 
@@ -217,9 +216,7 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
     plan = plan_layout(directory, partition)
     filesystem = plan.view or directory.filesystem
     for kept in plan.segments:
-        yield SegmentPart(
-            filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
-        )
+        yield SegmentPart(filesystem, kept.path, kept.base_offset, kept.size_bytes, times.get(kept.path))
 
 
 # -------------------------------------------------------------------------------------------------------- topic ids

@@ -42,9 +42,9 @@ class SegmentPart:
     filesystem: FileSystem
     path: str
     base_offset: int
-    end_offset: int
     size_bytes: int
     mtime_ms: int | None = None
+    end_offset: int = LARGEST_OFFSET
     is_last: bool = False
 
 
@@ -75,7 +75,6 @@ def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator
     """Yield the batches of a segment, some megabytes at a time.
 
     Args:
-        part: the segment.
         lost: gets what is left out.
         skip: leave damaged batches out instead of stopping.
 
@@ -210,10 +209,9 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
     start = 0
     for snapshot in snapshots[-1:]:
         start = snapshot.base_offset
-        yield from _in_file(SegmentPart(filesystem, snapshot.path, 0, LARGEST_OFFSET, snapshot.size_bytes), 0)
+        yield from _in_file(SegmentPart(filesystem, snapshot.path, 0, snapshot.size_bytes), 0)
     for segment in partition.segments:
-        part = SegmentPart(filesystem, segment.path, segment.base_offset, LARGEST_OFFSET, segment.size_bytes)
-        yield from _in_file(part, start)
+        yield from _in_file(SegmentPart(filesystem, segment.path, segment.base_offset, segment.size_bytes), start)
 
 
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ class Commit:
     def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
         """Write a whole log directory; ``marks``: the directory whose place it takes."""
         tasks = list(self._tasks(directory, runs, {}, {}))
-        written = {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
+        written = self._written(tasks)
         ends = {
             partition: Ends(one.log_start_offset, one.log_start_offset, one.log_end_offset)
             for partition, one in written.items()
@@ -215,6 +215,9 @@ class Commit:
             )
             yield _continued(task, present[partition], self.settings.now_ms) if partition in present else task
 
+    def _written(self, tasks: Sequence[PartitionTask]) -> dict[TopicPartition, WrittenPartition]:
+        return {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
+
     def _all_of(self, by_partition: Mapping[TopicPartition, Any]) -> set[TopicPartition]:
         topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
         partitions = set(by_partition)
@@ -236,9 +239,7 @@ class Commit:
             }
             with _prepared(top / COMMITTED) as directory:
                 tasks = list(self._tasks(directory, runs, present, ids))
-                written = {
-                    task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)
-                }
+                written = self._written(tasks)
                 write_all(directory, _moved_checkpoints(log, written))
                 write_all(directory, self._metadata(log, present, tasks, written))
                 write_all(directory, mark_files(top, self.batch))
@@ -268,13 +269,10 @@ class Commit:
             for one in present.values()
         ]
         listed += [(task.partition, task.topic_id, written[task.partition].epochs) for task in new]
-        node_id, directory_id = (log.meta.values.get(name, "") for name in ("node.id", "directory.id"))
-        yield (
-            BOOTSTRAP_CHECKPOINT,
-            bootstrap_checkpoint(
-                _layouts(listed), node_id=int(node_id), directory_id=directory_id, now_ms=self.settings.now_ms
-            ),
-        )
+        names_of_node = ("node.id", "cluster.id", "directory.id")
+        node_id, cluster_id, directory_id = (log.meta.values.get(name, "") for name in names_of_node)
+        node = Node(node_id=int(node_id), cluster_id=cluster_id, directory_id=directory_id)
+        yield BOOTSTRAP_CHECKPOINT, bootstrap_checkpoint(_layouts(listed), node, now_ms=self.settings.now_ms)
 
 
 def _has_metadata(log: LogDirectory) -> bool:
@@ -287,11 +285,8 @@ def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> Partit
     end = log_end_offset(filesystem, partition)
     epochs = tuple(partition.leader_epochs or ())
     producers = load_producer_states(filesystem, partition, now_ms=now_ms, end_offset=end)
-    return PartitionTask(
-        task.partition,
-        task.directory,
-        task.runs,
-        task.settings,
+    return replace(
+        task,
         start_offset=end,
         topic_id=None if partition.metadata is None else task.topic_id,
         leader_epoch=epochs[-1].leader_epoch if epochs else 0,

@@ -126,12 +126,7 @@ def offsets_of(line: str) -> Offsets | None:
 
 
 def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
-    """Return the mark that a micro-batch must fit: its query's, else one that came from the same checkpoint path.
-
-    Args:
-        batch: whose mark is looked for.
-        marks: the newest of each query.
-    """
+    """Return which of the queries' newest marks a micro-batch must fit: its own query's, else one of its checkpoint."""
     own = marks.get(batch.query_id)
     if own is not None or not batch.checkpoint:
         return own

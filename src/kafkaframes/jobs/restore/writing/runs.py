@@ -25,10 +25,10 @@ from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.jobs.restore.writing.routing import Ints, Routed, Router, WriteSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.arrays import stamped
-from kafkaframes.records.build import build_records, build_rows
+from kafkaframes.records.build import build_rows
 from kafkaframes.records.decode import index_records, open_sections
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.rows import Blobs, Rows, rows_of
+from kafkaframes.records.rows import Rows, rows_of
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.checkpoints import EpochStart
@@ -164,16 +164,8 @@ class RunWriter:
         return mine
 
     def _built(self, records: Rows, routed: Routed) -> bytes:
-        settings = self._settings
         try:
-            return build_rows(
-                records,
-                record_format=settings.record_format,
-                codec="none" if settings.compresses_late else settings.codec,
-                level=settings.level,
-                batch_bytes=settings.batch_bytes,
-                batch_records=settings.batch_records,
-            )
+            return _batches_of(records, self._settings, "none" if self._settings.compresses_late else None)
         except EncodeError as error:
             row = _row_of(error)
             raise EncodeError(error.reason).within(int(routed.rows[row])) if row is not None else error from error
@@ -182,6 +174,18 @@ class RunWriter:
         """Name the row of the task, where the error names one of those that waited."""
         row = _row_of(error)
         return error if row is None else EncodeError(f"task {self._task}, row {self._rows + row}: {error.reason}")
+
+
+def _batches_of(records: Rows, settings: WriteSettings, codec: str | None = None) -> bytes:
+    """Build batches; ``codec``: another one than the settings say."""
+    return build_rows(
+        records,
+        record_format=settings.record_format,
+        codec=codec or settings.codec,
+        level=settings.level,
+        batch_bytes=settings.batch_bytes,
+        batch_records=settings.batch_records,
+    )
 
 
 def _row_of(error: EncodeError) -> int | None:
@@ -293,18 +297,5 @@ def _patched(window: Window, shift: int, task: PartitionTask) -> memoryview:
 def _compressed(window: Window, shift: int, settings: WriteSettings) -> bytes:
     data, batches = as_array(window.data), window.in_data()
     sections = open_sections(data, batches)
-    rows = rows_of_index(sections, index_records(batches, sections), headers=False)
-    keys, values = ([_blob(blobs, row) for row in range(rows.size)] for blobs in (rows.keys, rows.values))
-    return build_records(
-        {"offset": rows.offsets + np.int64(shift), "key": keys, "value": values},
-        record_format=0,
-        codec=settings.codec,
-        level=settings.level,
-        batch_bytes=settings.batch_bytes,
-        batch_records=settings.batch_records,
-    )
-
-
-def _blob(blobs: Blobs, row: int) -> bytes | None:
-    start, length = int(blobs.starts[row]), int(blobs.lengths[row])
-    return None if length < 0 else blobs.data[start : start + length].tobytes()
+    index = index_records(batches, sections)
+    return _batches_of(rows_of_index(sections, index, offsets=index.offsets + shift, headers=False), settings)
