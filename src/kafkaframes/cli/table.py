@@ -104,7 +104,7 @@ def _run(sources: tuple[str, ...], settings: TableSettings, flags: dict[str, Any
     form, to = flags["to"]
     tables = tables_of(form, to, settings, sources=() if topics else sources)
     plan, files = _live(sources, settings, flags) if topics else _of_logs(sources, settings, flags["options"])
-    job = _Job(settings, plan, replace(files, to=tables.shown), values, tables, quiet)
+    job = _Job(settings, plan, replace(files, to=to), values, tables, quiet)
     if flags["master"] is not None and not quiet:
         note(f"starting Spark at {flags['master']} ...")
     with runner(flags["master"], flags["jobs"], label="exporting") as writing:

@@ -25,7 +25,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,15 +39,13 @@ import pyarrow.parquet as pq
 from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.job import json_object
-from kafkaframes.jobs.tables.content import dead_letter_schema, latest_schema
+from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, discard
-from kafkaframes.jobs.tables.state import Commit, RacedError, Table, TableState, TopicPartition
+from kafkaframes.jobs.tables.state import STAGED, Commit, RacedError, Table, TableState, TopicPartition
 from kafkaframes.scan.values.columns import TOMBSTONE
 
 RUNS = f"{OWN}/runs"
-STAGED = f"{OWN}/staged"  # files that a commit takes up, and that are no data files themselves
 FOREIGN_SECONDS = 7 * 24 * 3600
-HasCommitted = Callable[[str, int | None], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +58,7 @@ class Orphans:
 
 @contextmanager
 def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
-    """Hold a run's lock; its file goes when the run ends in order, by error or not.
-
-    Args:
-        root: below which the table's data files lie.
-        run: the name that ends the names of its data files.
-        since: the table's version before it.
-    """
+    """Hold a run's lock; its file goes when the run ends in order. ``since`` is the table's version before it."""
     if "://" in root:
         yield
         return
@@ -91,12 +83,8 @@ def files_of(root: str, run: str) -> set[str]:
     }
 
 
-def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
-    """Remove what dead runs left.
-
-    Args:
-        has_committed: says of a run and the version before it whether it committed; None where that cannot be known.
-    """
+def remove_orphans(root: str, table: Table) -> Orphans:
+    """Remove what dead runs left below a table's root, as far as its log says whether they committed."""
     removed: list[str] = []
     doubtful: list[str] = []
     if "://" in root:
@@ -106,7 +94,8 @@ def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
             if said is None:
                 continue
             files, since = _remaining(root, path.stem, removed), said.get("since")
-            committed = has_committed(path.stem, since if isinstance(since, int) else None) if files else True
+            version = since if isinstance(since, int) else None
+            committed = table.has_committed(path.stem, since=version) if files else True
             if committed is False:
                 for file in files:
                     Path(file).unlink(missing_ok=True)
@@ -156,11 +145,7 @@ WAIT_SECONDS = 0.05
 
 
 class Committer:
-    """Commits into one table; ``commits`` counts.
-
-    Args:
-        chosen: which records the table holds (``state.table_settings``).
-    """
+    """Commits into one table, whose records ``chosen`` describes (``state.table_settings``); ``commits`` counts."""
 
     def __init__(self, table: Table, chosen: Mapping[str, Any]) -> None:
         self.commits = 0
@@ -253,7 +238,7 @@ def _check_files(commit: Commit) -> None:
 
 def latest_of_keys(commit: Commit) -> pa.Table:
     """Return one row for each topic and key: the table's columns and ``tombstone``."""
-    schema = latest_schema(commit.columns)
+    schema = commit.columns.append(pa.field(TOMBSTONE, pa.bool_()))
     tables = [_read(file.path).select(schema.names).cast(schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
     return _last_of(_last_of(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp")
@@ -314,7 +299,7 @@ class DeadLetters:
             raise OptionError(
                 f"{table.shown}: is a table, but not one of dead letters: give another with `dead_letters`"
             )
-        remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
+        remove_orphans(table.root, table)
         state = table.read()
         if state is not None and state.ends:
             self._committer.check_settings(state)

@@ -41,11 +41,6 @@ def table_schema(*, headers: bool) -> pa.Schema:
     return _COLUMNS.append(HEADERS_COLUMN) if headers else _COLUMNS
 
 
-def latest_schema(columns: pa.Schema) -> pa.Schema:
-    """Return the columns of changes by key: those of the table, and whether the row is a tombstone."""
-    return columns.append(pa.field(TOMBSTONE, pa.bool_()))
-
-
 def missing_columns(there: pa.Schema, requested: pa.Schema, *, where: str) -> list[pa.Field]:
     """Return the columns that a table has to be given before it can take rows with ``requested``.
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys
+from kafkaframes.jobs.tables.committing import latest_of_keys
 from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
@@ -36,6 +36,7 @@ from kafkaframes.jobs.tables.state import (
     TopicPartition,
     flat,
     parse_note,
+    partition_path,
     topic_number,
 )
 from kafkaframes.storage.files.filesystem import join
@@ -56,7 +57,7 @@ def load_library() -> Any:
 
 
 class DeltaTable:
-    """One Delta table at a path or URL; see ``table.Table``."""
+    """One Delta table at a path or URL; see ``state.Table``."""
 
     names_inside = False
 
@@ -150,12 +151,8 @@ class DeltaTable:
         return missing_columns(pa.schema(self._table.schema()), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
-        """Return where data files are to lie: ``topic=T/partition=P``, as other writers of Delta have it."""
-        return join(self.root, f"topic={quote(name[0], safe='')}/partition={name[1]}")
-
-    def staged_directory(self, name: TopicPartition) -> str:
-        """Return where changes are to lie until a commit has taken them up."""
-        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+        """Return where data files are to lie: ``topic=T/partition=P``."""
+        return join(self.root, partition_path(name))
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
@@ -165,25 +162,28 @@ class DeltaTable:
             return
         schema = library.Schema.from_arrow(_marked(commit))
         adds = [self._add(file) for file in commit.files]
-        options = {
-            "partition_by": list(PARTITIONED_BY),
-            "commit_properties": self._properties(commit, state),
-        }
+        properties = self._properties(commit, state)
         try:
             if self._table is None:
-                self._create(schema, adds, options)
+                self._create(schema, adds, commit_properties=properties)
                 return
             if missing := self._missing(commit.columns):
                 self._add_columns(missing)
             mode = "overwrite" if commit.replaces else "append"
-            self._table.create_write_transaction(adds, mode, schema, **options)
+            self._write(schema, adds, mode, properties)
         except library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 
-    def _create(self, schema: Any, adds: list[Any], options: dict[str, Any]) -> None:
-        library = self._library
+    def _write(self, schema: Any, adds: list[Any], mode: str, properties: Any) -> None:
+        by = list(PARTITIONED_BY)
+        self._table.create_write_transaction(adds, mode, schema, partition_by=by, commit_properties=properties)
+
+    def _create(self, schema: Any, adds: list[Any], **options: Any) -> None:
+        library, by = self._library, list(PARTITIONED_BY)
         try:
-            library.transaction.create_table_with_add_actions(self.root, schema, adds, mode="error", **options)
+            library.transaction.create_table_with_add_actions(
+                self.root, schema, adds, mode="error", partition_by=by, **options
+            )
         except library.exceptions.DeltaError as error:
             if library.DeltaTable.is_deltatable(self.root):
                 raise RacedError(str(error)) from error
@@ -192,9 +192,9 @@ class DeltaTable:
     def _change(self, commit: Commit, state: TableState | None) -> None:
         """Bring changes by key into the table: a merge, which says the new ends in the same commit."""
         library = self._library
+        schema = library.Schema.from_arrow(_marked(commit))
         if self._table is None:
-            nothing = library.Schema.from_arrow(_marked(commit))
-            self._create(nothing, [], {"partition_by": list(PARTITIONED_BY)})
+            self._create(schema, [])
             self.read()
         if missing := self._missing(commit.columns):
             self._add_columns(missing)
@@ -205,9 +205,7 @@ class DeltaTable:
             if changes.num_rows:
                 merge(self._table, changes, commit.columns.names, properties)
             if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
-                schema = library.Schema.from_arrow(_marked(commit))
-                options = {"partition_by": list(PARTITIONED_BY), "commit_properties": properties}
-                self._table.create_write_transaction([], "append", schema, **options)
+                self._write(schema, [], "append", properties)
         except library.exceptions.CommitFailedError as error:
             raise RacedError(str(error)) from error
 

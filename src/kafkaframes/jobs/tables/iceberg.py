@@ -21,19 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.jobs.tables.committing import STAGED, latest_of_keys, without_tombstones
-from kafkaframes.jobs.tables.content import (
-    PARTITIONED_BY,
-    check_partitioning,
-    missing_columns,
-    table_schema,
-)
+from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
+from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns, table_schema
 from kafkaframes.jobs.tables.state import (
     NOTE,
     SETTINGS,
@@ -42,8 +36,9 @@ from kafkaframes.jobs.tables.state import (
     TableState,
     TopicPartition,
     flat,
+    noted_state,
     parse_note,
-    topic_number,
+    partition_path,
 )
 from kafkaframes.storage.files.filesystem import join
 
@@ -85,7 +80,7 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
 
 
 class IcebergTable:
-    """One Iceberg table of a catalog; see ``table.Table``.
+    """One Iceberg table of a catalog; see ``state.Table``.
 
     Args:
         catalog: from ``open_catalog``.
@@ -133,16 +128,9 @@ class IcebergTable:
         settings = json.loads(properties[SETTINGS]) if SETTINGS in properties else None
         notes = (parse_note(snapshot.summary.additional_properties.get(NOTE)) for snapshot in self._chain())
         note = next(filter(None, notes), None) or self._property_note() or {}
-        ends = flat(note.get("offsets"))
-        topics: Mapping[str, str] = note.get("topicIds") or {}
         snapshot = self._table.current_snapshot()
-        return TableState(
-            ends.get,
-            lambda topic: topic_number(topics[topic]) if topic in topics else None,
-            ends,
-            settings,
-            None if snapshot is None else snapshot.snapshot_id,
-        )
+        version = None if snapshot is None else snapshot.snapshot_id
+        return noted_state(flat(note.get("offsets")), note.get("topicIds") or {}, settings, version)
 
     def _property_note(self) -> dict[str, Any] | None:
         """Return the note that outlives its snapshot; none where the whole history is there, and has no note.
@@ -190,11 +178,7 @@ class IcebergTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie."""
-        return join(self.root, f"data/topic={quote(name[0], safe='')}/partition={name[1]}")
-
-    def staged_directory(self, name: TopicPartition) -> str:
-        """Return where changes are to lie until a commit has taken them up."""
-        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+        return join(self.root, f"data/{partition_path(name)}")
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
@@ -352,10 +336,7 @@ def add_columns(transaction: Any, missing: Iterable[pa.Field]) -> None:
 
 
 def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
-    """Return Iceberg's type.
-
-    Args:
-        ids: gives the ids of what is inside of it.
+    """Return Iceberg's type; ``ids`` gives the ids of what is inside of it.
 
     Raises:
         OptionError: Iceberg has no such type.

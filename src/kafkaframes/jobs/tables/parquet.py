@@ -13,27 +13,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.task import OWN
-from kafkaframes.jobs.tables.committing import STAGED
 from kafkaframes.jobs.tables.content import missing_columns
 from kafkaframes.jobs.tables.state import (
+    STAGED,
     Commit,
     RacedError,
     TableState,
     TopicPartition,
     flat,
+    noted_state,
     parse_note,
-    topic_number,
+    staged_directory,
 )
-from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.local_disk import flush_path
 
 COMMITS = f"{OWN}/commits"
@@ -41,11 +39,7 @@ _DIGITS = 20
 
 
 class ParquetTable:
-    """One directory of Parquet files; see ``table.Table``.
-
-    Args:
-        root: a directory of this machine, or a mounted one.
-    """
+    """One directory of Parquet files, of this machine or mounted; see ``state.Table``."""
 
     names_inside = False
 
@@ -74,15 +68,7 @@ class ParquetTable:
         self._columns = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said["columns"])))
         self._move(said["files"])
         note = said["note"]
-        ends = flat(note["offsets"])
-        topics: Mapping[str, str] = said["topicIds"]
-        return TableState(
-            ends.get,
-            lambda topic: topic_number(topics[topic]) if topic in topics else None,
-            ends,
-            note["settings"],
-            self._version,
-        )
+        return noted_state(flat(note["offsets"]), said["topicIds"], note["settings"], self._version)
 
     def _said(self, path: Path) -> dict[str, Any]:
         try:
@@ -100,11 +86,7 @@ class ParquetTable:
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie until their commit is made."""
-        return self.staged_directory(name)
-
-    def staged_directory(self, name: TopicPartition) -> str:
-        """Return the same: every file is staged first."""
-        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+        return staged_directory(self.root, name)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""

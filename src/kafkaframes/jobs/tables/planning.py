@@ -114,7 +114,6 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
     """Return what plans a table of live topics, given what the table says.
 
     Args:
-        topics: their names.
         client: settings of a consumer; with ``isolation.level=read_committed`` a plan ends where the first open
             transaction begins.
         allow_loss: whether offsets that a topic has lost before the table had them are a gap, not an error.

@@ -28,10 +28,10 @@ from kafkaframes.jobs.job import Runner, run_here, shares
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
 from kafkaframes.jobs.tables.content import RAW, Content
 from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
-from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition
+from kafkaframes.jobs.tables.settings import COMMIT_BYTES
+from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition, staged_directory
 from kafkaframes.scan.ranges import nested
 
-COMMIT_BYTES = 512 << 20  # of log: what a kill may cost
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
 
 
@@ -61,11 +61,9 @@ class TableExport:
     """One run into one table.
 
     Args:
-        table: where to.
         settings: of the files; ``to`` is what messages call the destination.
         chosen: which records the table holds (``state.table_settings``).
         run: carries tasks out, in their order.
-        content: how rows are made of records.
         dead_letters: the table of records that make no row; without one they end the run.
         commit_bytes: of log, at most, that one commit brings; a segment is never cut.
     """
@@ -120,7 +118,7 @@ class TableExport:
         if state is not None and state.settings is None:
             raise OptionError(f"{table.shown}: is a table that no export made")
         if (root := table.known_root) is not None:
-            self.orphans = remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
+            self.orphans = remove_orphans(root, table)
             state = table.read()
         table.check(self._columns)
         if state is None or not state.ends:
@@ -173,7 +171,7 @@ class TableExport:
         table, name = self._table, (group[0].topic, group[0].partition)
         job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
         if self._content.latest:
-            job = replace(job, directory=table.staged_directory(name), names_inside=True)
+            job = replace(job, directory=staged_directory(table.root, name), names_inside=True)
         return job if self._dead is None else replace(job, dead=self._dead.directory_of(name))
 
     def _commit_of(

@@ -10,7 +10,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import Checked, SourceSettings, setting
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
-TABLE_COMMIT_BYTES = 512 << 20
+COMMIT_BYTES = 512 << 20  # of log: what a kill may cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class TableSettings(SourceSettings, Checked):
         "read_committed", "Leave out records of aborted transactions, or read them too."
     )
     commit_bytes: int = setting(
-        TABLE_COMMIT_BYTES,
+        COMMIT_BYTES,
         "How much log goes into one commit; a kill loses at most one.",
         least=1,
         flag="--commit-every",

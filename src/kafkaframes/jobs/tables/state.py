@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 
-from kafkaframes.jobs.export.task import Settings
+from kafkaframes.jobs.export.task import OWN, Settings
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.scan.ranges import nested
+from kafkaframes.storage.files.filesystem import join
 
 TopicPartition = tuple[str, int]
 Ends = Mapping[TopicPartition, int]
+STAGED = f"{OWN}/staged"  # files that a commit takes up, and that are no data files themselves
 NOTE = "kafkaframes"  # the name, in a commit's metadata, of the object that ``Commit.note`` returns
 SETTINGS = "kafkaframes.settings"
 
@@ -44,6 +47,19 @@ class TableState:
     settings: Mapping[str, Any] | None
     version: int | None
     is_reset: bool = False
+
+
+def noted_state(
+    ends: Ends, topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
+) -> TableState:
+    """Return the state of a table whose last commit names all end offsets and topic ids."""
+    return TableState(
+        ends.get,
+        lambda topic: topic_number(topic_ids[topic]) if topic in topic_ids else None,
+        ends,
+        settings,
+        version,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,16 @@ def table_settings(settings: Settings, *, isolation: str) -> dict[str, Any]:
     return {"isolation": isolation, **{name: value for name, value in chosen.items() if value is not None}}
 
 
+def partition_path(name: TopicPartition) -> str:
+    """Return where a topic partition's files lie below a directory, as writers of partitioned tables have it."""
+    return f"topic={quote(name[0], safe='')}/partition={name[1]}"
+
+
+def staged_directory(root: str, name: TopicPartition) -> str:
+    """Return where files are to lie until a commit has taken them up."""
+    return join(root, f"{STAGED}/{partition_path(name)}")
+
+
 def topic_number(topic_id: str) -> int:
     """Return 63 bits of a topic's id: for places that hold a number only.
 
@@ -184,9 +210,6 @@ class Table(Protocol):
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files of a topic partition are to lie."""
-
-    def staged_directory(self, name: TopicPartition) -> str:
-        """Return where files are to lie that a commit takes up and that are no data files themselves."""
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last.

@@ -65,15 +65,10 @@ def open_table(
 
 @dataclass(frozen=True)
 class Tables:
-    """The two tables, opened anew for each round.
-
-    Attributes:
-        shown: what to call the destination.
-    """
+    """The two tables, opened anew for each round."""
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
-    shown: str
 
 
 def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[str]) -> Tables:
@@ -81,7 +76,6 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
 
     Args:
         form, to: as for ``open_table``.
-        settings: of the table.
         sources: log directories, inside which nothing is written.
 
     Raises:
@@ -104,9 +98,8 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
         )
     beside = settings.dead_letters or f"{to.rstrip('/')}{DEAD_SUFFIX}"
     named = partial(open_table, form, catalog=settings.catalog, name=settings.table)
-    tables = Tables(
-        partial(named, to), partial(named, to if form == "iceberg" else beside, is_of_dead_letters=True), to
-    )
+    dead = partial(named, to if form == "iceberg" else beside, is_of_dead_letters=True)
+    tables = Tables(partial(named, to), dead)
     for path in (to, beside):
         if "://" not in path:
             refuse_inside(Path(path), sources)
@@ -219,7 +212,6 @@ def values_of(topics: Sequence[str], settings: TableSettings) -> Values:
 
     Args:
         topics: that the source names; several, or none named, have no one subject.
-        settings: of the table.
 
     Raises:
         OptionError: there is no one subject, or a file cannot be used.
