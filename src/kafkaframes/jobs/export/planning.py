@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
@@ -123,6 +124,9 @@ class Done:
     outputs: frozenset[str]
 
 
+_bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
+
+
 def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
     """Return what the journal says of the segments as they are now, where its files are still there.
 
@@ -134,13 +138,13 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
     _check_none_merged(recorded, tasks)
     now = {task.name: task for task in tasks}
     results = {name: known for name, known in recorded.items() if name in now and known.output is None}
-    results = {name: known for name, known in results.items() if _same(known.task, now[name])}
+    results = {name: known for name, known in results.items() if _bounds(known.task) == _bounds(now[name])}
     again: dict[str, str] = {}
     outputs = set()
     for output, members in _by_output(recorded).items():
         here = {known.task.name: known for known in members if known.task.name in now}
         if _is_there(settings.to, members[0]):
-            if all(_same(known.task, now[name]) for name, known in here.items()):
+            if all(_bounds(known.task) == _bounds(now[name]) for name, known in here.items()):
                 results |= here
                 outputs.add(output)
                 continue
@@ -169,13 +173,6 @@ def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentR
     return result
 
 
-def _same(entry: ExportTask, other: ExportTask) -> bool:
-    def bounds(task: ExportTask) -> tuple[int | None, ...]:
-        return task.start, task.size_bytes, task.first_offset, task.end_offset
-
-    return bounds(entry) == bounds(other)
-
-
 def _is_there(to: str, result: SegmentResult) -> bool:
     path = Path(to, result.output or "")
     return path.exists() and path.stat().st_size == result.output_bytes
@@ -202,7 +199,7 @@ def _check_all_here(
 ) -> None:
     gone = [known.task.path for known in members if known.task.name not in here]
     if gone:
-        changed = next(now[name].path for name, known in here.items() if not _same(known.task, now[name]))
+        changed = next(now[name].path for name, known in here.items() if _bounds(known.task) != _bounds(now[name]))
         raise OptionError(
             f"{changed} has changed (or other offsets are selected) since it was exported into one file with "
             f"{gone[0]}, which is not there any more: export to a new directory, or with `overwrite`"
@@ -253,11 +250,7 @@ def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_la
 
 
 def remove_unrecorded(settings: Settings, done: Done, files: Iterable[FileTasks]) -> None:
-    """Remove files that no line of the journal names, and those that are not going to be replaced under their name.
-
-    Args:
-        files: that are going to be written.
-    """
+    """Remove files that no line of the journal names, and those that ``files`` do not replace under their name."""
     root = Path(settings.to)
     replaced = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(done.again.values())
     for path in root.glob(f"topic=*/partition=*/**/*.{settings.form}"):

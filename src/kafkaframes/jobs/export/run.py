@@ -127,9 +127,7 @@ def export(
     """Export segments into ``settings.to``, except those that an earlier run exported.
 
     Args:
-        tasks: the segments, partition by partition, by offset.
-        settings: what holds for all.
-        run: carries tasks out.
+        tasks: partition by partition, by offset.
         overwrite: remove an earlier export first.
         internal_topics: named in the summary.
 
@@ -284,8 +282,8 @@ def export_single(
     """Write the records of segments into the one Parquet file ``settings.to``.
 
     Args:
-        tasks: the segments, partition by partition, by offset.
-        settings: what holds for all; the format is Parquet.
+        tasks: partition by partition, by offset.
+        settings: their format is Parquet.
         overwrite: replace a file that is there.
         internal_topics: named in the summary.
 

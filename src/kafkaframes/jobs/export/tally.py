@@ -115,8 +115,7 @@ class Tally:
         """Count what damage cost.
 
         Args:
-            error: where.
-            header: the bytes there, at least a batch's header where there is one.
+            header: the bytes where it is, at least a batch's header where there is one.
             end: of the segment.
         """
         if error.base_offset is None:

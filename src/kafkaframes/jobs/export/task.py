@@ -328,7 +328,6 @@ def copy_segment(
 
     Args:
         result: with the task, and otherwise empty.
-        settings: of the export.
         write: gets columns of ``tally.SOURCE_COLUMNS``.
         memory: of all segments of one worker: fresh memory for each small one took twice the time of reading it.
         look: sees the batches of the log first, and says which to leave out unread.

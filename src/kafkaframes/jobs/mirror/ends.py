@@ -44,7 +44,6 @@ async def opened(
 
     Args:
         endpoint: bootstrap servers, or a log directory.
-        properties: of the client, for bootstrap servers.
         reached: waits until a cluster answers.
         say: takes what is to be said of a directory, line by line.
         writes: whether a directory is written to, not only served.
@@ -135,7 +134,6 @@ async def selected_topics(
     """Return the source's selected topics, Kafka's own left out.
 
     Args:
-        admin: of the source.
         patterns: names or patterns; none are all.
         source_configs: settings by topic that the source's directory knows and its broker does not.
 
@@ -183,7 +181,6 @@ def configs_for(topic: SourceTopic, *, keeps: bool, holds: bool) -> tuple[dict[s
     """Return the settings that a copy is to have, and the names of those that it must not have.
 
     Args:
-        topic: of the source.
         keeps: the target keeps offsets; its broker does not look at timestamps either.
         holds: let nothing expire.
 
@@ -281,7 +278,6 @@ async def copy_groups(
     """Commit offsets in the target; a group there that has members, or is further, is left as it is.
 
     Args:
-        target: where to.
         commits: of the source, by group.
         translate: a partition and an offset of the source to the copy's.
         report: gets the counts, anew each time.

@@ -79,8 +79,8 @@ async def mirror(
         for directory in filter(None, (written, settings.state_dir)):
             refuse_inside(Path(directory), [source])
     async with AsyncExitStack() as stack:
-        job = _Job(source, target, settings, MirrorReport(source, target, is_dry_run=settings.dry_run))
-        job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
+        report = MirrorReport(source, target, is_dry_run=settings.dry_run)
+        job = _Job(source, target, settings, report, stop or asyncio.Event(), say or (lambda _: None))
         return await job.run(stack)
 
 
@@ -90,8 +90,8 @@ class _Job:
     target: str
     settings: MirrorSettings
     report: MirrorReport
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    say: Say = print
+    stop: asyncio.Event
+    say: Say
     reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)

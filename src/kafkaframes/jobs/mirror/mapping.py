@@ -119,7 +119,6 @@ def read_mapping(path: str, identity: str, *, target_end: int) -> Mapping:
     """Read the mapping of a partition, cut to where the copy ends; an empty one where there is no file.
 
     Args:
-        path: of the file.
         identity: says which topics are mapped; a mapping of others is not gone on with.
         target_end: where the copy ends now.
 
@@ -243,7 +242,6 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
     """Return what of an answer is to be written.
 
     Args:
-        fetched: the answer; with its aborted transactions.
         start: offsets below are left out.
         damaged: batches to leave out.
         batch_bytes: of batches that are built anew.

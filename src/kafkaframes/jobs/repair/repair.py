@@ -130,7 +130,6 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
     """Look at every live partition and say what would be kept; nothing is changed.
 
     Args:
-        directory: from the discovery.
         as_kafka: cut each log off where Kafka's recovery would.
         run: carries the tasks out, one for each partition: here, in processes, or on Spark.
 

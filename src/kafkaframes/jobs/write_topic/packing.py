@@ -7,6 +7,7 @@ held only while finished batches are sent (``sequences.py``). Sequences are put 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -44,25 +45,22 @@ class Format(NamedTuple):
     max_bytes: int
 
 
+@dataclass(slots=True)
 class Packer:
     """Builds the batches of one task.
 
-    Args:
+    Attributes:
         topic: of all rows; None: their column says it.
         counts_of: gives the number of partitions of a topic.
-        form: of the batches.
         now_ms: the time of rows without a timestamp.
         turn: the partition at which rows without key and partition begin: another one for each task.
     """
 
-    def __init__(
-        self, topic: str | None, counts_of: Callable[[str], int], form: Format, *, now_ms: Callable[[], int], turn: int
-    ) -> None:
-        self._topic = topic
-        self._counts_of = counts_of
-        self._form = form
-        self._now_ms = now_ms
-        self._turn = turn
+    topic: str | None
+    counts_of: Callable[[str], int]
+    form: Format
+    now_ms: Callable[[], int]
+    turn: int
 
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Packed]]:
         """Yield finished batches for rows in the columns of ``kafka-topic``: what can be sent at once.
@@ -74,8 +72,8 @@ class Packer:
             OptionError: a partition that its topic has not.
         """
         for rows in gathered(batches, GATHER_BYTES):
-            if self._topic is not None:
-                yield list(self._of_topic(self._topic, rows))
+            if self.topic is not None:
+                yield list(self._of_topic(self.topic, rows))
                 continue
             names = rows.column("topic")
             check_topics(names)
@@ -84,22 +82,22 @@ class Packer:
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
-        for number, mine in by_partition(stamped(rows, self._now_ms()), partitions):
+        for number, mine in by_partition(stamped(rows, self.now_ms()), partitions):
             yield self._packed(TopicPartition(topic, number), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
-        count = self._counts_of(topic)
+        count = self.counts_of(topic)
         partitions, wrong = partitions_of_rows(rows, count)
         if wrong is not None:
             raise OptionError(f"topic {topic} has no partition {partitions[wrong]}, it has {count}")
         free = partitions < 0
         if free.any():
-            partitions[free] = self._turn % count  # rows that may go anywhere stay together, as with KIP-480
-            self._turn += 1
+            partitions[free] = self.turn % count  # rows that may go anywhere stay together, as with KIP-480
+            self.turn += 1
         return partitions
 
     def _packed(self, index: TopicPartition, rows: pa.RecordBatch) -> Packed:
-        form = self._form
+        form = self.form
         batches = list(build_apart(rows, codec=form.codec, level=form.level, batch_bytes=form.batch_bytes))
         largest = max(len(data) for data, _ in batches)
         if largest > form.max_bytes:

@@ -88,7 +88,6 @@ class Ledger:
         """Give a task those of the partitions that are free, perhaps none.
 
         Args:
-            task: its number.
             requested: how many records it has for each.
 
         Returns:
@@ -207,7 +206,6 @@ class LeaseServer:
     """Answers the tasks of one micro-batch, on a thread of its own, between ``__enter__`` and ``__exit__``.
 
     Args:
-        ledger: what is asked.
         add: adds partitions to the transaction; called before the first lease of each is given.
         listen: the address to listen on.
         host: the name under which tasks reach it.
