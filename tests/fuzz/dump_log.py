@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.jsonl import dump_json_lines
-from kafkaframes.jobs.dump.styles import STYLES
-from kafkaframes.jobs.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.styles import STYLES, TextOptions
+from kafkaframes.jobs.dump.text import dump_text
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint")

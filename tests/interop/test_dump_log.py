@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from benchmarks import dump_log as benchmark
 
-from kafkaframes.jobs.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.styles import TextOptions
+from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.records.build import build_end_transaction, build_records
 
 VERSIONS = ("4.3.1", "3.9.1", "2.8.2")

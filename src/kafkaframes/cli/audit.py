@@ -12,8 +12,8 @@ from kafkaframes import __version__
 from kafkaframes.capture.files import find_files
 from kafkaframes.cli.options import JSON, PAGE, TEXT, format_of, json_option, ports_in, settings_options
 from kafkaframes.cli.text import say
+from kafkaframes.jobs.audit import audit_text
 from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
-from kafkaframes.jobs.audit.audit_text import as_json, lines
 from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.functions import read_batches
@@ -38,16 +38,10 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
 
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """
-
-    kind = format_of(output, as_json, default=TEXT)
-    ctx.exit(_run(paths, AuditSettings(**flags), kind=kind, output=output))
-
-
-def _run(paths: tuple[str, ...], settings: AuditSettings, *, kind: str, output: str | None) -> int:
-    """Audit and write the verdicts; return the exit status."""
     from kafkaframes.jobs.audit.uses import count_uses
     from kafkaframes.jobs.report.traffic_page import audit_page
 
+    settings, kind = AuditSettings(**flags), format_of(output, as_json, default=TEXT)
     release = target_release(settings.target)
     if output is not None:
         refuse_inside(Path(output), paths)
@@ -61,13 +55,13 @@ def _run(paths: tuple[str, ...], settings: AuditSettings, *, kind: str, output: 
             _count_disk(path, uses)
     result = audit(uses, release, apis)
     if kind == JSON:
-        text = json.dumps(as_json(result), indent=1)
+        text = json.dumps(audit_text.as_json(result), indent=1)
     elif kind == PAGE:
         text = audit_page(result, paths=paths, version=__version__)
     else:
-        text = "\n".join(lines(result, verbose=settings.verbose))
+        text = "\n".join(audit_text.lines(result, verbose=settings.verbose))
     _write(text, output)
-    return result.exit_status
+    ctx.exit(result.exit_status)
 
 
 def _write(text: str, output: str | None) -> None:

@@ -16,11 +16,11 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.options import json_option_of
+from kafkaframes.cli.text import console
 from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
 
 OLDEST_PYTHON = (3, 11)
-WIDTH_IN_A_PIPE = 200
 # codec -> (distribution, module)
 CODEC_LIBRARIES = {
     "gzip": ("isal", "isal"),
@@ -177,7 +177,6 @@ def command(as_json: bool, only: str | None) -> None:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -187,4 +186,4 @@ def _print(findings: list[Finding]) -> None:
         table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.result))
         if finding.advice:
             table.add_row("", "", f"[yellow]{escape(finding.advice)}[/]")
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE).print(table)
+    console().print(table)

@@ -12,10 +12,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv
 
-from kafkaframes.cli.options import (
-    MERGE,
-    times_of,
-)
+from kafkaframes.cli.options import MERGE, times_of
 from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import columns, files, kcat
@@ -24,7 +21,8 @@ from kafkaframes.jobs.dump.decoders import DECODERS
 from kafkaframes.jobs.dump.jsonl import JsonDump, JsonOptions
 from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.ranges import Requested, merge_files, requested_files
-from kafkaframes.jobs.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.styles import TextOptions
+from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 

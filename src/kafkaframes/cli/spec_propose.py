@@ -179,10 +179,9 @@ def _by(outcome: Outcome, dimension: str, kind: str) -> Iterator[tuple[str, Weig
 
 
 def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
-    share = 100 * weight.saved / weight.before if weight.before else 0.0
     even = "" if weight.break_even is None else f"{100 * weight.break_even:.0f} %"
     numbers = (weight.messages, weight.before, weight.after, weight.saved)
-    return [*map(str, numbers), f"{share:.2f}", *(str(weight.counts[name]) for name in names), even]
+    return [*map(str, numbers), f"{100 * weight.share:.2f}", *(str(weight.counts[name]) for name in names), even]
 
 
 def _left_out(outcome: Outcome) -> Iterator[str]:

@@ -17,7 +17,7 @@ import click
 from kafkaframes.cli.spec_import import load_files
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
-from kafkaframes.protocol.spec.changes import worst
+from kafkaframes.protocol.spec.changes import Finding, worst
 from kafkaframes.protocol.spec.drafts import Kip
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import check_sets
@@ -60,9 +60,8 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     for name, spec in sorted(changed.items()):
         click.echo(f"{name} {before[name].valid_versions.highest} -> {spec.valid_versions.highest}")
     findings = list(check_sets(before, after))
-    for finding in findings:
-        if finding.verdict == "breaking":
-            click.echo(f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})")
+    for line in _breaking(findings):
+        click.echo(line)
     click.echo(f"{worst(findings)} (spec check): {len(changed)} messages changed; {len(after)} specs in {target}")
 
 
@@ -74,6 +73,12 @@ def _function(file: str) -> Callable[[Kip], object]:
     if not callable(function):
         raise OptionError(f"{file} has no function rewrite(kip)")
     return function  # type: ignore[no-any-return]
+
+
+def _breaking(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        if finding.verdict == "breaking":
+            yield f"breaking: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
 
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
@@ -197,8 +202,6 @@ def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Ite
         yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
     yield ""
     result = list(check_sets(before, done.specs))
-    for finding in result:
-        if finding.verdict == "breaking":
-            yield f"{finding.verdict}: {finding.message}.{finding.where}: {finding.text} ({finding.rule.name})"
+    yield from _breaking(result)
     counts = ", ".join(f"{sum(one.verdict == v for one in result)} {v}" for v in ("breaking", "note", "compatible"))
     yield f"{worst(result)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"

@@ -41,7 +41,16 @@ EXIT_DAMAGED = 1
 @with_options(workers_option, master_option, json_option, replicas_option)
 @opens_batches
 @reads("paths", kind=VerifySettings)
-def command(**flags: Any) -> None:
+def command(
+    paths: tuple[str, ...],
+    settings: VerifySettings,
+    as_json: bool,
+    show_all: bool,
+    strict: bool,
+    jobs: int | None,
+    master: str | None,
+    replicas: str,
+) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
@@ -50,8 +59,21 @@ def command(**flags: Any) -> None:
     Every copy of a partition is verified. If there are several (brokers, disks), the output also shows how they would
     be merged, and whether the merged log has every offset undamaged.
     """
+    from kafkaframes.jobs.verify.verify import verify
 
-    if _run(**flags):
+    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
+    with runner(master, jobs, label="verifying", small=True) as work:
+        report = verify(result, deep=settings.deep, run=work)
+    merged = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
+    if merged is not None:
+        report.findings += [decision.as_finding() for decision in merged.decisions]
+    if as_json:
+        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
+    else:
+        _print(report, show_all=show_all)
+        _print_merged(merged)
+    limit = Severity.WARNING if strict else Severity.ERROR
+    if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)
 
 
@@ -104,32 +126,3 @@ def _print_merged(merged: OneLog | None) -> None:
         lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
         verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
         say(f"merged: {count:,} partitions of which there are several copies; {verdict}")
-
-
-def _run(
-    *,
-    paths: tuple[str, ...],
-    settings: VerifySettings,
-    as_json: bool,
-    show_all: bool,
-    strict: bool,
-    jobs: int | None,
-    master: str | None,
-    replicas: str,
-) -> bool:
-    """Verify and print; return whether damage was found."""
-    from kafkaframes.jobs.verify.verify import verify
-
-    result = selected(discover(paths, options=settings.storage), settings.topics, settings.partitions)
-    with runner(master, jobs, label="verifying", small=True) as work:
-        report = verify(result, deep=settings.deep, run=work)
-    merged = one_log(result, paths, check=True, options=settings.storage) if replicas == MERGE else None
-    if merged is not None:
-        report.findings += [decision.as_finding() for decision in merged.decisions]
-    if as_json:
-        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
-    else:
-        _print(report, show_all=show_all)
-        _print_merged(merged)
-    limit = Severity.WARNING if strict else Severity.ERROR
-    return any(finding.severity >= limit for finding in report.findings)

@@ -140,7 +140,8 @@ class _Product:
 
     def dump(self, name: str, flags: str) -> tuple[list[bytes], list[str], list[str]]:
         """Return the lines of standard output, those of standard error, and the faults."""
-        from kafkaframes.jobs.dump.text import TextOptions, dump_text
+        from kafkaframes.jobs.dump.styles import TextOptions
+        from kafkaframes.jobs.dump.text import dump_text
 
         wanted: dict[str, Any] = {}
         for flag in flags.split():

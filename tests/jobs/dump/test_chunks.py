@@ -8,7 +8,8 @@ from tests.records import mutations
 import kafkaframes
 from kafkaframes.jobs.dump import chunks, jsonl, text
 from kafkaframes.jobs.dump.jsonl import dump_json_lines
-from kafkaframes.jobs.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.styles import TextOptions
+from kafkaframes.jobs.dump.text import dump_text
 
 ROWS = [{"key": b"key %d" % number, "value": b"value", "timestamp": 9} for number in range(25)]
 KINDS = [(0, "gzip"), (1, "snappy"), (1, "none"), (2, "lz4"), (2, "none")]

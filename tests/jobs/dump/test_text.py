@@ -19,7 +19,8 @@ from kafkaframes.jobs.dump.chunks import ChunkReader, Filter, Limited, Origin, k
 from kafkaframes.jobs.dump.columns import sequences
 from kafkaframes.jobs.dump.jsonl import JsonOptions, dump_json_lines
 from kafkaframes.jobs.dump.ranges import requested_files
-from kafkaframes.jobs.dump.text import TextOptions, dump_text
+from kafkaframes.jobs.dump.styles import TextOptions
+from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.records.build import build_end_transaction
 
 DATA = Path(__file__).parents[2] / "data" / "logs"

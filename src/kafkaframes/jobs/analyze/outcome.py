@@ -60,6 +60,11 @@ class Weight:
         return self.before - self.after
 
     @property
+    def share(self) -> float:
+        """The share of the bytes before that is saved; 0 where there are none."""
+        return self.saved / self.before if self.before else 0.0
+
+    @property
     def left_out(self) -> int:
         """How many messages could not be read or raised."""
         return sum(self.reasons.values())
@@ -131,13 +136,12 @@ def name_of(label: str | int | None) -> str:
 
 def row_of(weight: Weight) -> dict[str, Any]:
     """Return a weight as JSON."""
-    share = weight.saved / weight.before if weight.before else 0.0
     return {
         "messages": weight.messages,
         "bytesBefore": weight.before,
         "bytesAfter": weight.after,
         "saved": weight.saved,
-        "savedShare": round(share, 6),
+        "savedShare": round(weight.share, 6),
         "breakEven": None if weight.break_even is None else round(weight.break_even, 4),
         "counts": dict(weight.counts),
         "wireChecked": weight.checked,

@@ -12,9 +12,9 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
-from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
+from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName, FileName
-from kafkaframes.storage.log.discover import check_topics, discover, filesystem_for, is_selected, object_view
+from kafkaframes.storage.log.discover import check_topics, discover, expand, filesystem_for, is_selected, object_view
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 NESTED_DEPTH = 4
@@ -71,7 +71,7 @@ def files_to_dump(
     for named in listed:
         path = plain_path(named)
         filesystem = filesystem_for(path, options=options)
-        for match in _expand(filesystem, path):
+        for match in expand(filesystem, path):
             files = _under(filesystem, match, kinds, temporary=temporary, options=options)
             if files is None:  # no partition of Kafka's: a tiered store, or nothing
                 files = _of_stores(listed, kinds, options=options).pop(match.rstrip("/"), None)
@@ -105,15 +105,6 @@ def _parents_of(view_directory: str) -> list[str]:
     while split(parents[-1])[0] not in (parents[-1], "."):
         parents.append(split(parents[-1])[0])
     return parents
-
-
-def _expand(filesystem: FileSystem, path: str) -> list[str]:
-    if not has_magic(path) or filesystem.stat(path) is not None:
-        return [path]
-    matches = filesystem.glob(path)
-    if not matches:
-        raise LogDirError("nothing matches the pattern", file=path)
-    return matches
 
 
 def _under(

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.jobs.dump.names import MAX_MESSAGE_SIZE
-from kafkaframes.jobs.dump.styles import Findings
+from kafkaframes.jobs.dump.styles import Findings, TextOptions, style_for
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
 from kafkaframes.storage.files import indexes
@@ -28,23 +27,6 @@ NO_TIMESTAMP = -1
 NO_OFFSET = -1
 _WARM_BYTES = 8192  # Kafka searches the last two pages of an index first
 MaxTimestamp = Callable[[int, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexOptions:
-    """What to do with an index: kafka-dump-log's flags.
-
-    Attributes:
-        sanity_only: only what a broker checks when it starts.
-        verify_only: check, and print no entries.
-        max_message_size: bytes of the log that are looked at behind an offset index's entry.
-        to_the_end: look for a corrupt batch behind the last entry of a time index too, as Kafka does since 4.x.
-    """
-
-    sanity_only: bool = False
-    verify_only: bool = False
-    max_message_size: int = MAX_MESSAGE_SIZE
-    to_the_end: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +77,12 @@ def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str],
     return IndexFile(filesystem, path, name.offset, log_path, info.size_bytes, max_timestamp(log_path))
 
 
-def offset_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
+def offset_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
     """Yield the lines of an offset index; what disagrees goes to ``findings``."""
     entries = _entries(index, index.path, indexes.OFFSET_ENTRY)
     if len(entries) == 0:
         yield f"{findings.file} is empty."
-    elif options.sanity_only:
+    elif options.index_sanity_check:
         _check(index, entries, "relative_offset", "offset", indexes.OFFSET_ENTRY)
         yield f"{findings.file} passed sanity check."
     else:
@@ -108,7 +90,7 @@ def offset_index_lines(index: IndexFile, options: IndexOptions, findings: Findin
 
 
 def _offset_entries(
-    index: IndexFile, entries: npt.NDArray[Any], options: IndexOptions, findings: Findings
+    index: IndexFile, entries: npt.NDArray[Any], options: TextOptions, findings: Findings
 ) -> Iterator[str]:
     for number, (relative, position) in enumerate(entries.tolist()):
         if relative == 0 and number:
@@ -122,21 +104,21 @@ def _offset_entries(
                 findings.mismatches.append((offset, batch[0]))
         except CorruptRecordError as error:
             findings.faults.append(error)
-        if not options.verify_only:
+        if not options.verify_index_only:
             yield f"offset: {offset} position: {position}"
 
 
-def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings) -> Iterator[str]:
+def time_index_lines(index: IndexFile, options: TextOptions, findings: Findings) -> Iterator[str]:
     """Yield the lines of a time index; what disagrees goes to ``findings``."""
     entries = _entries(index, index.path, indexes.TIME_ENTRY)
-    if options.sanity_only:
+    if options.index_sanity_check:
         _check(index, entries, "timestamp", "timestamp", indexes.TIME_ENTRY)
         yield f"{findings.file} passed sanity check."
         return
     if index.filesystem.stat(index.sibling("index")) is None:
         findings.faults.append(LogDirError("the offset index is missing", file=index.sibling("index")))
     positions = _entries(index, index.sibling("index"), indexes.OFFSET_ENTRY)
-    if options.to_the_end and len(entries):
+    if style_for(options.style).walks_to_the_end and len(entries):
         _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
     before = NO_TIMESTAMP
     for number, (timestamp, relative) in enumerate(entries.tolist()):
@@ -147,7 +129,7 @@ def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings
             _check_timestamp(index, _lookup(positions, relative), (timestamp, offset, before), findings)
         except CorruptRecordError as error:
             findings.faults.append(error)
-        if not options.verify_only:
+        if not options.verify_index_only:
             yield f"timestamp: {timestamp} offset: {offset}"
         before = timestamp
 

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.jobs.dump.chunks import NO_FILTER, Selection
 from kafkaframes.jobs.dump.lines import IfNull, Line, Number, Part, Raw, Text, Word, plan_line
+from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE
 
 TIMESTAMP_TYPES = (b"NoTimestampType", b"CreateTime", b"LogAppendTime")
 CODECS = (b"none", b"gzip", b"snappy", b"lz4", b"zstd")
@@ -223,6 +225,32 @@ def style_for(version: str) -> Style:
 def _numbers(version: str) -> tuple[int, int]:
     major, minor, *_ = version.split(".")
     return int(major), int(minor)
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """kafka-dump-log's flags, and the Kafka version in whose form to print."""
+
+    style: str = LATEST
+    deep_iteration: bool = False
+    print_data_log: bool = False
+    skip_record_metadata: bool = False
+    index_sanity_check: bool = False
+    verify_index_only: bool = False
+    max_bytes: int | None = None
+    max_message_size: int = MAX_MESSAGE_SIZE
+    decoder: str = ""
+    keep: Selection = NO_FILTER
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether keys and payloads are printed."""
+        return self.print_data_log or bool(self.decoder)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether a batch's line is followed by those of its records."""
+        return self.deep_iteration or self.has_contents
 
 
 Pairs = list[tuple[int, int]]

@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError, LogDirError
 from kafkaframes.jobs.dump import index_text
-from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, Selection, cut_lines, errors_in, keys_of, values_of
+from kafkaframes.jobs.dump.chunks import NO_FILTER, ChunkReader, cut_lines, errors_in, keys_of, values_of
 from kafkaframes.jobs.dump.columns import batch_columns, header_keys, record_columns, rows_of
 from kafkaframes.jobs.dump.decoders import control_json, decoder_for
 from kafkaframes.jobs.dump.files import DumpFile, kind_of
-from kafkaframes.jobs.dump.index_text import IndexOptions
 from kafkaframes.jobs.dump.lines import Lines
-from kafkaframes.jobs.dump.names import LATEST, MAX_MESSAGE_SIZE
-from kafkaframes.jobs.dump.styles import Findings, Style, finding_lines, style_for
+from kafkaframes.jobs.dump.styles import Findings, Style, TextOptions, finding_lines, style_for
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import END_OF_TRANSACTION, control_type, coordinator_epoch
 from kafkaframes.records.scan import Ints
@@ -45,42 +43,23 @@ _CRC_BYTES = 4
 Decoder = Callable[[Decoded], tuple[Any, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordOptions:
-    """What of the records is printed: kafka-dump-log's flags.
-
-    Attributes:
-        contents: print keys and payloads; ``metadata``: what comes before them.
-        decode: makes text of keys and payloads; as they are by default.
-        only_with_records: leave out batches without a record (after a filter).
-    """
-
-    style: Style
-    deep: bool = True
-    contents: bool = True
-    metadata: bool = True
-    decode: Decoder | None = None
-    only_with_records: bool = False
-
-
-def chunk_text(chunk: Decoded, options: RecordOptions) -> bytes:
+def _chunk_text(dump: TextDump, chunk: Decoded, decode: Decoder | None) -> bytes:
     """Return the lines of a chunk's batches and records, in file order; bytes that are no UTF-8 stay what they are."""
+    options, style = dump.options, dump.style
     batches = batch_columns(chunk)
-    records = _record_columns(chunk, options, batches) if options.deep else {}
+    records = _record_columns(dump, chunk, decode, batches) if options.has_records else {}
     chunks: list[memoryview] = []
     row = 0
     for first, stop, modern in _runs(chunk.batches.is_v2):
         last_row = row + int(chunk.index.rows[first:stop].sum())
-        style = options.style
         batch_line = style.batch if modern else style.message
         batch_lines = batch_line.render(rows_of(batches, first, stop), stop - first)
         record_lines = None
-        if options.deep:
-            line = (style.record if modern else style.message_record) if options.metadata else style.bare
+        if options.has_records:
+            line = style.bare if options.skip_record_metadata else style.record if modern else style.message_record
             record_lines = line.render(rows_of(records, row, last_row), last_row - row)
-        _interleave(
-            chunks, batch_lines, record_lines, chunk.index.rows[first:stop], skip_empty=options.only_with_records
-        )
+        rows = chunk.index.rows[first:stop]
+        _interleave(chunks, batch_lines, record_lines, rows, skip_empty=options.keep != NO_FILTER)
         row = last_row
     return b"".join(chunks)
 
@@ -112,20 +91,20 @@ def _interleave(
         start, first = end, last
 
 
-def _record_columns(chunk: Decoded, options: RecordOptions, batches: dict[str, Any]) -> dict[str, Any]:
+def _record_columns(dump: TextDump, chunk: Decoded, decode: Decoder | None, batches: dict[str, Any]) -> dict[str, Any]:
     columns = record_columns(chunk)
     of_control = chunk.batches.is_control[chunk.owners]
-    keys, values = options.decode(chunk) if options.decode else (columns["key"], columns["value"])
-    shown = ~of_control & options.contents
+    keys, values = decode(chunk) if decode else (columns["key"], columns["value"])
+    shown = ~of_control & dump.options.has_contents
     columns |= {
         "key_text": keys.where(shown),
         "value_text": values.where(shown),
         "header_keys": header_keys(chunk),
-        "control_text": _control_texts(chunk, of_control, options.style),
+        "control_text": _control_texts(chunk, of_control, dump.style),
     }
     if not chunk.batches.is_v2.all():
         columns |= _message_columns(chunk) | _stored_sizes(chunk, columns)
-    for name in options.style.batch_fields:
+    for name in dump.style.batch_fields:
         columns[name] = batches[name][chunk.owners]
     return columns
 
@@ -196,22 +175,6 @@ def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tup
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """kafka-dump-log's flags, and the Kafka version in whose form to print."""
-
-    style: str = LATEST
-    deep_iteration: bool = False
-    print_data_log: bool = False
-    skip_record_metadata: bool = False
-    index_sanity_check: bool = False
-    verify_index_only: bool = False
-    max_bytes: int | None = None
-    max_message_size: int = MAX_MESSAGE_SIZE
-    decoder: str = ""
-    keep: Selection = NO_FILTER
-
-
 @dataclass
 class TextDump:
     """The text of one file, in parts; what was noticed on the way is complete when the iteration is over."""
@@ -255,23 +218,16 @@ def _unknown(dump: TextDump) -> Iterator[bytes]:
 def _records(dump: TextDump) -> Iterator[bytes]:
     yield from (f"{line}\n".encode() for line in _start_lines(dump))
     options, findings = dump.options, dump.findings
-    printed = RecordOptions(
-        dump.style,
-        deep=options.deep_iteration or options.print_data_log or bool(options.decoder),
-        contents=options.print_data_log or bool(options.decoder),
-        metadata=not options.skip_record_metadata,
-        decode=decoder_for(options.decoder, dump.style) if options.decoder else None,
-        only_with_records=options.keep != NO_FILTER,
-    )
+    decode = decoder_for(options.decoder, dump.style) if options.decoder else None
     reader = ChunkReader(dump.file, options.max_bytes)
     last_offset = -1
     for chunk in reader:
-        findings.faults += errors_in(chunk).values() if printed.deep else ()
-        if printed.deep and not printed.only_with_records:
+        findings.faults += errors_in(chunk).values() if options.has_records else ()
+        if options.has_records and options.keep == NO_FILTER:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
         for part, has_begun in cut_lines(options.keep.apply(chunk)):
-            text = chunk_text(part, printed)
+            text = _chunk_text(dump, part, decode)
             yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
         if options.keep.is_done(chunk):
             return
@@ -303,14 +259,8 @@ def java_bytes(raw: bytes) -> bytes:
 
 
 def _index(dump: TextDump, lines: Callable[..., Iterator[str]]) -> Iterator[bytes]:
-    options = IndexOptions(
-        sanity_only=dump.options.index_sanity_check,
-        verify_only=dump.options.verify_index_only,
-        max_message_size=dump.options.max_message_size,
-        to_the_end=dump.style.walks_to_the_end,
-    )
     index = index_text.open_index(dump.file.filesystem, dump.file.path, partial(_max_timestamp, dump.file.filesystem))
-    yield from (f"{line}\n".encode() for line in lines(index, options, dump.findings))
+    yield from (f"{line}\n".encode() for line in lines(index, dump.options, dump.findings))
 
 
 def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], int]:

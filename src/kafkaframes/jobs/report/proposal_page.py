@@ -60,7 +60,7 @@ def json_rows(question: Question, outcome: Outcome, scaled: Sequence[Scaled]) ->
 def _tiles(outcome: Outcome) -> Iterator[tuple[str, str, str, str]]:
     for (kind,), weight in outcome.by("kind").items():
         if weight.messages:
-            share = f"{100 * weight.saved / weight.before:.2f} % of {size_text(weight.before)}" if weight.before else ""
+            share = f"{100 * weight.share:.2f} % of {size_text(weight.before)}" if weight.before else ""
             yield f"Saved, {kind}", f"{weight.saved:,} B", share, ""
 
 
@@ -127,7 +127,7 @@ def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Markup:
         _number("Before, bytes", "before"),
         _number("After", "after"),
         _number("Saved", "saved"),
-        Field("%", _share, lambda row: row.weight.saved / row.weight.before if row.weight.before else 0.0),
+        Field("%", _share, lambda row: row.weight.share),
         Field("Break-even", _even, lambda row: row.weight.break_even or -1.0),
     ]
     return card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20, stacked=True), wide=True)
@@ -140,7 +140,7 @@ def _number(name: str, attribute: str) -> Field:
 
 
 def _share(row: _Row) -> str:
-    return f"{100 * row.weight.saved / row.weight.before:.2f}" if row.weight.before else NONE
+    return f"{100 * row.weight.share:.2f}" if row.weight.before else NONE
 
 
 def _even(row: _Row) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.job import Runner, run_here
-from kafkaframes.jobs.verify.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
+from kafkaframes.jobs.verify.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
@@ -174,8 +174,7 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
         return
     expected: dict[tuple[int, int], int] = {}
     for entry in facts:
-        for row in entry.producers.T.tolist():
-            producer, epoch, sequence, base, last, attributes, position = row
+        for producer, epoch, sequence, base, last, attributes, position in entry.producers.T.tolist():
             if sequence < 0 or attributes & CONTROL:
                 continue
             chosen = expected.get((producer, epoch))
@@ -208,15 +207,13 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers, by offset."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
-    base_column, attributes_column = PRODUCER_COLUMNS.index("base_offset"), PRODUCER_COLUMNS.index("attributes")
-    for row in facts.producers.T.tolist():
-        base, attributes = row[base_column], row[attributes_column]
+    for producer, epoch, _, base, _, attributes, _ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:
-            follow.first_offsets.setdefault(row[0], base)
+            follow.first_offsets.setdefault(producer, base)
         elif base in kinds:
-            ended = follow.end(Marker(base, kinds[base][0], row[1], kinds[base][1], -1))
+            ended = follow.end(Marker(base, kinds[base][0], epoch, kinds[base][1], -1))
             if ended is not None:
                 yield ended
 

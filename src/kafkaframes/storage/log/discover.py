@@ -110,7 +110,7 @@ def discover(
         path = plain_path(str(pattern))
         chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
         files: dict[str, list[str]] = {}
-        for match in _expand(chosen, path):
+        for match in expand(chosen, path):
             if _existing(chosen, match).is_directory:
                 listed_logs += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
             else:
@@ -173,7 +173,8 @@ def discover_partition(
     return replace(log_directory, clean_shutdown=CleanShutdown() if is_clean else None)
 
 
-def _expand(filesystem: FileSystem, path: str) -> list[str]:
+def expand(filesystem: FileSystem, path: str) -> list[str]:
+    """Return a path, or what matches it as a pattern; nothing that does is a ``LogDirError``."""
     if not has_magic(path) or filesystem.stat(path) is not None:
         return [path]
     matches = filesystem.glob(path)
