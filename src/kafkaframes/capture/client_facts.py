@@ -139,14 +139,8 @@ def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Int
     says: nothing for versions before 3. One of a version that the broker refused (and so did not read) counts from the
     next request on, if it can be read here.
     """
-    frames = made.frames
-    asks = (
-        (frames[:, layout.F_API] == API_VERSIONS)
-        & (frames[:, layout.F_RESPONSE] == 0)
-        & (frames[:, layout.F_FLAGS] & layout.BROKEN == 0)
-    )
-    rows = np.flatnonzero(asks)
-    versions = frames[rows, layout.F_VERSION]
+    rows = _requests_of(made, API_VERSIONS)
+    versions = made.frames[rows, layout.F_VERSION]
     result = [_registered(made, facts, int(one), rows[versions == one], apis) for one in np.unique(versions)]
     return np.concatenate([events_of(()), *result])
 
@@ -186,6 +180,12 @@ def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
     return result
 
 
+def _requests_of(made: Pass, api_key: int) -> Ints:
+    """Return the whole requests of an API, as rows of frames."""
+    api, response, flags = (made.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
+    return np.flatnonzero((api == api_key) & (response == 0) & (flags & layout.BROKEN == 0))
+
+
 def _answers(made: Pass) -> Ints:
     """Return the response of each request, as rows of frames; -1 where there is none."""
     result = np.full(len(made.frames), -1, np.int64)
@@ -213,12 +213,7 @@ class Logins:
 
     def _by_authenticate(self, made: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
         frames = made.frames
-        asks = (
-            (frames[:, layout.F_API] == SASL_AUTHENTICATE)
-            & (frames[:, layout.F_RESPONSE] == 0)
-            & (frames[:, layout.F_FLAGS] & layout.BROKEN == 0)
-        )
-        rows = np.flatnonzero(asks)
+        rows = _requests_of(made, SASL_AUTHENTICATE)
         answers = _answers(made)[rows] if len(rows) else rows
         for row, answer in zip(rows.tolist(), answers.tolist(), strict=True):
             if answer < 0 or not frames[answer, layout.F_HAVE]:

@@ -18,6 +18,7 @@ from kafkaframes.capture.streams import Pass, Span, Streams
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
+from kafkaframes.records.scan import Memory
 from kafkaframes.wire.primitives import uuid_to_text
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
@@ -130,7 +131,7 @@ class RecordMaker:
     def _records(self, calls: Calls, kind: Kind, sets: _Sets) -> Iterator[pa.RecordBatch]:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
         joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
-        reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
+        reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
         reported = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
@@ -209,17 +210,3 @@ def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[s
         if len(rows):
             result[int(rows[0])] = error.reason
     return result
-
-
-class _Joined:
-    """Sets of records one after another, as a source of batches."""
-
-    def __init__(self, data: Bytes) -> None:
-        self._data = data
-        self.name = None
-        self.size_bytes = len(data)
-        self.damage = None
-
-    def read(self, position: int, length: int) -> Bytes:
-        """Return a view of the bytes."""
-        return self._data[position : position + length]

@@ -47,18 +47,18 @@ class BrokerAddresses:
 
         ApiVersions is known at any version: brokers answer it at version 0 (KIP-511).
         """
-        result = self._known.get((key, version), self)
-        if result is self:
-            result = self._known[key, version] = self._find(key, version)
-        return result  # type: ignore[return-value]
+        if (key, version) not in self._known:
+            self._known[key, version] = self._find(key, version)
+        return self._known[key, version]
 
     def _find(self, key: int, version: int) -> Answer | None:
         try:
             cls = self._apis.message_class(key, RESPONSE, version)
+            if cls.spec.valid_versions.contains(version):
+                cls.codec(version)  # fails for a spec of a user that contains itself
+                return Answer(cls, version, tuple(_paths(cls, version)))
         except KafkaframesError:
             return None
-        if cls.spec.valid_versions.contains(version):
-            return _answer(cls, version)
         return Answer(cls, 0, ()) if key == API_VERSIONS else None
 
     def label(self, key: int, version: int) -> str:
@@ -79,14 +79,6 @@ def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Ad
     if not any(changed):
         return None
     return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
-
-
-def _answer(cls: type[Message], version: int) -> Answer | None:
-    try:
-        cls.codec(version)
-    except KafkaframesError:  # a spec of a user that contains itself
-        return None
-    return Answer(cls, version, tuple(_paths(cls, version)))
 
 
 def _paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:

@@ -337,6 +337,9 @@ class _Failing:
     cause: str
     warnings: int = 0
 
+    def described(self, address: str) -> str:
+        return self.cause if address in self.cause else f"{address}: {self.cause}"
+
 
 class Unreachable:
     """Which addresses did not answer one client, since when and why; times are of the monotonic clock, in seconds."""
@@ -378,13 +381,9 @@ class Unreachable:
             return
         known.next_warning = now + _PAUSES_S[min(known.warnings, len(_PAUSES_S) - 1)]
         known.warnings += 1
-        text = known.cause if address in known.cause else f"{address}: {known.cause}"
-        _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, now - known.since, text)
+        text, for_s = known.described(address), now - known.since
+        _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, for_s, text)
 
     def described(self) -> str:
         """Return every address that does not answer, with its cause; empty where all do."""
-        causes = [
-            known.cause if address in known.cause else f"{address}: {known.cause}"
-            for address, known in self._failing.items()
-        ]
-        return "; ".join(causes)
+        return "; ".join(known.described(address) for address, known in self._failing.items())

@@ -315,6 +315,9 @@ class AsyncProducer:
 
     def _cut(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
+        assert self._format is not None
+        settings = self.settings
+        codec, level, size = settings.compression_type, settings.compression_level, settings.batch_size
         if self._format == 2:
             fields = BatchFields(
                 producer_id=stamp.producer.producer_id,
@@ -322,31 +325,19 @@ class AsyncProducer:
                 base_sequence=stamp.base_sequence,
                 transactional=stamp.transactional,
             )
-            settings = self.settings
-            codec, level, size = settings.compression_type, settings.compression_level, settings.batch_size
             for data, count in build_apart(rows, codec=codec, level=level, batch_bytes=size, fields=fields):
                 yield data, count, stamp
                 if stamp.base_sequence >= 0:
                     stamp = stamp._replace(base_sequence=next_sequence(stamp.base_sequence, count))
             return
         row_bytes = max(rows.nbytes // max(rows.num_rows, 1), 1)
-        step = max(self.settings.batch_size // row_bytes, 1)
+        step = max(size // row_bytes, 1)
         for first in range(0, rows.num_rows, step):
             part = rows.slice(first, step)
-            yield self._message_set(part), part.num_rows, stamp
+            data = build_records(part, record_format=self._format, codec=codec, level=level, batch_bytes=_LARGEST_BATCH)
+            yield data, part.num_rows, stamp
 
     # ------------------------------------------------------------------------------------------------------ common
-
-    def _message_set(self, rows: pa.RecordBatch) -> bytes:
-        settings = self.settings
-        assert self._format is not None
-        return build_records(
-            rows,
-            record_format=self._format,
-            codec=settings.compression_type,
-            level=settings.compression_level,
-            batch_bytes=_LARGEST_BATCH,
-        )
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._sender.space(len(data))

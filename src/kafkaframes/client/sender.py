@@ -16,7 +16,7 @@ from typing import Any, Final
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.batches import Batch, Producer
 from kafkaframes.client.cluster import ClusterClient, is_retriable
-from kafkaframes.client.loop import background, waited
+from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
@@ -68,10 +68,7 @@ class Sender:
     async def close(self) -> None:
         """Stop; what was not sent ends in ``NetworkError``."""
         self.end_all(NetworkError("the producer was closed before this was sent"))
-        tasks = [task for task in (self._loop_task, *self._errands.values(), *self._answers) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(self._loop_task, *self._errands.values(), *self._answers)
 
     def has_space(self, size: int) -> bool:
         """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from kafkaframes.coordination.groups.streams import NO_TASKS, Task, TaskRole, Tasks
@@ -264,16 +265,12 @@ def _assign_active(spread: _Spread, task_ids: list[TaskId]) -> None:
 
     rest = kept(task_ids, spread.was_active.get)
     rest = kept(rest, lambda task_id: spread.least_loaded_before(task_id, is_free=lambda _: True))
-    queue = LeastFirst(_load, spread.processes)
+    queue = LeastFirst(attrgetter("load"), spread.processes)
     for task_id in sorted(rest, key=_by_subtopology):
         process = queue.take()
         assert process is not None  # there is a member
         spread.give_to_least_loaded(process, TaskRole.ACTIVE, task_id)
         queue.add(process)
-
-
-def _load(process: _Process) -> float:
-    return process.load
 
 
 def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int) -> None:
@@ -286,7 +283,7 @@ def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int)
                 left.append((task_id, standby_count - done))
                 break
             spread.give(member_id, TaskRole.STANDBY, task_id)
-    queue = LeastFirst(_load, spread.processes)
+    queue = LeastFirst(attrgetter("load"), spread.processes)
     for task_id, count in sorted(left, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
             passed = []  # they have the task; the last of them is put back first

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -338,10 +339,8 @@ class TransactionCoordinator:
                 and transaction.timeout_ms != NEVER_MS
                 and transaction.start_ms + transaction.timeout_ms < now_ms
             ):
-                try:
+                with suppress(KafkaframesError):  # the log is not there now; the next round finds it again
                     self._fence(transaction)
-                except KafkaframesError:
-                    continue  # the log is not there now; the next round finds it again
 
     def _remove_expired(self) -> None:
         """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
@@ -349,13 +348,10 @@ class TransactionCoordinator:
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
         for transaction in list(self.transactions.values()):
             if (transaction.state is S.EMPTY or transaction.state in COMPLETE) and transaction.updated_ms <= oldest_ms:
-                try:
-                    self.log.append(
-                        self._partition(transaction.transactional_id), [tombstone(transaction.transactional_id)]
-                    )
-                except KafkaframesError:
-                    continue
-                del self.transactions[transaction.transactional_id]
+                name = transaction.transactional_id
+                with suppress(KafkaframesError):
+                    self.log.append(self._partition(name), [tombstone(name)])
+                    del self.transactions[name]
 
     def _partition(self, transactional_id: str) -> int:
         return coordinator_partition(transactional_id, self.log.partitions)
