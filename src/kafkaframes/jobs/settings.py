@@ -84,11 +84,8 @@ def check(settings: Any) -> None:
         OptionError: names the setting.
     """
     for entry in fields(settings):
-        value, choices, least = (
-            getattr(settings, entry.name),
-            choices_of(type(settings), entry),
-            entry.metadata.get("least"),
-        )
+        value, choices = getattr(settings, entry.name), choices_of(type(settings), entry)
+        least = entry.metadata.get("least")
         if choices and value not in choices and not (value is None and entry.default is None):
             raise OptionError(f"`{entry.name}` is one of {', '.join(map(str, choices))}, not {value!r}")
         numbers = value if isinstance(value, tuple | list) else (value,)
@@ -117,9 +114,7 @@ class Checked:
 def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
     """Return the values that a setting may have; nothing where its type says all."""
     kind = kinds_of(settings)[entry.name]
-    literals = (
-        [kind] if get_origin(kind) is Literal else [part for part in get_args(kind) if get_origin(part) is Literal]
-    )
+    literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     return get_args(literals[0]) if literals else tuple(entry.metadata.get("choices", ()))
 
 

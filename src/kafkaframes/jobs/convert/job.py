@@ -77,7 +77,6 @@ def convert(
         source: a segment, a partition's directory or a log directory, on a disk or by URL, or several of these, which
             are read as one log; it is only read.
         destination: a local path that does not exist; it appears, complete, at the end.
-        run: carries tasks out, in their order.
         storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
 
     Returns:
@@ -221,9 +220,8 @@ def one_log(source: Source, *, half_done: bool = False, storage: Mapping[str, An
 
 
 def _merged(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
-    from kafkaframes.storage.copies.one_log import (
-        whole_log,  # most jobs have one directory, and each worker imports this
-    )
+    # here, for most jobs have one directory, and each worker imports this file
+    from kafkaframes.storage.copies.one_log import whole_log
 
     return whole_log(result, options=storage, join=True)
 

@@ -431,7 +431,6 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
         joins: whether a source batch is a message that may be joined with its neighbours.
         ends: the sizes of the records, added up.
         append_times: their timestamps where a batch has one for all; ``None`` where each record has its own.
-        batch_bytes: a batch ends before it becomes larger.
     """
     other = owners[1:] != owners[:-1]
     gap = owners[1:] != owners[:-1] + 1  # something else stands between

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from kafkaframes.broker import Broker
@@ -220,21 +220,20 @@ async def prepare(admin: AsyncAdmin, topic: SourceTopic, report: MirrorReport, *
 
 async def _create(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> list[str]:
     """Make a topic; return the settings that its broker does not take."""
-    try:
-        await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)])
+    topic = NewTopic(name=name, num_partitions=count, configs=configs)
+    if await _takes(admin, topic):
         return []
-    except BrokerError as error:
-        if error.code != ErrorCode.INVALID_CONFIG:
-            raise
-    refused = [key for key, value in configs.items() if not await _takes(admin, name, count, {key: value})]
+    alone = {key: replace(topic, configs={key: value}) for key, value in configs.items()}
+    refused = [key for key, one in alone.items() if not await _takes(admin, one, validate_only=True)]
     taken = {key: value for key, value in configs.items() if key not in refused}
-    await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=taken)])
+    await admin.create_topics([replace(topic, configs=taken)])
     return refused
 
 
-async def _takes(admin: AsyncAdmin, name: str, count: int, configs: dict[str, str]) -> bool:
+async def _takes(admin: AsyncAdmin, topic: NewTopic, *, validate_only: bool = False) -> bool:
+    """Make a topic, or ask whether it could be made; return whether the broker takes its settings."""
     try:
-        await admin.create_topics([NewTopic(name=name, num_partitions=count, configs=configs)], validate_only=True)
+        await admin.create_topics([topic], validate_only=validate_only)
     except BrokerError as error:
         if error.code == ErrorCode.INVALID_CONFIG:
             return False

@@ -307,7 +307,6 @@ def repair_directory(
         destination: does not exist; it appears, complete, at the end.
         settings: of the broker and its topics, and the clock.
         as_kafka: cut each log off where Kafka's recovery would.
-        run: carries tasks out, one for each partition.
 
     Returns:
         The report; that of the run that finished, if an earlier one did with the same source and settings.

@@ -36,12 +36,7 @@ class Good(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Bytes that are left out.
-
-    Attributes:
-        start, end: positions in the segment.
-        reason: in words.
-    """
+    """Bytes that are left out: positions in the segment, and why, in words."""
 
     start: int
     end: int

@@ -84,7 +84,7 @@ def is_parquet(named: Sequence[str]) -> bool:
 def restore_segments(
     sources: str | Sequence[str],
     destination: str | Path,
-    settings: RestoreSettings | None = None,
+    settings: RestoreSettings,
     *,
     now_ms: int,
     new_id: NewId,
@@ -106,7 +106,7 @@ def restore_segments(
             is left behind.
         OptionError: there is nothing to restore, or a setting does not fit the sources.
     """
-    settings, target = settings or RestoreSettings(), Path(destination)
+    target = Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
     directories = discover(named, options=storage)
     report = RestoreReport(named, str(target), described(settings), _fingerprint(directories), dry_run=dry_run)

@@ -45,8 +45,6 @@ class ParquetTask:
         target, source: what it will be called, and what it is called in the files.
         files: those with its rows, in the order of their first offsets.
         is_hive: topic and partition stand in the files' paths.
-        directory: of the new log.
-        size_bytes: of the files.
         rows: how many of the files' rows are this partition's, as they were counted when the files were looked through.
     """
 
@@ -64,7 +62,7 @@ class ParquetTask:
 def restore_parquet(
     source: str,
     destination: str | Path,
-    settings: RestoreSettings | None = None,
+    settings: RestoreSettings,
     *,
     now_ms: int,
     new_id: NewId,
@@ -84,7 +82,6 @@ def restore_parquet(
         EncodeError: a value does not fit, or an offset is there twice.
         OptionError: a column is missing, or nothing is requested.
     """
-    settings = settings or RestoreSettings()
     table = _Files(source if "://" in source else str(Path(source).absolute()), settings)
     targets = {
         one: TopicPartition(settings.new_name(one.topic), one.partition)

@@ -45,7 +45,6 @@ class RestoreTask:
     """One partition to restore; picklable.
 
     Attributes:
-        target: topic and number of the new partition.
         directory: of the new log; the partition's own is made in it.
         parts: the source's segments, in order.
         log_start_offset: of the source.

@@ -63,7 +63,6 @@ class FileJob:
         run: which export writes it; its name ends with that.
         tasks: of one topic partition, by offset.
         names_inside: whether topic and partition are columns of the file too.
-        content: how rows are made of records.
         dead: where those go that make no row; without it they are an error.
     """
 

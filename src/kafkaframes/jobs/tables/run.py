@@ -42,7 +42,6 @@ class TablePlan:
     Attributes:
         tasks: by topic partition and offset; those without new batches may be among them.
         starts: the first offset that is new, of each topic partition with tasks.
-        topic_ids: as the log says them.
         gaps: that were accepted.
         internal_topics: that are there and were not asked for.
     """

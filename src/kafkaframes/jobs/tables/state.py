@@ -82,8 +82,7 @@ class Commit:
     Attributes:
         run: names this commit and its files; no other has it.
         before, after: the ends that it builds on (None: the table does not know the partition), and those afterwards.
-        topic_ids: of the topics, as the log says them.
-        files: that become visible.
+        topic_ids: as the log says them.
         gaps: that were accepted.
         columns: of the table, in order.
         replaces: whether everything that was there before goes.

@@ -144,7 +144,6 @@ class Values:
     """What the settings say of values.
 
     Attributes:
-        settings: of the table.
         schema, by_id: files' contents, of the table and of ids.
         subject: whose newest schema of the registry the table has.
     """
