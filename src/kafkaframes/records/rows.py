@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
+from kafkaframes.records.fields import NO_TIMESTAMP
 
-NO_TIMESTAMP = -1
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _LARGEST_INT64 = 2**63 - 1
 

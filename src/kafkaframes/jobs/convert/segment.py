@@ -34,13 +34,12 @@ from kafkaframes.records.build import build_batches
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.decoded import Allocate, Decoded
-from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.reasons import FAILFAST, TORN
-from kafkaframes.records.rows import NO_TIMESTAMP
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment

@@ -23,6 +23,7 @@ from kafkaframes.records.append.settings import (
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.codecs import CODECS
 from kafkaframes.records.decoded import Decoded, Problem
+from kafkaframes.records.fields import NO_PRODUCER_ID, NO_TIMESTAMP
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
 from kafkaframes.records.reasons import NESTED, UNREADABLE_FIELD
 from kafkaframes.records.scan import Flags, Ints, check_message_crcs
@@ -146,7 +147,6 @@ def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
 _KEY_REASON = "a compacted topic needs a key"
 

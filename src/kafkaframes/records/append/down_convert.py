@@ -16,13 +16,11 @@ from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
-
-NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 
 
 def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:

@@ -35,6 +35,7 @@ from kafkaframes.records.append.settings import (
     refusal_of_content,
 )
 from kafkaframes.records.codecs import Codec, codec_of, compress, decompress
+from kafkaframes.records.fields import LARGEST_INT32, NO_TIMESTAMP
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.scan import Bytes
@@ -46,8 +47,6 @@ _UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
 # that it keeps between two calls. Memory is touched only as far as it is used; for content the kernel asks for 32 times
 # the size of the compressed stream, which is 32 MiB at a broker's usual limit for a batch.
 USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
-NO_TIMESTAMP = -1
-_LARGEST_INT32 = 2**31 - 1
 # The contexts that nobody uses. Taking from a list and adding to one is atomic, so threads share it.
 _idle: list[KernelContext] = []
 
@@ -263,7 +262,7 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
     lowest, highest = range_of(settings, now_ms)
     most = slots.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MOST_MS)
     epoch = settings.leader_epoch
-    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > _LARGEST_INT32:
+    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > LARGEST_INT32:
         most, epoch = -1, -1
     return (
         settings.record_format,

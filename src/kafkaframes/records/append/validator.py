@@ -46,14 +46,10 @@ from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import TRANSACTIONAL
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.makers import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
-
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
 
 
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
@@ -338,16 +334,16 @@ def _fields(append: _Append) -> BatchFields:
     largest = settings.now_ms if settings.append_time and settings.record_format > 0 else None
     if settings.record_format < 2:
         return BatchFields(timestamp_type=kind, max_timestamp=largest)
-    first = {
-        name: int(batches.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence", "attributes")
-    }
+    producer_id, producer_epoch, base_sequence = (
+        int(batches.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence")
+    )
     return BatchFields(
         timestamp_type=kind,
         leader_epoch=settings.leader_epoch,
-        producer_id=first["producer_id"],
-        producer_epoch=first["producer_epoch"],
-        base_sequence=first["base_sequence"],
-        transactional=append.magic >= 2 and bool(first["attributes"] & TRANSACTIONAL),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=bool(batches.is_transactional[0]),
         max_timestamp=largest,
         base_offset=append.offset,
     )

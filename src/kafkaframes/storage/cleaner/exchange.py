@@ -20,18 +20,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels as kernels
-from kafkaframes.storage.cleaner.latest import Flags
 
 RUN_ENTRIES = 1 << 20
 _BYTES_OF_A_BUCKET = 16 << 20
 _FEWEST_BUCKETS = 256
 _SEEN_SLOTS = 1 << 14
 _WORD_BYTES = 8
-Ints = npt.NDArray[np.int64]
 Secret = tuple[int, int]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.build import build_batches, build_empty_batch
@@ -21,7 +20,7 @@ from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.records.scan import FILE, Flags, Ints, as_array, scan_all
 from kafkaframes.storage.cleaner.latest import Latest
 from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.cleaner.walk import (
@@ -35,8 +34,6 @@ from kafkaframes.storage.files.headers import BatchHeader
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
 from kafkaframes.storage.log.producers import Producers
 
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Chunks = dict[int, bytes | memoryview]
 
 

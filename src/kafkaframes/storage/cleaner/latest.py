@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.memory import Recycler
+from kafkaframes.records.scan import Flags, Ints
 from kafkaframes.storage.cleaner import _kernels
 from kafkaframes.storage.cleaner.plan import RoundPlan
 from kafkaframes.storage.cleaner.walk import CleanedTransactions, control_type, header_of, in_transactions, windows
@@ -30,7 +31,6 @@ from kafkaframes.storage.files.filesystem import FileSystem
 # Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking
 # again: that saves the second walk a look-up for each record.
 
-Ints = npt.NDArray[np.int64]
 _FEWEST_SLOTS = 1 << 12
 _FEWEST_ARENA_BYTES = 1 << 16
 _Number = TypeVar("_Number", bound=np.generic)
@@ -135,8 +135,6 @@ def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> 
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-
-Flags = npt.NDArray[np.bool_]
 
 
 class Latest(Protocol):

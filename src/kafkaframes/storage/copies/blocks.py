@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import DamagedChunkError
 from kafkaframes.records.layout import DELETE_HORIZON
-from kafkaframes.records.scan import Batches, Ints
+from kafkaframes.records.scan import Batches, Flags, Ints
 from kafkaframes.storage.files.checkpoints import NO_EPOCH, Epochs, EpochStart, end_of_epoch, last_epoch
 from kafkaframes.storage.files.directory import Segment
 
@@ -79,7 +79,6 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
 UNKNOWN_CRC = -1
 _DIGESTED = ("attributes", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count")
 Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 COLUMNS = (
     "segment",
     "position",

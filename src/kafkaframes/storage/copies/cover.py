@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kafkaframes.records.scan import Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows
+from kafkaframes.records.scan import Flags, Ints
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows
 from kafkaframes.storage.files.names import TopicPartition
 
 OWNER, ROW, FIRST, LAST, CLIPPED = range(5)

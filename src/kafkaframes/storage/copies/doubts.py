@@ -18,8 +18,8 @@ from itertools import permutations
 
 import numpy as np
 
-from kafkaframes.records.scan import Ints
-from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows, epoch_at, joined, lineage_of
+from kafkaframes.records.scan import Flags, Ints
+from kafkaframes.storage.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Rows, epoch_at, joined, lineage_of
 from kafkaframes.storage.copies.cover import Inspector
 
 

@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_COLUMNS, CONTROL, TRANSACTIONAL
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import Batches, Ints
 from kafkaframes.storage.files.checkpoints import EpochStart
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -43,7 +42,6 @@ from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
 from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, seen_of
 
-Ints = npt.NDArray[np.int64]
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
 INDEXED = ("position", "last_offset", "max_timestamp")  # what the indexes are made of
 
