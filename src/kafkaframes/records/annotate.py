@@ -245,7 +245,6 @@ def _blob(drawing: Drawing, path: str, *, text: bool = False) -> None:
 
 
 def _shown(raw: bytes) -> str:
-    """Show bytes as text where they are."""
     start = raw[:40]
     try:
         text = repr(start.decode()) if start.decode().isprintable() else start[:16].hex()

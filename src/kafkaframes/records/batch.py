@@ -99,7 +99,6 @@ class Damage(NamedTuple):
 
     Attributes:
         status: a number of ``reasons.py``.
-        reason: the same in words.
         reached: how many records Kafka's iterator hands out before it fails: one more than were readable where the
             last one's key or value is not.
     """
@@ -141,21 +140,21 @@ class Batch:
     damage: Damage | None
 
 
+@dataclass(slots=True)
 class Walk:
     """Iterate over batches; afterwards ``end`` says where and why the walk stopped."""
 
-    def __init__(self, data: Bytes, *, position: int, rules: str, limit_bytes: int, lenient: bool) -> None:
-        self.end: End | None = None
-        self._data = data
-        self._position = position
-        self._rules = rules
-        self._limit_bytes = limit_bytes
-        self._lenient = lenient
+    data: Bytes
+    position: int
+    rules: str
+    limit_bytes: int
+    lenient: bool
+    end: End | None = None
 
     def __iter__(self) -> Iterator[Batch]:
-        position = self._position
+        position = self.position
         while True:
-            result = scan(self._data, position=position, rules=self._rules)
+            result = scan(self.data, position=position, rules=self.rules)
             for first, last in runs_of(result.column("size"), _GROUP_BYTES, longest=_GROUP_BATCHES):
                 yield from self._decode(result.part(first, last))
             if not result.end.goes_on:
@@ -164,15 +163,15 @@ class Walk:
             position = result.end.position
 
     def _decode(self, batches: Batches) -> Iterator[Batch]:
-        sections = decode.open_sections(self._data, batches, limit_bytes=self._limit_bytes)
-        index = decode.index_records(batches, sections, lenient=self._lenient)
-        valid = check_crcs(self._data, batches).tolist()
+        sections = decode.open_sections(self.data, batches, limit_bytes=self.limit_bytes)
+        index = decode.index_records(batches, sections, lenient=self.lenient)
+        valid = check_crcs(self.data, batches).tolist()
         records = _records(batches, sections, index)
         first = 0
         for row, count in enumerate(index.rows.tolist()):
             fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
             problem = problem_of(row, index, sections)
-            if self._lenient and fields["magic"] >= 2 and fields["count"] == 0:
+            if self.lenient and fields["magic"] >= 2 and fields["count"] == 0:
                 problem = None  # of a batch that says it is empty nothing is read
             damage, base = None, records[first].offset if count else None
             if problem is not None:
@@ -203,7 +202,7 @@ def read_values(
             they may then be cut from the wrong place; in formats 0 and 1 those that reach past their message are null,
             and no damage. Of a batch of format 2 without compression Kafka's checks all, and this one does not.
     """
-    return Walk(as_array(data), position=position, rules=rules, limit_bytes=limit_bytes, lenient=lenient)
+    return Walk(as_array(data), position, rules, limit_bytes, lenient)
 
 
 def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]:

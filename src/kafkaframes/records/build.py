@@ -290,7 +290,6 @@ def build_empty_batch(
     *,
     max_timestamp: int = -1,
     fields: BatchFields = PLAIN,
-    codec: int = Codec.NONE,
 ) -> bytes:
     """Write a format 2 header without records, as the cleaner does to keep a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
@@ -301,7 +300,7 @@ def build_empty_batch(
             fields.leader_epoch,
             2,
             0,
-            fields.attributes(codec),
+            fields.attributes(Codec.NONE),
             last_offset - base_offset,
             base_timestamp,
             max_timestamp,
@@ -354,7 +353,6 @@ def _check_rows(rows: Rows, magic: int) -> None:
 
 
 def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int) -> Int64s:
-    """Return the first row of each batch."""
     if rows.size == 0:
         return np.zeros(0, np.int64)
     if magic < 2 and codec is Codec.NONE:  # messages by themselves, in handy portions
@@ -423,7 +421,6 @@ def _check_deltas(rows: Rows, table: Table) -> None:
 
 
 def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
-    """Write the batches of ``table``."""
     whole = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:

@@ -52,8 +52,6 @@ class ReadError(NamedTuple):
         position: the byte of the source at which the damaged batch starts.
         base_offset: the offset in the batch's header; None where there is no batch.
         status: a number of ``reasons.py``, None for a wrong CRC.
-        reason: the same in words.
-        records: how many records of the batch were delivered.
     """
 
     file: str | None
@@ -236,7 +234,6 @@ class RecordReader:
     def _within(
         self, batch: pa.RecordBatch, made: Made, dropped: npt.NDArray[np.bool_] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Give the records that are selected, if there are any."""
         if self._is_bounded or dropped is not None:
             keep = self._keep(made.offsets, dropped)
             if keep is not None:

@@ -101,7 +101,9 @@ def in_turn(
     valid as long as ``allocate``'s memory is.
 
     Args:
-        data, batches, limit_bytes, skip, allocate: as of ``open_sections``.
+        data, batches, limit_bytes: as of ``open_sections``.
+        skip: true for batches whose records nobody wants; they get no records and no problems.
+        allocate: makes the arrays (``(size, dtype) -> array``, contents undefined).
         budget_bytes: the most bytes of all batches of a part; ``None``: what ``limits.budget`` says.
         base, file: the position of ``data``'s first byte in its source, and the source's name.
     """
@@ -144,8 +146,6 @@ def open_sections(
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     total_bytes: int = NO_BUDGET,
-    skip: Flags | None = None,
-    allocate: Allocate = np.empty,
 ) -> Sections:
     """Find, and where need be decompress, the records of each batch.
 
@@ -154,13 +154,11 @@ def open_sections(
         batches: as ``scan`` returned them.
         limit_bytes: the largest decompressed size of one batch.
         total_bytes: the largest of all together; a stream that exceeds it counts as damaged.
-        skip: true for batches whose records nobody wants; they get no records and no problems.
-        allocate: makes the array of decompressed records (``(size, dtype) -> array``, contents undefined).
     """
-    sections, start, held = _sections(data, batches, skip), 0, None
+    sections, start, held = _sections(data, batches, None), 0, None
     while start < len(batches):  # a budget without end: all at once
         sections, start, held = _open_some(
-            sections, batches, start, held, limit_bytes, NO_BUDGET, allocate, total_bytes
+            sections, batches, start, held, limit_bytes, NO_BUDGET, np.empty, total_bytes
         )
     return sections
 

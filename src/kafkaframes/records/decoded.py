@@ -116,7 +116,6 @@ class Decoded:
     allocate: Allocate = np.empty
 
     def __len__(self) -> int:
-        """How many batches there are."""
         return len(self.batches)
 
     @cached_property

@@ -27,7 +27,6 @@ class ContentBudget:
     A batch that begins within the budget is opened whole; what comes behind the end of it is refused unopened.
 
     Attributes:
-        spent_bytes: what was opened so far.
         opens_apart: what takes long to open is left to the caller: it is raised as an ``ApartError``.
         opened: what the caller has opened so, by name.
     """

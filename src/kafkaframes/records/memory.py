@@ -83,7 +83,6 @@ class Recycler:
 
 
 def _free(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
-    """Return a block that nobody looks at."""
     for block in blocks:
         if sys.getrefcount(block) == _UNUSED:
             return block

@@ -91,7 +91,6 @@ def functions() -> dict[int, int]:
 
 
 def _is_right(codec: str, addresses: dict[int, int]) -> bool:
-    """Try the functions on samples."""
     compress, sizes = _TRIALS[codec]
     out, calls = np.empty(len(_SAMPLE), np.uint8), _made(addresses)
     for size in sizes:

@@ -306,7 +306,6 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
 
 
 def _in_sets(decoded: Decoded) -> Flags:
-    """Which records are inner messages of a compressed set of format 0 or 1."""
     flags: Flags = decoded.batches.is_wrapper[decoded.owners]
     return flags
 

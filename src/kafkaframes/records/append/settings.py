@@ -55,7 +55,6 @@ class AppendSettings:
     on_noncontiguous: str = AS_KAFKA
 
     def __post_init__(self) -> None:
-        """Refuse what no broker could be configured to."""
         for name, allowed in (
             ("record_format", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
@@ -123,7 +122,6 @@ class DownConverted(NamedTuple):
 
     Attributes:
         records: their bytes; batches that were old enough are as they were.
-        converted: how many records were written anew.
         lost: what the older format cannot say -> how often it was there (of records or of batches).
     """
 

@@ -119,7 +119,6 @@ def judge_buckets(
         entries: the files of step 1 and their runs, in the order of the log.
         verdicts: gets the position of each file's verdicts and of their end, then for each file, run and bucket a bit
             an entry, in whole bytes.
-        first_bucket, end_bucket: the range.
     """
     files = [_open_runs(path, runs, buckets) for path, runs in entries]
     run_files = [_Run(counts, data) for runs in files for counts, data in runs]

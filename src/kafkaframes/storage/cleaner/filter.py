@@ -56,9 +56,7 @@ class Tally:
     """What a round did, for its report.
 
     Attributes:
-        records_read: of the windows that were judged.
         records_kept: counted in the resulting bytes, not in the decisions.
-        dropped: number of removed records by reason.
     """
 
     records_read: int = 0
@@ -181,7 +179,6 @@ class Filter:
         return old
 
     def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
-        """Return which batches get a delete horizon in this round."""
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")

@@ -56,7 +56,6 @@ class CleanerSettings:
     high_watermark: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an unknown release."""
         if self.broker_release not in BROKER_RELEASES:
             raise OptionError(f"broker_release is one of {', '.join(BROKER_RELEASES)}, not {self.broker_release!r}")
 

@@ -48,7 +48,6 @@ def truncation_offset(copy: Epochs, copy_end: int, leader: Epochs, leader_end: i
     """Return where a copy would be truncated before it followed ``leader``: what lies below is common history.
 
     Args:
-        copy, copy_end: lineage and log end offset of the copy.
         leader, leader_end: those of the copy whose history counts.
 
     Returns:
@@ -142,7 +141,6 @@ class Broken:
     """A place in a segment at which its batches end before its bytes do.
 
     Attributes:
-        position: the byte after the last batch.
         is_tail: these bytes are what a crash or preallocation leaves at the end of the last segment.
         damage: the chunk of a tiered segment that cannot be read, after which batches may follow; otherwise None.
     """
@@ -166,8 +164,6 @@ class Copy:
         start_offset: the log start offset where the checkpoint says one (DeleteRecords, tiered storage); else None.
         clean_offset: the partition's offset in the cleaner's checkpoint; -1 if that does not name the partition,
             None if there is no such file.
-        topic_id: None before 2.8.
-        broken: places at which the batches of a segment end too early.
         checkpoint_fits: False where the leader epoch checkpoint contradicts the batches.
     """
 

@@ -72,13 +72,19 @@ def check_topic_ids(topic_partition: TopicPartition, ids: Iterable[tuple[str, st
     Raises:
         LogDirError: they have different topic ids.
     """
-    known: dict[str, str] = {}
-    for directory, topic_id in ids:
-        if topic_id is not None:
-            known.setdefault(topic_id, directory)
+    known = first_by_id(ids)
     if len(known) > 1:
         named = ", ".join(f"{directory} has {topic_id}" for topic_id, directory in known.items())
         raise LogDirError(f"{topic_partition} is two topics under one name: {named}; load one of them")
+
+
+def first_by_id(ids: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return the first directory that has each id."""
+    known: dict[str, str] = {}
+    for directory, identity in ids:
+        if identity is not None:
+            known.setdefault(identity, directory)
+    return known
 
 
 @dataclass
@@ -275,7 +281,6 @@ class _Merger:
         self.usable[index] = self._cut_blocks(self.usable[index], at)
 
     def _locations(self, conflict: Conflict) -> list[Location]:
-        """Return where the first block of each side stands."""
         owner, row = (int(self.choice.table[line, conflict.chosen.start]) for line in (OWNER, ROW))
         theirs = self._location(conflict.copy, self.usable[conflict.copy], int(conflict.rows[0]))
         return [self._location(owner, self.usable[owner], row), theirs]
@@ -458,9 +463,7 @@ class _Merger:
                 f"the batch at byte {at} of {path} (offsets {first} to {last}, leader epoch "
                 f"{int(copy.misplaced.epoch[row])}) does not fit between its neighbours"
             )
-            self.decisions.append(
-                Decision("misplaced", self.name, first, last + 1, text, copy.directory, (Location(path, at),))
-            )
+            self._decide("misplaced", first, last + 1, text, index, [Location(path, at)])
 
     def _report_ends(self, start: int, end: int, clean: int) -> None:
         for index in self.order:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.copies.decisions import Decision, by_severity
-from kafkaframes.storage.copies.merge import check_topic_ids, merge
+from kafkaframes.storage.copies.merge import check_topic_ids, first_by_id, merge
 from kafkaframes.storage.copies.reading import CopySource, FileInspector, group, read_copy
 from kafkaframes.storage.copies.spans import Merged
 from kafkaframes.storage.copies.view import View
@@ -33,7 +33,6 @@ class OneLog:
 
     Attributes:
         directories: the given ones if nothing had to be merged, otherwise one directory that shows all of them.
-        merged: the partitions that were there more than once.
     """
 
     directories: tuple[LogDirectory, ...]
@@ -61,7 +60,6 @@ def merge_copies(
     """Merge the copies of one topic partition.
 
     Args:
-        sources: two or more.
         scan: read the headers of segments in stores, too.
         run: a ``map`` that reads the copies, in their order.
 
@@ -83,11 +81,8 @@ def check_same_log(sources: Sequence[CopySource]) -> None:
     partitions = [source.partition for source in sources]
     ids = ((one.directory, one.metadata.topic_id if one.metadata else None) for one in partitions)
     check_topic_ids(partitions[0].topic_partition, ids)
-    known: dict[str, str] = {}
-    for source in sources:
-        meta = source.log_directory.meta
-        if meta is not None and meta.cluster_id is not None:
-            known.setdefault(meta.cluster_id, source.partition.directory)
+    metas = ((source.partition.directory, source.log_directory.meta) for source in sources)
+    known = first_by_id((directory, meta.cluster_id if meta else None) for directory, meta in metas)
     if len(known) > 1:
         named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
         raise LogDirError(f"{sources[0].partition.topic_partition} is of two clusters: {named}; load one of them")

@@ -276,11 +276,7 @@ class Alternate(NamedTuple):
 
 @dataclass(slots=True)
 class Healer:
-    """Heals chunks of one segment file (``records.columns.ReadOptions.heal``).
-
-    Attributes:
-        healed: what was replaced, as text.
-    """
+    """Heals chunks of one segment file (``records.columns.ReadOptions.heal``)."""
 
     path: str
     alternates: Sequence[Alternate]

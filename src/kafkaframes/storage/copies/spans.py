@@ -52,8 +52,6 @@ class Merged:
     Attributes:
         authority: the index of the copy whose history counts.
         spans: by offset, without those that no copy has or that are undecided.
-        start_offset: no record below it is served.
-        end_offset: the offset that the next record would get.
         high_watermark: the largest that a copy's checkpoint has, within the log; None where none has one.
         clean_offset: up to where the log is compacted; None where it is not.
     """

@@ -81,7 +81,6 @@ class Partition:
         temporary: files with a second suffix.
         orphans: indexes without their ``.log``.
         leader_epochs: None where the file is missing or corrupt.
-        metadata: the topic's id, None before 2.8.
         checkpointed: what the broker's checkpoints say, by file name.
         problems: small files that could not be read; for a tiered partition also missing objects.
         notes: uploads in a tiered store that are not part of the log (unfinished ones, lost histories), as text.
@@ -208,11 +207,7 @@ def partition_of_entries(
     log_directory: str,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
-    """Return the partition whose directory holds ``entries``; its name is the path's last step.
-
-    Args:
-        offsets: the broker's checkpoints, by file name.
-    """
+    """Return the partition whose directory holds ``entries``; its name is the path's last step."""
     name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     parsed = [

@@ -203,7 +203,6 @@ class FsspecFileSystem:
     """Any store that fsspec knows, by URL: ``s3://``, ``gs://``, ``hdfs://``, ``memory://``, ...
 
     Attributes:
-        protocol: the URL's scheme, without ``://``.
         options: what the store's own constructor takes (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
         made: an fsspec file system to use instead; it must be picklable if other processes are to read.
     """
@@ -312,7 +311,6 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
     """Return the file system of ``path``: the store of a URL, or this machine's disk.
 
     Args:
-        path: a path, or a URL such as ``s3://bucket/logs``.
         options: handed to the store's constructor (fsspec's names); ``follow_links`` is for this machine's disk.
     """
     protocol, mark, _ = path.partition("://")

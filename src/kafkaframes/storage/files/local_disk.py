@@ -78,7 +78,7 @@ _REPORTS_ERRORS = (5, 8)  # the release of Linux whose syncfs fails where a writ
 _SAFE = {"ext4", "xfs", "tmpfs"}  # overlayfs, NFS and FUSE may end a syncfs before the disk has everything
 
 
-def flush_many(files: Sequence[str], directories: Sequence[str], flush_file: Callable[[str], None]) -> None:
+def flush_many(files: Sequence[str], directories: Sequence[str]) -> None:
     """Return when files and then directories are on the disk.
 
     Raises:
@@ -88,7 +88,7 @@ def flush_many(files: Sequence[str], directories: Sequence[str], flush_file: Cal
         {*(os.path.dirname(path) or "." for path in files), *directories}
     ):
         return
-    in_threads(flush_file, files)
+    in_threads(_flush_file, files)
     in_threads(flush_path, directories)
 
 
@@ -220,7 +220,7 @@ class LocalDisk(LocalFileSystem):
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
         """Return when files and directories are on the disk; many of them are flushed together."""
-        flush_many(files, directories, _flush_file)
+        flush_many(files, directories)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""

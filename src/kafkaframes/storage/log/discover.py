@@ -43,7 +43,6 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
     """Return the file system of ``path``: a URL's store, this machine's disk, or a view of tiered segments.
 
     Args:
-        path: a path, or a URL such as ``s3://bucket/logs``.
         options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
     """
     store_options = dict(options or {})
@@ -98,7 +97,6 @@ def discover(
     """Return every log directory under ``paths``, in the order in which they were named.
 
     Args:
-        paths: one path, URL or pattern, or several.
         filesystem: a ``FileSystem``, or one of fsspec or pyarrow, for all paths; by default each path's own.
         options: for the store's constructor, where the path is a URL; ``key_files`` of encrypted tiered segments.
 

@@ -150,7 +150,6 @@ class Gap:
     """What is not read of a segment because a chunk of it is damaged.
 
     Attributes:
-        damage: which chunk it is, and why it cannot be undone.
         start: the position behind the last batch that was read.
         end: the position of the next run; None where nothing behind the chunk is read.
     """
@@ -228,7 +227,7 @@ class OpenSegment:
 
 
 def open_planned(
-    path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None, meter: Meter | None = None
+    path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None
 ) -> AbstractContextManager[OpenSegment]:
     """Open a segment of which the bytes up to ``end`` are to be read, as its listing promised.
 
@@ -238,7 +237,7 @@ def open_planned(
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned.
     """
-    return open_planned_on(filesystem_for(path, options=options), path, end, meter=meter)
+    return open_planned_on(filesystem_for(path, options=options), path, end)
 
 
 @contextmanager

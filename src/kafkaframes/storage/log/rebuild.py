@@ -92,7 +92,6 @@ def build_indexes(
 
 
 def _entries(positions: Ints, interval_bytes: int) -> Ints:
-    """Return the batches before which an entry is due."""
     entries: list[int] = []
     nexts: list[int] = np.searchsorted(positions, positions + interval_bytes, side="right").tolist()
     at = int(np.searchsorted(positions, interval_bytes, side="right"))
@@ -199,7 +198,6 @@ class StoredSnapshots:
     """The snapshots of one partition, and the settings that decide which of them stay.
 
     Attributes:
-        snapshots: the files' bytes, by the offset in their names.
         now_ms: the clock at loading; producers that have been idle for ``expiration_ms`` are forgotten.
         record_format: of the topic; below 2 (``message.format.version``, before 4.0) snapshots are empty.
     """

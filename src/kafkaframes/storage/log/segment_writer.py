@@ -46,14 +46,12 @@ class SegmentSettings:
 
     Attributes:
         segment_bytes: ``segment.bytes``: a segment ends before it would grow larger.
-        index_interval_bytes: ``index.interval.bytes``.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no segment has."""
         if not 1 <= self.segment_bytes <= LARGEST_SEGMENT or self.index_interval_bytes < 0:
             raise OptionError(
                 f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"
@@ -236,7 +234,6 @@ class PartitionWriter:
 
     @property
     def _least_offset(self) -> int:
-        """The least offset that the next batch may begin with."""
         return max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
 
     def _check(self, batches: Batches, size_bytes: int) -> None:
@@ -263,7 +260,6 @@ class PartitionWriter:
         return max(self.written.log_end_offset, last - _LARGEST_DELTA) if is_legacy else first
 
     def _fitting(self, segment: _OpenSegment, batches: Batches, first: int) -> int:
-        """Return the batch after the last one that the segment takes."""
         starts, sizes = batches.column("position")[first:], batches.column("size")[first:]
         grown = segment.size_bytes + starts + sizes - starts[0]
         deltas = batches.column("last_offset")[first:] - segment.base_offset
@@ -319,7 +315,6 @@ class _OpenSegment:
         return self._path
 
     def abandon(self) -> None:
-        """Remove the file that was begun."""
         with suppress(_AbandonedError), self._stack:
             raise _AbandonedError
 

@@ -57,7 +57,6 @@ class TransactionState:
     Attributes:
         aborted: by the offset of their markers.
         open: producer id to the first offset of the transaction that has no marker yet.
-        log_end_offset: the offset after the last batch.
         problems: transaction indexes that were not used, with the reason.
         has_producers: whether any batch was written by an idempotent or transactional producer.
     """

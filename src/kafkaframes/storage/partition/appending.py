@@ -51,11 +51,9 @@ class LogAppendInfo(NamedTuple):
         first_offset, last_offset: of the records; of a duplicate, those of the batch that is in the log. A follower of
             format 0 or 1 knows the last offset of the first batch only, and that is given.
         last_leader_epoch: of the last batch, -1 in formats 0 and 1.
-        max_timestamp: the largest, milliseconds since 1970; -1 for none.
         append_time_ms: the time that the log gave the records; -1 where the producer's stays.
         valid_bytes: of whole batches that came in; what followed them was cut off.
         is_duplicate: nothing was written: the last five batches of its producer have it.
-        rolled: a new segment was begun for it.
         recompressed_bytes: bytes, uncompressed, that went through a compressor.
     """
 
@@ -305,7 +303,6 @@ def _append(
 
 
 def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
-    """Return what is answered where nothing is written."""
     bounds = state.log_start_offset, state.log_end_offset
     return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
 

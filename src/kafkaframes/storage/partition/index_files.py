@@ -96,7 +96,6 @@ class _EntryFile:
         self._count = count
 
     def truncate_to(self, offset: int) -> None:
-        """Keep the entries below ``offset``."""
         self.keep(int(np.searchsorted(self._columns()[self._offsets], offset, side="left")))
 
     def trim(self) -> None:
@@ -106,14 +105,12 @@ class _EntryFile:
             self._file.truncate(self._most * self._entry.size)
 
     def flush(self) -> None:
-        """Return when everything written is on the disk."""
         if self._file is not None:
             self._file.fsync()
         elif self._disk.stat(self.path) is not None:
             self._disk.flush_file(self.path)
 
     def close(self) -> None:
-        """Close the file without trimming it."""
         if self._file is not None:
             self._file.close()
             self._file = None

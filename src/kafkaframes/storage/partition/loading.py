@@ -6,7 +6,7 @@ before a damaged one is truncated, and new files are written under a name that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
@@ -131,7 +131,6 @@ def _refuse_a_damaged_end(plan: RecoveryPlan, directory: str) -> None:
 
 
 def _drop_unfinished_metadata(disk: OnlineDisk, log_directory: LogDirectory) -> None:
-    """Delete a ``partition.metadata`` that a crash has cut before the first flush of a new log."""
     partition = log_directory.partitions[0]
     path = join(partition.directory, names.PARTITION_METADATA)
     is_flushed = log_directory.clean_shutdown is not None or partition.recovery_point > 0
@@ -227,10 +226,6 @@ def _first_unflushed(plan: RecoveryPlan) -> int:
     return max((one.base_offset for one in plan.segments if one.base_offset <= point), default=0)
 
 
-def _delete(disk: Disk, action: Action) -> None:
-    disk.delete(action.path)
-
-
 def _split(disk: Disk, action: Action) -> None:
     """Write the parts and rename the last one first: after a crash a ``.cleaned`` part is left, or all are there."""
     directory = split(action.path)[0]
@@ -269,19 +264,11 @@ def _truncate(disk: Disk, action: Action) -> None:
     file.close()
 
 
-def _create(disk: Disk, action: Action) -> None:
-    disk.open_file(action.path).close()
-
-
-def _nothing(disk: Disk, action: Action) -> None:
-    """Indexes are rebuilt with the other files."""
-
-
-_ACTIONS = {
-    Kind.DELETE: _delete,
+_ACTIONS: Mapping[Kind, Callable[[Disk, Action], None]] = {
+    Kind.DELETE: lambda disk, action: disk.delete(action.path),
     Kind.RENAME: _rename,
-    Kind.CREATE: _create,
-    Kind.REBUILD: _nothing,
+    Kind.CREATE: lambda disk, action: disk.open_file(action.path).close(),
+    Kind.REBUILD: lambda disk, action: None,  # with the other files
     Kind.SPLIT: _split,
 }
 

@@ -38,11 +38,7 @@ SettingsOf = Callable[[TopicPartition], LogSettings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are Kafka's.
-
-    Attributes:
-        producer_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
-    """
+    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are Kafka's."""
 
     log_retention_check_interval_ms: int = 300_000
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -58,9 +54,7 @@ class LogManager:
     Attributes:
         disk: the disk of all its logs; ``disk.failure`` says why it is offline.
         logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
-        is_closed: after ``close`` and ``abandon``.
         problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
-        unreadable: logs that were left out, and why.
         written: the logs that had records when the checkpoints were written before.
     """
 

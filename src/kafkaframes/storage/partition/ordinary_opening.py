@@ -12,8 +12,8 @@ a half after kill -9 (``benchmarks/broker_partitions.py``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.append.settings import LARGEST_INT64
@@ -36,6 +36,7 @@ from kafkaframes.storage.partition.state import LeaderEpochs, Segments, Snapshot
 from kafkaframes.storage.recovery.draft import MOST_HEADERS
 from kafkaframes.storage.recovery.plan import walk
 
+_Parsed = TypeVar("_Parsed")
 _SMALL_FILES = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)
 _ENTRY_BYTES = {"log": 1, "index": indexes.OFFSET_ENTRY.itemsize, "timeindex": indexes.TIME_ENTRY.itemsize}
 
@@ -53,8 +54,6 @@ class _Opened(NamedTuple):
 
     Attributes:
         before, snapshots: the producers' snapshots that are there, and those to be there, by offset.
-        epochs: of batches that were recovered.
-        indexes: those that are made anew, by name.
     """
 
     end: int
@@ -94,7 +93,8 @@ def open_ordinary(
             opened = _recovered(disk, directory, files, checkpointed, settings, now_ms)
         if opened is None or start > opened.end:
             return None
-        epochs, topic_id = _epochs(disk, files), _topic_id(disk, files)
+        epochs = _small(disk, files, names.LEADER_EPOCH_CHECKPOINT, read_leader_epochs) or ()
+        metadata = _small(disk, files, names.PARTITION_METADATA, read_partition_metadata)
         if not _fit(epochs, opened, known_start):
             return None
         producers = _producers(opened, settings)
@@ -116,7 +116,7 @@ def open_ordinary(
         log_end_offset=opened.end,
         recovery_point=min(point, opened.end),
         last_flush_ms=now_ms,
-        topic_id=topic_id,
+        topic_id=None if metadata is None else metadata.topic_id,
         is_linked=checkpointed.is_clean,
     )
     log.snapshots.last = opened.end if opened.snapshots else start
@@ -251,11 +251,6 @@ def _change(disk: OnlineDisk, directory: str, opened: _Opened) -> None:
         disk.delete(join(directory, segment_file_name(offset, "snapshot")))
 
 
-def _epochs(disk: OnlineDisk, files: _Files) -> Epochs:
-    path = files.small[names.LEADER_EPOCH_CHECKPOINT].path
-    return tuple(read_leader_epochs(disk.read(path), file=path))
-
-
-def _topic_id(disk: OnlineDisk, files: _Files) -> str | None:
-    entry = files.small.get(names.PARTITION_METADATA)
-    return None if entry is None else read_partition_metadata(disk.read(entry.path), file=entry.path).topic_id
+def _small(disk: OnlineDisk, files: _Files, name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
+    entry = files.small.get(name)
+    return None if entry is None else parse(disk.read(entry.path), file=entry.path)

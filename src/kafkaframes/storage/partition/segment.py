@@ -32,7 +32,6 @@ class Stretch(Part):
 
     Attributes:
         descriptor: of the file, open for reading; -1 once closed.
-        position: where the stretch begins, in bytes.
     """
 
     __slots__ = ("descriptor", "position", "size")
@@ -89,7 +88,6 @@ class BatchWindow(NamedTuple):
     """A batch of a segment, and the bytes that were read to find it.
 
     Attributes:
-        position, size: of the batch in the file, in bytes.
         window_start: where ``window`` lies in the file.
         window: bytes of the file, perhaps none; they may end before the batch does.
     """
@@ -106,12 +104,7 @@ class BatchWindow(NamedTuple):
 
 
 class LogSegment:
-    """The batches from ``base_offset`` on.
-
-    Attributes:
-        size_bytes: of its batches.
-        created_ms: when it was made or loaded.
-    """
+    """The batches from ``base_offset`` on."""
 
     def __init__(self, disk: OnlineDisk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
         self.base_offset = base_offset

@@ -65,7 +65,6 @@ class LogSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         for name, least, largest in (
             ("segment_bytes", 14, LARGEST_INT32),
             ("segment_ms", 1, LARGEST_INT64),

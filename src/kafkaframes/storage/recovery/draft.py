@@ -41,9 +41,7 @@ class Action:
 
     Attributes:
         path: the file, under its name at that moment; for a rebuild the ``.log`` whose indexes are made again.
-        to: the new path of a rename.
         source: where the bytes are now, if an earlier action renames them; else ``path``.
-        size_bytes: what is left after a truncation.
         parts: what a file is split into; each becomes a ``.swap`` file, which a later action renames.
     """
 
@@ -82,7 +80,6 @@ class Rebuild(NamedTuple):
     """The recovery of one segment; it may happen twice: when the segment is opened, and because it was not flushed.
 
     Attributes:
-        base_offset: whose batches are walked.
         visible: base offset and path of the segments that Kafka has opened by then.
         is_unflushed: whether it is recovered because it was not flushed; otherwise an index was missing or wrong,
             or it is a swap.
@@ -198,12 +195,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """How one generation of brokers completes a cleaning that was interrupted.
-
-    Attributes:
-        settle: handles temporary files before segments are loaded.
-        complete: handles swaps after segments are loaded.
-    """
+    """How one generation of brokers completes a cleaning that was interrupted."""
 
     settle: Callable[[FileSystem, Draft], None]
     complete: Callable[[FileSystem, Draft, Opened, Recover], None]

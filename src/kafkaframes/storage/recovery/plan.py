@@ -56,7 +56,6 @@ class RecoveryPlan:
     """What a broker will do with one partition's directory when it starts.
 
     Attributes:
-        actions: every change, in order.
         segments: what is left, by base offset.
         set_aside: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
         overwritten: segments that were opened, perhaps recovered, and then replaced by a swap of the same name.

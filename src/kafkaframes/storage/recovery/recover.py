@@ -47,7 +47,6 @@ class RecoverySettings:
         producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
         record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
-        broker_release: ``2.8``, ``3.9`` or ``4.x``: whose rules.
     """
 
     now_ms: int

@@ -166,7 +166,6 @@ class RemoteLogMetadata:
 
     Attributes:
         entries: every record, by its place in the topic.
-        states: of each segment, by its id.
         segments: the ids that a partition's records name.
         deleted: the partitions that are deleted, or about to be.
     """

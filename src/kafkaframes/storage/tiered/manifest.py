@@ -47,7 +47,6 @@ class ChunkIndex:
 
     Attributes:
         original_chunk_size: bytes of the segment in every chunk but the last.
-        original_file_size: bytes of the segment.
         kind: ``fixed`` or ``variable``, as the manifest says it.
         stored_chunk_size: bytes of every chunk but the last, in the object; of a fixed index.
         final_chunk_size: bytes of the last chunk, in the object; of a fixed index.

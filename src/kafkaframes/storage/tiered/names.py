@@ -196,7 +196,6 @@ class PartitionFolder:
     """The folder of one partition.
 
     Attributes:
-        topic: its topic's folder, by name.
         uploads: by the objects' name without suffix: the objects that are there.
         named: the user named single objects, so none of them is left out, and no other one is expected.
     """

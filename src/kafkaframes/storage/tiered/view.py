@@ -160,7 +160,6 @@ def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Kno
 
 
 def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, objects: Objects) -> Upload:
-    """Return an upload, if it can be a segment."""
     main = join(folder.path, stem)
     if names.MANIFEST not in objects:
         present = ", ".join(sorted(objects))
@@ -187,7 +186,6 @@ def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file
 
 
 def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) -> None:
-    """Choose the segments of the log among the uploads."""
     uploads = shown.uploads
     if not uploads:
         return
@@ -300,7 +298,6 @@ def _log_starts(knowledge: Knowledge, shown: Shown) -> dict[str, dict[TopicParti
 
 
 def _entries(shown: Shown, directory: str) -> Iterator[FileInfo]:
-    """Yield the files of a partition's directory, by Kafka's names."""
     last = directory.rpartition("/")[2]
     for segment in shown.chain.segments:
         upload = shown.uploads[segment.segment_id]
