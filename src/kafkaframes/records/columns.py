@@ -242,7 +242,10 @@ class RecordReader:
             yield batch
 
     def _long(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
-        for part in parts_of(chunk, self._ratio, self._target()):
+        target = self.options.chunk_bytes
+        if self._ratio != 1.0:  # what is decompressed should stay in the cache
+            target = min(target, _CACHED_BYTES)
+        for part in parts_of(chunk, self._ratio, target):
             for result in self._decode(part, is_healed=is_healed):
                 if result.index.offsets.size:
                     yield self._arrow(result, {})
@@ -257,10 +260,6 @@ class RecordReader:
         if self._checks:
             result.crc_ok = made.outcome(OUTCOME_CRC) != 0
         return result
-
-    def _target(self) -> int:
-        """Return how many bytes of records to decode at once: what is decompressed should stay in the cache."""
-        return self.options.chunk_bytes if self._ratio == 1.0 else min(self.options.chunk_bytes, _CACHED_BYTES)
 
     def _arrow(self, result: Decoded, made: Mapping[str, pa.Array]) -> pa.RecordBatch:
         arrays = [arrow_column(name, result, made) for name in self.options.columns]

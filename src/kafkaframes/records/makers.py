@@ -8,7 +8,7 @@ choose or renumber records, and write them again (``build.py``); keys and values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -263,7 +263,10 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
         LogDirError: the source became shorter while it was read.
     """
     chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
-    result = list(_rows(chunks))
+    tables = []
+    for chunk in chunks:
+        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _made(chunk)
+        tables.append(pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     assert chunks.end is not None
     if chunks.end.status == CUT:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
@@ -272,13 +275,7 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
         "end_reason": chunks.end.reason,
         "end_corrupt": str(chunks.end.corrupt).lower(),
     }
-    return pa.Table.from_batches(result, schema=SCHEMA).replace_schema_metadata(metadata)
-
-
-def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:
-    for chunk in chunks:
-        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _made(chunk)
-        yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    return pa.Table.from_batches(tables, schema=SCHEMA).replace_schema_metadata(metadata)
 
 
 def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:

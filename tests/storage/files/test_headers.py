@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.summary import glance, tasks_of, walk
+from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
-from kafkaframes.storage.files.headers import HeaderWalk, read_batch
+from kafkaframes.storage.files.headers import HeaderWalk
 from kafkaframes.storage.files.scan import scan_segment
+from kafkaframes.storage.files.segment_reader import SegmentReader
 from kafkaframes.storage.log.discover import discover
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -81,7 +83,9 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
             with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
                 list(windows)
     with pytest.raises(LogDirError, match="became shorter"):
-        read_batch(reader(half), found[-1]._replace(size=len(MIXED)), file="x")
+        segment = Segment.of(0, "x.log", len(MIXED))
+        opened = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
+        opened.records(found[-1]._replace(size=len(MIXED)))
 
 
 def test_a_glance_sees_the_ends_that_a_walk_sees():

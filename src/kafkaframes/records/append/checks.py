@@ -44,7 +44,7 @@ class Unreadable(NamedTuple):
     """One such message.
 
     Attributes:
-        place: its number in its batch.
+        number: its place in its batch.
         magic: the format of its batch, which its own may not be.
         in_set: it lies in a compressed set.
         message: its bytes from the CRC on.
@@ -66,14 +66,18 @@ class Unreadable(NamedTuple):
         return message_crc_fits(self.message)
 
     @property
+    def _key_at(self) -> int:
+        return _KEY_V1 if self.message[_MAGIC] else _KEY_V0
+
+    @property
     def key_size(self) -> int | None:
         """The size that is written for the key; ``None`` where the message ends before it."""
-        return self._size_at(_KEY_V1 if self.message[_MAGIC] else _KEY_V0)
+        return self._size_at(self._key_at)
 
     @property
     def failure(self) -> str:
         """The exception that reading the key, and then the value, ends in."""
-        at = _KEY_V1 if self.message[_MAGIC] else _KEY_V0
+        at = self._key_at
         for _ in ("key", "value"):
             size = self._size_at(at)
             if size is None:
@@ -86,7 +90,7 @@ class Unreadable(NamedTuple):
     @property
     def value_failure(self) -> str:
         """The exception that reading the value alone ends in."""
-        at = _KEY_V1 if self.message[_MAGIC] else _KEY_V0
+        at = self._key_at
         key_size = self._size_at(at)
         return BEYOND if key_size is None or self._size_at(at + 4 + max(key_size, 0)) is None else TOO_LONG
 
@@ -152,11 +156,11 @@ _KEY_REASON = "a compacted topic needs a key"
 
 
 class BatchCheck(NamedTuple):
-    """One rule about a batch: what Kafka throws, the reason, and where it is broken."""
+    """One rule about a batch: the reason, where it is broken, and what Kafka throws."""
 
-    exception: str
     reason: str
     broken: Callable[[Decoded, AppendSettings], Flags]
+    exception: str = "InvalidRecordException"
 
 
 def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
@@ -187,47 +191,34 @@ def _has_producer(decoded: Decoded) -> Flags:
     return decoded.batches.column("producer_id") > NO_PRODUCER_ID
 
 
+_FORMAT = "UnsupportedForMessageFormatException"
 BATCH_CHECKS = (
     BatchCheck(
-        "InvalidRecordException",
         "its format is not that of the first batch",
         lambda d, s: d.batches.column("magic") != d.batches.column("magic")[0],
     ),
     BatchCheck(
-        "InvalidRecordException",
-        "its range of offsets is empty",
-        lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0),
+        "its range of offsets is empty", lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0)
     ),
     BatchCheck(
-        "InvalidRecordException",
         "its count of records is not positive",
         lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _fewest_records(s)),
     ),
     BatchCheck(
-        "InvalidRecordException",
         "its count of records is not that of its offsets",
         lambda d, s: _may_not_have_holes(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
     ),
+    BatchCheck("clients may not write control records", lambda d, s: _is_client(d, s) & d.batches.is_control),
     BatchCheck(
-        "InvalidRecordException",
-        "clients may not write control records",
-        lambda d, s: _is_client(d, s) & d.batches.is_control,
-    ),
-    BatchCheck(
-        "InvalidRecordException",
         "it has a producer id and no sequence",
         lambda d, s: _is_client(d, s) & _has_producer(d) & (d.batches.column("base_sequence") < 0),
     ),
     BatchCheck(
-        "UnsupportedForMessageFormatException",
         "transactional records need format 2",
         lambda d, s: d.batches.is_transactional & (s.record_format < 2),
+        _FORMAT,
     ),
-    BatchCheck(
-        "UnsupportedForMessageFormatException",
-        "idempotent records need format 2",
-        lambda d, s: _has_producer(d) & (s.record_format < 2),
-    ),
+    BatchCheck("idempotent records need format 2", lambda d, s: _has_producer(d) & (s.record_format < 2), _FORMAT),
 )
 
 

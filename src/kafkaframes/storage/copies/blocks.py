@@ -306,14 +306,13 @@ def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]
     seen = epochs_in(blocks)
     if checkpoint is None:
         return seen, True
-    if not _is_ordered(checkpoint) or not _agree(checkpoint, seen, blocks):
+    is_ordered = all(
+        a.leader_epoch < b.leader_epoch and a.start_offset <= b.start_offset for a, b in pairwise(checkpoint)
+    )
+    if not is_ordered or not _agree(checkpoint, seen, blocks):
         return seen, False
     newest = checkpoint[-1].leader_epoch if checkpoint else NO_EPOCH
     return (*checkpoint, *(one for one in seen if one.leader_epoch > newest)), True
-
-
-def _is_ordered(epochs: Epochs) -> bool:
-    return all(a.leader_epoch < b.leader_epoch and a.start_offset <= b.start_offset for a, b in pairwise(epochs))
 
 
 def _agree(checkpoint: Epochs, seen: Epochs, blocks: Blocks) -> bool:

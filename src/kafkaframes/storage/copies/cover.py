@@ -296,11 +296,8 @@ def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[
         rows = np.flatnonzero(blocks.thinned)[:_TRIED]
         if rows.size and bool(inspector.valid(index, blocks.take(rows)).any()):
             return True
-    return all(copy.clean_offset is None for copy in copies) and any(map(_has_old_holes, usable))
-
-
-def _has_old_holes(blocks: Blocks) -> bool:
-    return bool((blocks.magic[holes(blocks, within=True)] < 2).any())
+    old_holes = any((blocks.magic[holes(blocks, within=True)] < 2).any() for blocks in usable)
+    return old_holes and all(copy.clean_offset is None for copy in copies)
 
 
 def holes(blocks: Blocks, *, within: bool) -> Rows:

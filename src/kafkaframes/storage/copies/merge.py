@@ -113,7 +113,9 @@ class _Merger:
         if self.check:
             self._verify(clean)
         start = self._start()
-        end = max([self.choice.end, start, *(self.copies[p].end for p in self.order if self._is_whole(p))])
+        end = max(self.choice.end, start)
+        if self.limit == NO_LIMIT:  # the authority's own end is an end of the merged log
+            end = max(end, self.copies[self.authority].end)
         self._report_ends(start, end, clean)
         self._report_gaps(start, clean)
         return Merged(
@@ -240,14 +242,12 @@ class _Merger:
         self.choice.find_firsts(index, self.inspector)
         conflicts = self.choice.conflicts(index, self.inspector)
         real = [one for one in conflicts if one.verdict == "undecided"]
-        if real and self._epochs_are_silent(index, merged) and self._is_tail(index, real[0].first):
+        has_epochs = self.copies[index].lineage and self.copies[merged[0]].lineage
+        if real and not has_epochs and self._is_tail(index, real[0].first):
             self._decide_tail(real[0], index, merged)
             conflicts = [one for one in conflicts if one.end <= real[0].first]
         for conflict in reversed(conflicts):
             self._settle(conflict)
-
-    def _epochs_are_silent(self, index: int, merged: list[int]) -> bool:
-        return not self.copies[index].lineage or not self.copies[merged[0]].lineage
 
     def _is_tail(self, index: int, offset: int) -> bool:
         """Say whether a copy and the choice have no common block from ``offset`` on."""
@@ -270,8 +270,9 @@ class _Merger:
             self._truncate(index, at, how)
             return
         locations = self._locations(conflict)
+        names = ", ".join(self.copies[other].directory for other in merged)
         text = (
-            f"{self._names(merged)} and {self.copies[index].directory} differ from offset {at} on; neither leader "
+            f"{names} and {self.copies[index].directory} differ from offset {at} on; neither leader "
             "epochs nor high watermarks say which of them counts: both are cut there"
         )
         end = max(self.choice.end, self.copies[index].end)
@@ -374,10 +375,6 @@ class _Merger:
         self.choice.table = self.choice.table[:, self.choice.last >= start]
         return start
 
-    def _is_whole(self, index: int) -> bool:
-        """Say whether a copy's own end is an end of the merged log."""
-        return index == self.authority and self.limit == NO_LIMIT
-
     def _lineage(self, start: int, end: int) -> Epochs:
         """Return the leader epochs of the merged log: the authority's, and what others know from before it starts."""
         known: dict[int, int] = {}
@@ -447,9 +444,6 @@ class _Merger:
 
     def _location(self, index: int, blocks: Blocks, row: int) -> Location:
         return Location(self.copies[index].segments[int(blocks.segment[row])].path, int(blocks.position[row]))
-
-    def _names(self, indexes: Sequence[int]) -> str:
-        return ", ".join(self.copies[index].directory for index in indexes)
 
     def _report_doubts(self, index: int, copy: Copy) -> None:
         if not copy.checkpoint_fits:

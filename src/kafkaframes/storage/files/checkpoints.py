@@ -13,6 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.names import TopicPartition
@@ -285,10 +286,7 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
 
 def loaded(epochs: Epochs) -> Epochs:
     """Load the entries of a file as a broker does: one by one, each replacing those that contradict it."""
-    added: Epochs = ()
-    for entry in epochs:
-        added = assign(added, entry)
-    return added
+    return reduce(assign, epochs, ())
 
 
 def recovered(epochs: Epochs, added: Iterable[EpochStart]) -> Epochs:

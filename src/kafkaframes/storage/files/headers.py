@@ -225,15 +225,3 @@ def _parse_v2(header: bytes | bytearray, position: int, size: int, magic: int) -
     have["last_offset"] = -1 if delta is None else have["offset"] + delta
     have |= {"position": position, "size": size}
     return BatchHeader(*(have.get(name, -1) for name in layout.BATCH_COLUMNS))
-
-
-def read_batch(read_at: ReadAt, header: BatchHeader, *, file: str | None = None) -> bytes:
-    """Return all bytes of a batch.
-
-    Raises:
-        LogDirError: the file has become shorter since its header was read.
-    """
-    raw = read_at(header.position, header.size)
-    if len(raw) < header.size:
-        raise LogDirError("the file became shorter while it was read", position=header.position, file=file)
-    return raw

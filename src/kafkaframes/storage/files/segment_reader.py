@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.directory import LogFile, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt
-from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk, read_batch
+from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.storage.files.indexes import (
     NO_TIMESTAMP,
     OffsetIndex,
@@ -26,9 +26,6 @@ from kafkaframes.storage.files.indexes import (
     read_offset_index,
     read_time_index,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _Index = TypeVar("_Index")
 
@@ -87,7 +84,10 @@ class SegmentReader:
 
     def records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return a batch's records, control records included, as far as they can be read."""
-        raw = read_batch(self._read_at, header, file=self.segment.path)
+        raw = self._read_at(header.position, header.size)
+        if len(raw) < header.size:
+            reason = "the file became shorter while it was read"
+            raise LogDirError(reason, position=header.position, file=self.segment.path)
         for batch in read_values(raw, rules=FILE):
             return batch.records
         return ()

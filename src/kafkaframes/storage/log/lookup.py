@@ -114,13 +114,9 @@ def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segmen
     if len(raw) != TIME_ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
         return None
     entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
-    after = partition.segments[_segment_index(partition, segment.base_offset) + 1].base_offset
+    later = bisect_right(partition.segments, segment.base_offset, key=lambda other: other.base_offset)
+    after = partition.segments[later].base_offset
     return entry if segment.base_offset <= entry.offset < after and entry.timestamp >= 0 else None
-
-
-def _segment_index(partition: Partition, offset: int) -> int:
-    """Return the last segment whose base offset is at or below ``offset``; the first where none is."""
-    return max(bisect_right(partition.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
 def _effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:

@@ -32,7 +32,7 @@ from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.files.filesystem import LocalFileSystem
 from kafkaframes.storage.files.producer_files import ProducerEntry, write_producer_snapshot
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, in_file_order, rebuild_indexes
+from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
@@ -199,7 +199,9 @@ class PartitionWriter:
             follow=self._transactions,
             producers=self._producers,
         )
-        self._write_indexes(segment, indexes)
+        for kind, raw in indexes.files.items():
+            if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
+                self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
         self.written.epochs = checkpoints.recovered(self.written.epochs, indexes.epochs)
         self.written.segments.append(
             WrittenSegment(
@@ -232,16 +234,13 @@ class PartitionWriter:
 
     # ------------------------------------------------------------------------------------------------- segments
 
-    @property
-    def _least_offset(self) -> int:
-        return max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
-
     def _check(self, batches: Batches, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
             reason = f"{size_bytes} bytes are not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
-        ends = np.concatenate(([self._least_offset], lasts[:-1] + 1))[: len(lasts)]
+        least = max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
+        ends = np.concatenate(([least], lasts[:-1] + 1))[: len(lasts)]
         wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
         if len(wrong):
             at = int(wrong[0])
@@ -270,11 +269,6 @@ class PartitionWriter:
         self._take_snapshot(base_offset)
         self._segment = _OpenSegment(self._directory, base_offset)
         return self._segment
-
-    def _write_indexes(self, segment: _OpenSegment, indexes: RebuiltIndexes) -> None:
-        for kind, raw in indexes.files.items():
-            if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
-                self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
 
     def _take_snapshot(self, offset: int) -> None:
         if offset > self._last_snapshot:

@@ -168,7 +168,8 @@ def transactions_of_fetched(
         aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without marker in ``data`` continues after it.
     """
-    aborts = [marker for marker in _markers_in(data, batches) if marker.kind == "ABORT"] if aborted else []
+    headers = headers_from(batches.chosen(batches.is_control)) if aborted else []
+    aborts = [marker for header in headers for marker in markers_in(data, header) if marker.kind == "ABORT"]
     transactions = []
     for producer_id, first in aborted:
         ends = (marker.offset for marker in aborts if marker.producer_id == producer_id and marker.offset >= first)
@@ -176,11 +177,6 @@ def transactions_of_fetched(
     last = batches.column("last_offset")
     end = int(last[-1]) + 1 if len(last) else 0
     return TransactionState(tuple(sorted(transactions, key=lambda marker: marker.last_offset)), log_end_offset=end)
-
-
-def _markers_in(data: bytes | memoryview | Bytes, batches: Batches) -> Iterator[Marker]:
-    for header in headers_from(batches.chosen(batches.is_control)):
-        yield from markers_in(data, header)
 
 
 def _settled(

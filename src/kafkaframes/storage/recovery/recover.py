@@ -141,7 +141,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(filesystem, files, plan, state)
-    _put_snapshots(files, state.stored)
+    files |= {segment_file_name(offset, "snapshot"): raw for offset, raw in state.stored.snapshots.items()}
     _put_epochs(files, plan, state)
     return Recovered(plan, files)
 
@@ -283,11 +283,6 @@ def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: Rebuil
         name = segment_file_name(base_offset, kind) + suffix
         if raw or kind != "txnindex" or name in replaced:  # Kafka empties a transaction index and does not delete it
             files[name] = raw
-
-
-def _put_snapshots(files: Contents, stored: StoredSnapshots) -> None:
-    for offset, raw in stored.snapshots.items():
-        files[segment_file_name(offset, "snapshot")] = raw
 
 
 def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:

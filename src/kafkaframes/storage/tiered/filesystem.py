@@ -136,7 +136,11 @@ class TieredFileSystem(FileSystemOver):
         """
         if manifest.encryption is None:
             return None
-        key = data_key(manifest.encryption, self.key_files, self._key_file, file=file)
+
+        def read(path: str) -> bytes:
+            return store_of(path).read(path, length=MOST_KEY_FILE_BYTES)
+
+        key = data_key(manifest.encryption, self.key_files, read, file=file)
         return decryptor(key, manifest.encryption.aad)
 
     def fetched_bytes(self, path: str, start: int, end: int) -> int:
@@ -146,9 +150,6 @@ class TieredFileSystem(FileSystemOver):
             return end - start
         manifest = self.manifest(view.main)
         return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_size_of(start, end)
-
-    def _key_file(self, path: str) -> bytes:
-        return store_of(path).read(path, length=MOST_KEY_FILE_BYTES)
 
     def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:

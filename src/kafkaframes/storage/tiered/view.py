@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import names as log_names
@@ -254,9 +255,7 @@ def _epochs(
 
 
 def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
-    for epoch in sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)):
-        epochs = assign(epochs, epoch)
-    return epochs
+    return reduce(assign, sorted(later, key=lambda epoch: (epoch.leader_epoch, epoch.start_offset)), epochs)
 
 
 def _note_holes(shown: Shown) -> None:
