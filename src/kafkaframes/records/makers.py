@@ -147,13 +147,11 @@ COLUMNS: dict[str, Column] = {
 }
 
 
-def arrow_column(name: str, result: Decoded, made: Mapping[str, pa.Array]) -> pa.Array:
+def arrow_column(name: str, result: Decoded, ready: Mapping[str, pa.Array]) -> pa.Array:
     """Return a column: the one that is made already, or a new one."""
-    ready = made.get(name)
-    return _as_arrow(COLUMNS[name], result) if ready is None else ready
-
-
-def _as_arrow(column: Column, result: Decoded) -> pa.Array:
+    if name in ready:
+        return ready[name]
+    column = COLUMNS[name]
     made = column.make(result)
     if isinstance(made, pa.Array):
         return made

@@ -35,14 +35,13 @@ from kafkaframes.records._kernels_codecs import (
 )
 from kafkaframes.records.layout import CODECS
 from kafkaframes.records.libraries import LIBRARIES
-from kafkaframes.records.scan import Bytes, Ints
+from kafkaframes.records.scan import Ints
 
 __all__ = [
     "TOO_SMALL",
     "UNUSUAL",
     "Ints",
     "borrowed",
-    "decompress_into",
     "functions",
     "made_calls",
     "open_batches",
@@ -126,13 +125,3 @@ def borrowed() -> Iterator[Ints]:
         yield calls
     finally:
         _idle.append(calls)
-
-
-def decompress_into(codec: int, payload: Bytes, out: Bytes, *, limit_bytes: int) -> int:
-    """Write the content of an intact and usual stream into ``out`` and return its size.
-
-    A number below zero is no answer but "ask ``codecs.decompress``": ``UNUSUAL`` for a stream that is damaged or
-    rare, ``TOO_SMALL`` where ``out`` is smaller than ``usual_capacity``. What is in ``out`` then is not defined.
-    """
-    with borrowed() as calls:
-        return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))

@@ -82,9 +82,9 @@ def test_a_file_that_shrinks_meanwhile_is_named(boundary):
             )
             with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
                 list(windows)
+    segment = Segment.of(0, "x.log", len(MIXED))
+    opened = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
     with pytest.raises(LogDirError, match="became shorter"):
-        segment = Segment.of(0, "x.log", len(MIXED))
-        opened = SegmentReader(LocalFileSystem(), segment, reader(half), use_indexes=False)
         opened.records(found[-1]._replace(size=len(MIXED)))
 
 

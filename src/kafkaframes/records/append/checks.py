@@ -56,16 +56,6 @@ class Unreadable(NamedTuple):
     message: bytes
 
     @property
-    def fits_magic(self) -> bool:
-        """Whether its format is that of its batch."""
-        return self.message[_MAGIC] == self.magic
-
-    @property
-    def fits_crc(self) -> bool:
-        """Whether its CRC is that of its bytes."""
-        return message_crc_fits(self.message)
-
-    @property
     def _key_at(self) -> int:
         return _KEY_V1 if self.message[_MAGIC] else _KEY_V0
 
@@ -286,9 +276,9 @@ def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, 
 
     ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
     """
-    if not record.fits_magic:  # Kafka puts the message into its error's text, which reads it
+    if record.message[_MAGIC] != record.magic:  # Kafka puts the message into its error's text, which reads it
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} cannot be read")
-    if record.in_set and not record.fits_crc:
+    if record.in_set and not message_crc_fits(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
     if settings.compacted and record.key_size is None:
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} ends before its key")

@@ -182,7 +182,7 @@ def _content(data: bytearray, most_bytes: int) -> Raw | None:
     budget = CONTENT.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)
-    stream, magic = memoryview(data)[start_of_stream(data) :], data[BYTES_TO_MAGIC - 1]
+    stream, magic = memoryview(data)[_STARTS[data[BYTES_TO_MAGIC - 1]][0] :], data[BYTES_TO_MAGIC - 1]
     work = partial(decompress, codec_in(data), stream, magic=magic, limit_bytes=most_bytes)
     records, error = open_content("stream", len(stream), work)
     if budget is not None:
@@ -310,11 +310,6 @@ _STARTS = (
     (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.position_of("attributes")),
     (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
 )
-
-
-def start_of_stream(data: bytearray) -> int:
-    """Return where the compressed records of a whole batch or wrapper start."""
-    return _STARTS[data[BYTES_TO_MAGIC - 1]][0]
 
 
 def codec_in(data: bytearray) -> Codec:

@@ -45,8 +45,12 @@ def reaches_too_far(base: int, columns: Ints) -> bool:
 
 
 def indexed_columns(path: Path) -> Ints:
-    """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch."""
-    table = scan_file(path)
+    """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch.
+
+    The file is mapped, because only this job writes it.
+    """
+    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
+    table = scan_all(data, rules=FILE).table
     columns: Ints = np.stack([table[COLUMN[name]] for name in INDEXED])
     return columns
 
@@ -68,12 +72,6 @@ def write_indexes(
     for kind, content in made.items():
         with new_file(path.with_suffix(f".{kind}")) as out:
             out.write(content)
-
-
-def scan_file(path: Path) -> Ints:
-    """Return the headers of a file's batches as a table. The file is mapped, because only this job writes it."""
-    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
-    return scan_all(data, rules=FILE).table
 
 
 def copy_rest(
