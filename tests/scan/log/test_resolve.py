@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -13,26 +15,25 @@ from tests.spark.truth import CLICKS, SHOP
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.reading import read_work
+from kafkaframes.scan.log import reading
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work, read_segment_work
 from kafkaframes.spark.log_options import log_options
 from kafkaframes.storage.files.scan import Meter
+from kafkaframes.storage.log.open_segment import open_planned_on
 
 CASES = Path(__file__).parents[2] / "data" / "logs"
 TRANSACTIONS = CASES / "kraft-4x-transactions"
-READERS = {"records": read_work, "batches": read_batch_work}
+READERS = {"records": reading.read_work, "batches": read_batch_work, "segments": read_segment_work}
 
 
 def read(path, *names, meter=None, **given):
     options = log_options({"path": str(path), **given})
     columns = choose_columns(names or None, table=options.table)
     batches = []
-    for work in plan_log(options, cores=1).works:
-        if options.table == "segments":
-            batches += read_segment_work(work, columns, options)
-        else:
-            batches += READERS[options.table](work, columns, options, meter=meter)
+    with patch.object(reading, "open_planned_on", partial(open_planned_on, meter=meter)):
+        for work in plan_log(options, cores=1).works:
+            batches += READERS[options.table](work, columns, options)
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 

@@ -150,7 +150,7 @@ def encode_metadata_record(value: Message, version: int) -> bytes:
     return bytes(out) + value.encode(version)
 
 
-def decode_versioned(name: str, data: bytes, *, mode: str = "reference") -> tuple[Any, int]:
+def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
     """Return what an int16 version and a body hold, and the version (``ConsumerProtocolSubscription`` ...).
 
     A version above the highest known is read as the highest, and what it adds is left alone: consumers do so too.
@@ -161,7 +161,7 @@ def decode_versioned(name: str, data: bytes, *, mode: str = "reference") -> tupl
     cls = message(name)
     version, position = _step(data, name)
     highest = cls.spec.valid_versions.highest
-    value, end = cls.decode_prefix(data, min(version, highest), position=position, mode=mode)
+    value, end = cls.decode_prefix(data, min(version, highest), position=position)
     return (value if version > highest else all_of(data, value, end)), version
 
 

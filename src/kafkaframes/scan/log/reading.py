@@ -40,7 +40,6 @@ from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.reading import Healer
 from kafkaframes.storage.files.filesystem import ReadAt
 from kafkaframes.storage.files.headers import BatchHeader, HeaderWalk
-from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.open_segment import Gap, OpenSegment, Run, TieredSource, open_planned_on
 from kafkaframes.storage.log.transactions import TransactionState
@@ -48,13 +47,8 @@ from kafkaframes.storage.log.transactions import TransactionState
 log = logging.getLogger("kafkaframes.spark")
 
 
-def read_work(
-    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
-) -> Iterator[pa.RecordBatch]:
+def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
-
-    Args:
-        meter: counts the bytes of log that are read.
 
     Raises:
         CorruptRecordError: damage, in mode FAILFAST; it names file, position and offset.
@@ -62,7 +56,7 @@ def read_work(
     """
     conversion = Conversion(columns)
     for part in work:
-        for batch in _read_slice(part, conversion.sources, options, meter=meter, chunk_bytes=TARGET_BYTES):
+        for batch in _read_slice(part, conversion.sources, options, chunk_bytes=TARGET_BYTES):
             yield conversion.batch(batch, part.segment)
 
 
@@ -85,12 +79,11 @@ def _read_slice(
     sources: Sequence[str],
     options: ReadOptions,
     *,
-    meter: Meter | None = None,
     errors: list[ReadError] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns ``sources`` of a slice; damage goes to ``errors``, or to the logger where there are none."""
-    with open_slice(part, options, meter=meter) as opened:
+    with open_slice(part, options) as opened:
         if opened is None:
             return
         reading, planned_end = _record_options(opened, sources, options, chunk_bytes), opened.planned.end
@@ -192,7 +185,7 @@ class OpenSlice:
 
 
 @contextmanager
-def open_slice(part: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
+def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
     """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
 
     Raises:
@@ -208,7 +201,7 @@ def open_slice(part: Slice, options: ReadOptions, *, meter: Meter | None = None)
     others = part.segment.alternates
     healer = Healer(path, others, options.storage) if others else None
     unwanted = TransactionState(part.aborted).aborted_batches if part.aborted else None
-    with open_planned_on(filesystem, path, part.end, meter=meter) as segment:
+    with open_planned_on(filesystem, path, part.end) as segment:
         if isinstance(segment.source, TieredSource) and any(part.unproven):
             part = _proven(part, segment.source.read_at)
             segment.source.size_bytes = part.end

@@ -36,7 +36,6 @@ from kafkaframes.scan.log.reading import OpenSlice, open_slice, read_work
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.filesystem import split
 from kafkaframes.storage.files.headers import BatchHeader
-from kafkaframes.storage.files.scan import Meter
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
@@ -78,9 +77,7 @@ class Scanned:
         return self.batches.column(name)[self.kept]
 
 
-def read_batch_work(
-    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
-) -> Iterator[pa.RecordBatch]:
+def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the slices, in order.
 
     Raises:
@@ -88,14 +85,14 @@ def read_batch_work(
     """
     schema = arrow_schema(columns)
     for part in work:
-        yield from _read_slice(part, columns, schema, options, meter)
+        yield from _read_slice(part, columns, schema, options)
 
 
 def _read_slice(
-    chosen: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions, meter: Meter | None
+    chosen: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
-    with open_slice(chosen, options, meter=meter) as opened:
+    with open_slice(chosen, options) as opened:
         if opened is None:
             return
         chosen = opened.planned
