@@ -73,8 +73,22 @@ def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> 
     kafkaframes table /backup/broker-1 --topic orders --to parquet out/orders \\
         --mode avro --schema order.avsc
     """
+    from kafkaframes.jobs.tables.targets import tables_of, values_of
 
-    if not _run(sources, settings, flags):
+    topics, quiet = _are_topics(sources, flags), flags["as_json"]
+    _check_source_flags(topics, {**flags, "topics": settings.topics, "storage": settings.storage})
+    values = values_of(sources if topics else settings.topics, settings)
+    values.check()
+    form, to = flags["to"]
+    tables = tables_of(form, to, settings, sources=() if topics else sources)
+    plan, files = _live(sources, settings, flags) if topics else _of_logs(sources, settings, flags["options"])
+    job = _Job(settings, plan, replace(files, to=to), values, tables, quiet)
+    if flags["master"] is not None and not quiet:
+        note(f"starting Spark at {flags['master']} ...")
+    with runner(flags["master"], flags["jobs"], label="exporting") as writing:
+        once = partial(_round, job, writing)
+        is_whole = _again_and_again(once, tables, settings.interval, quiet=quiet) if settings.continuous else once()
+    if not is_whole:
         sys.exit(EXIT_INCOMPLETE)
 
 
@@ -91,25 +105,6 @@ class _Job:
     values: Values
     tables: Tables
     quiet: bool
-
-
-def _run(sources: tuple[str, ...], settings: TableSettings, flags: dict[str, Any]) -> bool:
-    """Write as the settings say; return whether all that was there is in the table."""
-    from kafkaframes.jobs.tables.targets import tables_of, values_of
-
-    topics, quiet = _are_topics(sources, flags), flags["as_json"]
-    _check_source_flags(topics, {**flags, "topics": settings.topics, "storage": settings.storage})
-    values = values_of(sources if topics else settings.topics, settings)
-    values.check()
-    form, to = flags["to"]
-    tables = tables_of(form, to, settings, sources=() if topics else sources)
-    plan, files = _live(sources, settings, flags) if topics else _of_logs(sources, settings, flags["options"])
-    job = _Job(settings, plan, replace(files, to=to), values, tables, quiet)
-    if flags["master"] is not None and not quiet:
-        note(f"starting Spark at {flags['master']} ...")
-    with runner(flags["master"], flags["jobs"], label="exporting") as writing:
-        once = partial(_round, job, writing)
-        return _again_and_again(once, tables, settings.interval, quiet=quiet) if settings.continuous else once()
 
 
 def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:

@@ -276,27 +276,11 @@ def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], in
     return largest
 
 
-def _producers(dump: TextDump) -> Iterator[bytes]:
+def _small_file(dump: TextDump, lines: Callable[[bytes, Style, Findings], Iterator[str]]) -> Iterator[bytes]:
     raw = dump.file.filesystem.read(dump.file.path)
-    yield from (f"{line}\n".encode() for line in producer_lines(raw, dump.style, dump.findings))
+    yield from (f"{line}\n".encode() for line in lines(raw, dump.style, dump.findings))
 
 
-def _transactions(dump: TextDump) -> Iterator[bytes]:
-    raw = dump.file.filesystem.read(dump.file.path)
-    yield from (f"{line}\n".encode() for line in transaction_lines(raw, dump.findings))
-
-
-_PRINTERS: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
-    "log": _records,
-    "checkpoint": _records,
-    "index": partial(_index, lines=index_text.offset_index_lines),
-    "timeindex": partial(_index, lines=index_text.time_index_lines),
-    "snapshot": _producers,
-    "txnindex": _transactions,
-}
-
-
-NO_SEQUENCE = -1
 NO_OFFSET = -1
 _MOST_SEQUENCE = 2**31 - 1
 
@@ -335,7 +319,7 @@ def _first_sequence(producer: ProducerEntry) -> int:
     return first if first >= 0 else first + _MOST_SEQUENCE + 1
 
 
-def transaction_lines(raw: bytes, findings: Findings) -> Iterator[str]:
+def transaction_lines(raw: bytes, _: Style, findings: Findings) -> Iterator[str]:
     """Yield a line for each aborted transaction; a damaged index is a fault after the entries that are whole."""
     try:
         transactions = read_txn_index(raw, file=findings.file, strict=False)
@@ -347,3 +331,13 @@ def transaction_lines(raw: bytes, findings: Findings) -> Iterator[str]:
             f"version: 0 producerId: {entry.producer_id} firstOffset: {entry.first_offset} "
             f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
         )
+
+
+_PRINTERS: dict[str, Callable[[TextDump], Iterator[bytes]]] = {
+    "log": _records,
+    "checkpoint": _records,
+    "index": partial(_index, lines=index_text.offset_index_lines),
+    "timeindex": partial(_index, lines=index_text.time_index_lines),
+    "snapshot": partial(_small_file, lines=producer_lines),
+    "txnindex": partial(_small_file, lines=transaction_lines),
+}

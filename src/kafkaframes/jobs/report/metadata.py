@@ -53,7 +53,7 @@ def _policies(directories: list[LogDirectory]) -> dict[str, str]:
     for directory, partition in partitions_of(directories):
         if partition.topic == names.CLUSTER_METADATA_TOPIC:
             for _, value in _records(directory.filesystem, (*partition.kraft_snapshots[-1:], *partition.segments)):
-                config = _opened(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else {}
+                _, config = _opened(partition.topic, None, value) if value[1:2] == bytes([_CONFIG_RECORD]) else ({}, {})
                 if config.get("resourceType") == _TOPIC and config.get("name") == _POLICY:
                     result[config["resourceName"]] = config["value"] or ""
     return result
@@ -65,25 +65,20 @@ def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[in
     for filesystem, partition in chosen:
         if partition.topic == _TRANSACTIONS:
             last = {key: value for key, value in _records(filesystem, partition.segments) if key is not None}
-            for key, value in last.items():
-                result |= _producer(key, value)
+            for keyed, opened in (_opened(_TRANSACTIONS, key, value) for key, value in last.items()):
+                if "producerId" in opened and "transactionalId" in keyed:
+                    result[opened["producerId"]] = keyed["transactionalId"]
     return result
 
 
-def _producer(key: bytes, value: bytes) -> dict[int, str]:
+def _opened(topic: str, key: bytes | None, value: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return key and value of a record as JSON; empty where they cannot be read."""
     try:
-        record = open_record(_TRANSACTIONS, key, value)
-        return {json.loads(record.value or "{}")["producerId"]: json.loads(record.key or "{}")["transactionalId"]}
-    except (KafkaframesError, KeyError):
-        return {}
-
-
-def _opened(topic: str, key: bytes | None, value: bytes) -> dict[str, Any]:
-    try:
-        result = json.loads(open_record(topic, key, value).value or "{}")
+        record = open_record(topic, key, value)
     except KafkaframesError:
-        return {}
-    return result if isinstance(result, dict) else {}
+        return {}, {}
+    key_form, form = (json.loads(text or "{}") for text in (record.key, record.value))
+    return key_form if isinstance(key_form, dict) else {}, form if isinstance(form, dict) else {}
 
 
 def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tuple[bytes | None, bytes]]:
