@@ -46,6 +46,21 @@ def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
     return results
 
 
+def in_turns(
+    items: Iterable[Item], row: Callable[[Item], Result], size: Callable[[Result], int] = lambda _: 1
+) -> Steps[list[Result]]:
+    """Make a row of each item, with turns for others where there are many; a row weighs ``size`` ordinary ones."""
+    rows: list[Result] = []
+    since_turn = 0
+    for item in items:
+        if since_turn >= ROWS_OF_A_TURN:
+            yield
+            since_turn = 0
+        rows.append(row(item))
+        since_turn += size(rows[-1])
+    return rows
+
+
 class Changes:
     """The changes of one broker, in the order in which they were asked for.
 
@@ -101,15 +116,7 @@ class Changes:
         """
 
         def answering() -> Steps[Answer]:
-            rows: list[Result] = []
-            since_turn = 0
-            for item in items:
-                if since_turn >= ROWS_OF_A_TURN:
-                    yield
-                    since_turn = 0
-                rows.append(row(item))
-                since_turn += size(rows[-1])
-            return answer(rows)
+            return answer((yield from in_turns(items, row, size)))
 
         return self.run(answering()) if is_change else self.beside(answering())
 

@@ -57,13 +57,7 @@ def build_batch(
     leader_epoch: int = -1,
     base_offset: int = 0,
 ) -> bytearray:
-    """Return one uncompressed batch of format 2; every record has the same timestamp, and no headers.
-
-    Args:
-        records: (key, value) of each; at least one.
-        timestamp_ms: of all of them.
-        producer_id, producer_epoch, base_sequence, transactional, control, leader_epoch, base_offset: of its header.
-    """
+    """Return one uncompressed batch of format 2, of keys and values; all records have one timestamp, and no headers."""
     body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
     header = bytearray(
         _HEADER.pack(

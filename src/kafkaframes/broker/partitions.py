@@ -91,12 +91,17 @@ def current_leader(request: Request, partition: Partition) -> Any:
 
 def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
     """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
-    rows = []
-    for node_id in sorted(node_ids & set(broker.nodes.ids)):
-        node = broker.nodes.by_id[node_id]
-        at = broker.nodes.endpoint(node, request.session.listener)
-        rows.append(request.response.NodeEndpoint(node_id=node_id, host=at.host, port=at.port, rack=node.rack))
-    return rows
+    nodes = addresses(request, broker)
+    return [request.response.NodeEndpoint(node_id=one, **nodes[one]) for one in sorted(node_ids & nodes.keys())]
+
+
+def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
+    """Return host, port and rack of the nodes that are up, on the listener of the request."""
+    nodes = broker.nodes
+    up = [
+        (nodes.by_id[node_id], nodes.endpoint(nodes.by_id[node_id], request.session.listener)) for node_id in nodes.ids
+    ]
+    return {node.node_id: {"host": at.host, "port": at.port, "rack": node.rack} for node, at in up}
 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

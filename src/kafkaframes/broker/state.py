@@ -43,18 +43,11 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 _SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # among the stored entities
 NO_UUID = UUID(int=0)
-_INTERNAL_PARTITIONS = {
-    GROUP_OFFSETS: "offsets.topic.num.partitions",
-    TRANSACTION_STATE: "transaction.state.log.num.partitions",
-    SHARE_GROUP_STATE: "share.coordinator.state.topic.num.partitions",
-}
-_INTERNAL_CONFIGS = {
-    GROUP_OFFSETS: ("offsets.topic.segment.bytes", {"cleanup.policy": "compact", "compression.type": "producer"}),
-    TRANSACTION_STATE: (
-        "transaction.state.log.segment.bytes",
-        {"cleanup.policy": "compact", "compression.type": "uncompressed"},
-    ),
-    SHARE_GROUP_STATE: ("", {"cleanup.policy": "delete", "retention.ms": "-1"}),
+# Of an internal topic: what the broker's settings about it begin with, and Kafka's settings for it.
+_INTERNAL = {
+    GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
+    TRANSACTION_STATE: ("transaction.state.log", {"cleanup.policy": "compact", "compression.type": "uncompressed"}),
+    SHARE_GROUP_STATE: ("share.coordinator.state.topic", {"cleanup.policy": "delete", "retention.ms": "-1"}),
 }
 MEMORY, LOG, FSYNC = "memory", "log", "fsync"
 
@@ -299,10 +292,7 @@ class BrokerState:
         settings.dynamic = set(configs)
         self.metadata.configs = dict(configs)
         for topic in self.topics.values():
-            log_settings = settings.log_settings(topic.configs)
-            for partition in topic.partitions:
-                partition.log.configure(log_settings)
-                self.note_settings(topic, partition)
+            self.configure_topic(topic, topic.configs)
 
     def note_settings(self, topic: Topic, partition: Partition) -> None:
         """Put the settings that handlers ask often on the partition; internal topics have one replica and need none."""
@@ -318,16 +308,16 @@ class BrokerState:
 
     def create_internal(self, name: str) -> Topic:
         """Make an internal topic, with Kafka's settings for it."""
-        key, configs = _INTERNAL_CONFIGS[name]
-        if key:
-            configs = {**configs, "segment.bytes": self.settings.text(key)}
+        setting, configs = _INTERNAL[name]
+        if name != SHARE_GROUP_STATE:
+            configs = {**configs, "segment.bytes": self.settings.text(f"{setting}.segment.bytes")}
         return self.create_topic(name, self.internal_count(name), configs)
 
     def internal_count(self, name: str) -> int:
         """Return how many partitions an internal topic has, or will have."""
         if name in self.topics:
             return len(self.topics[name].partitions)
-        return self.settings.number(_INTERNAL_PARTITIONS[name])
+        return self.settings.number(f"{_INTERNAL[name][0]}.num.partitions")
 
     @staticmethod
     def is_internal(name: str) -> bool:

@@ -14,13 +14,13 @@ from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Encoded, Later, Right
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import ANONYMOUS, Request, RequestOf, Session
 from kafkaframes.broker.security.kerberos import KerberosExchange
-from kafkaframes.broker.security.options import Exchange
 from kafkaframes.broker.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
     NUMBERS,
     AuthenticationError,
     DelegationToken,
+    Exchange,
     credential_of_salted,
 )
 from kafkaframes.broker.state import BrokerState

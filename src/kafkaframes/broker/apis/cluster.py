@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.partitions import addresses
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
@@ -93,19 +94,16 @@ def _range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.Ap
     notes={"v1+": "controllers are refused, as brokers do", "v2+": "there are no fenced brokers"},
 )
 def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
-    body, nodes = request.body, broker.nodes
+    body = request.body
     if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return request.response(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
     if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
         return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
-    rows = []
-    for node_id in nodes.ids:
-        node = nodes.by_id[node_id]
-        at = nodes.endpoint(node, request.session.listener)
-        rows.append(
-            request.response.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack)
-        )
-    answer = request.response(cluster_id=broker.cluster_id, controller_id=nodes.controller_id, brokers=rows)
+    rows = [
+        request.response.DescribeClusterBroker(broker_id=node_id, **at)
+        for node_id, at in addresses(request, broker).items()
+    ]
+    answer = request.response(cluster_id=broker.cluster_id, controller_id=broker.nodes.controller_id, brokers=rows)
     if body.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return answer

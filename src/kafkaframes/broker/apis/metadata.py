@@ -11,6 +11,7 @@ from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.topics import making_all
 from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.partitions import addresses
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Partition, Topic
@@ -94,14 +95,6 @@ def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) 
     body, version = request.body, request.version
     if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NO_UUID for one in body.topics or ()):
         return _refuse_ids(request)
-    nodes = broker.nodes
-    brokers = []
-    for node_id in nodes.ids:
-        node = nodes.by_id[node_id]
-        at = nodes.endpoint(node, request.session.listener)
-        brokers.append(
-            request.response.MetadataResponseBroker(node_id=node_id, host=at.host, port=at.port, rack=node.rack)
-        )
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
     rows = _all_topics(request, broker) if asks_all else _requested_topics(request, broker, failed)
@@ -113,9 +106,12 @@ def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) 
     if body.include_cluster_authorized_operations:
         cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(
-        brokers=brokers,
+        brokers=[
+            request.response.MetadataResponseBroker(node_id=node_id, **at)
+            for node_id, at in addresses(request, broker).items()
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=nodes.controller_id,
+        controller_id=broker.nodes.controller_id,
         topics=topics,
         cluster_authorized_operations=cluster,
     )

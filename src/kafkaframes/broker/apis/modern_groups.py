@@ -11,7 +11,7 @@ from kafkaframes.broker.access import all_denied, denied, viewer_of
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._share import is_member_id
 from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_host, elsewhere, refusal_of, refused
-from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps
+from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, in_turns
 from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
@@ -220,11 +220,7 @@ def descriptions(
             group = broker.groups.group(name, kind)
         except RefusedError as error:
             return row(group_id=name, error_code=error.code, error_message=error.reason)
-        members = []
-        for number, member in enumerate(members_of(group), 1):
-            members.append(member)
-            if number % ROWS_OF_A_TURN == 0:
-                yield
+        members = yield from in_turns(members_of(group), lambda member: member)
         code = all_denied(request, broker.access, "TOPIC", topics_of(broker, group, members))
         if code != ErrorCode.NONE:
             return row(group_id=name, error_code=code, error_message=_HIDDEN_TOPICS)

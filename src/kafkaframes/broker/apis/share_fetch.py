@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
 from kafkaframes.broker.apis._share import FINAL, INITIAL, PartitionKey
-from kafkaframes.broker.changes import Steps, once
+from kafkaframes.broker.changes import Steps, in_turns, once
 from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.partitions import Wait
 from kafkaframes.broker.request import RequestOf
@@ -17,7 +17,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.coordination.groups.share_partition import Acquired, Fetch, SharePartition, Span
-from kafkaframes.coordination.groups.share_state import ShareSession
+from kafkaframes.coordination.groups.share_state import SessionPartition, ShareSession
 from kafkaframes.errors import ErrorCode, KafkaframesError, OffsetOutOfRangeError, code_of
 from kafkaframes.storage.files.headers import BatchHeader, headers_of
 from kafkaframes.storage.partition.fetch import HIGH_WATERMARK, TXN_COMMITTED, FetchData
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _RENEWS_FROM: Final = 2
 _RECORD_LIMIT: Final = 1  # ShareAcquireMode
-_PARTITIONS_OF_A_TURN: Final = 500
 
 
 class _Row(NamedTuple):
@@ -93,11 +92,9 @@ def _share_fetch(request: _ShareFetch, broker: BrokerState) -> Answer:
 def _answering(
     request: _ShareFetch, broker: BrokerState, session: ShareSession, *, has_words: bool, only_words: bool
 ) -> Steps[Answer]:
-    acknowledged = dict[PartitionKey, int]()
-    for number, word in enumerate(_share.words_of(request, broker) if has_words else (), 1):
-        acknowledged[word.key] = _share.acknowledge(request, broker, word)
-        if not number % _PARTITIONS_OF_A_TURN:
-            yield
+    words = _share.words_of(request, broker) if has_words else ()
+    taken = yield from in_turns(words, lambda word: (word.key, _share.acknowledge(request, broker, word)))
+    acknowledged = dict(taken)
     if request.body.share_session_epoch == FINAL:
         answer = _answer(request, broker, session, {}, acknowledged)
         _share.end(request, broker)
@@ -105,14 +102,15 @@ def _answering(
     if only_words:
         return _answer(request, broker, session, {}, acknowledged)
     partitions, rows = dict[PartitionKey, Partition](), dict[PartitionKey, _Row]()
-    for number, (key, kept) in enumerate(list(session.partitions.items()), 1):
+
+    def find(key: PartitionKey, kept: SessionPartition) -> None:
         partition, code = _share.find(request, broker, key) if kept.is_known else (None, ErrorCode.UNKNOWN_TOPIC_ID)
         if partition is None:
             rows[key] = _Row(code)
         else:
             partitions[key] = partition
-        if not number % _PARTITIONS_OF_A_TURN:
-            yield
+
+    yield from in_turns(list(session.partitions.items()), lambda item: find(*item))
     return when_read(broker, lambda: _fetch(request, broker, session, partitions, rows, acknowledged))
 
 

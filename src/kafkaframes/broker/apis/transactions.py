@@ -12,7 +12,7 @@ from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis.groups import TRANSACTION, by_topic, elsewhere, error_of, refused
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.failures import failed
-from kafkaframes.broker.request import RequestOf
+from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
@@ -79,9 +79,13 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
             return request.response(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
         except KafkaframesError as error:
             code = error_of(error)
-    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_INIT_WITH_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return _refuse_id(request, code)
+    return _refuse_id(request, _fenced(request, code, since=_FIRST_INIT_WITH_FENCED))
+
+
+def _fenced(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
+    """Return an error code as the request's version knows it: older ones say INVALID_PRODUCER_EPOCH."""
+    is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
 
 
 def _refusal(request: _InitProducerId, broker: BrokerState) -> int:
@@ -160,12 +164,7 @@ def _partitions(topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnT
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _added(
-    request: _AddPartitionsToTxn,
-    broker: BrokerState,
-    producer: tuple[str, int, int],
-    codes: _Codes,
-) -> _Codes:
+def _added(request: _AddPartitionsToTxn, broker: BrokerState, producer: tuple[str, int, int], codes: _Codes) -> _Codes:
     code = elsewhere(request, broker, TRANSACTION, producer[0])
     if code == ErrorCode.NONE:
         if any(codes.values()):
@@ -174,9 +173,7 @@ def _added(
             broker.transactions.add_partitions(*producer, list(codes))
         except KafkaframesError as error:
             code = error_of(error)
-    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return dict.fromkeys(codes, code)
+    return dict.fromkeys(codes, _fenced(request, code))
 
 
 def _verified(
@@ -248,9 +245,7 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
             broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
         except KafkaframesError as error:
             code = error_of(error)
-    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return request.response(error_code=code)
+    return request.response(error_code=_fenced(request, code))
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
@@ -288,9 +283,7 @@ def _end_txn(request: _EndTxn, broker: BrokerState) -> Answer:
         else:
             if bumps:
                 return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
-    if code == ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return request.response(error_code=code)
+    return request.response(error_code=_fenced(request, code))
 
 
 @Api(

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.broker.security.scram import AuthenticationError, Exchange
 from kafkaframes.errors import OptionError, import_extra
 
 KEY: Final = "sasl.kerberos.principal.to.local.rules"
@@ -183,10 +183,8 @@ class Kerberos:
         return library.Credentials(name=name, usage="accept", mechs=[library.MechType.kerberos], store=store)
 
 
-class KerberosExchange:
+class KerberosExchange(Exchange):
     """One authentication: a ticket, what layers there are, and the client's choice."""
-
-    by_token = False
 
     def __init__(self, kerberos: Kerberos, names: LocalNames) -> None:
         self._kerberos = kerberos
@@ -194,8 +192,6 @@ class KerberosExchange:
         self._library = import_extra("sasl.enabled.mechanisms GSSAPI", "kerberos", "gssapi")
         self._context: Any = None
         self._has_offered = False
-        self.user: str | None = None
-        self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Return the answer to a message; ``user`` is set with the last. May wait for files and names."""

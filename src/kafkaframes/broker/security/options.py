@@ -12,7 +12,6 @@ import secrets
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.api import Later
@@ -24,6 +23,7 @@ from kafkaframes.broker.security.scram import (
     SALT_BYTES,
     AuthenticationError,
     DelegationTokens,
+    Exchange,
     ScramCredential,
     ScramExchange,
     credential_of_password,
@@ -42,30 +42,11 @@ _BEARER = re.compile(
 CheckToken = Callable[[str, int], str]  # a token and the time in milliseconds -> the user; AuthenticationError
 
 
-class Exchange(Protocol):
-    """One authentication under way."""
-
-    user: str | None
-    expires_ms: int | None
-    by_token: bool  # a delegation token
-
-    def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's message; ``user`` is set when it has proven who it is.
-
-        Raises:
-            AuthenticationError: it has not.
-        """
-
-
-class PlainExchange:
+class PlainExchange(Exchange):
     """A user's name and password in one message."""
-
-    by_token = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
-        self.user: str | None = None
-        self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Return nothing, if the password is right."""
@@ -90,17 +71,13 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-class BearerExchange:
+class BearerExchange(Exchange):
     """A token; a wrong one is answered as JSON first, and refused when the client has seen it (RFC 7628)."""
-
-    by_token = False
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
         self._check = check
         self._now_ms = now_ms
         self._refusal: str | None = None
-        self.user: str | None = None
-        self.expires_ms: int | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Return nothing for a right token; an ``AuthenticationError`` once the client knows that it is wrong."""

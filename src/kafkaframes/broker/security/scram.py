@@ -18,7 +18,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.wire.primitives import uuid_to_text
@@ -37,6 +37,27 @@ _FINAL = re.compile(r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,[
 
 class AuthenticationError(Exception):
     """The client is not who it says; the text is for the client."""
+
+
+class Exchange(Protocol):
+    """One authentication under way.
+
+    Attributes:
+        user: who the client is, once it has proven it.
+        expires_ms: when its token ends; None: never, or it has none.
+        by_token: by a delegation token.
+    """
+
+    user: str | None = None
+    expires_ms: int | None = None
+    by_token: bool = False
+
+    def respond(self, message: bytes) -> bytes:
+        """Return the answer to the client's message; ``user`` is set when it has proven who it is.
+
+        Raises:
+            AuthenticationError: it has not.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +109,7 @@ def _hash_of(mechanism: str) -> str:
     return HASHES[mechanism]
 
 
-class ScramExchange:
+class ScramExchange(Exchange):
     """One authentication: two messages of the client, two answers.
 
     Args:
@@ -112,9 +133,6 @@ class ScramExchange:
         self._messages: tuple[str, str] = ("", "")
         self._gs2 = ""
         self._nonce = ""
-        self.user: str | None = None
-        self.expires_ms: int | None = None
-        self.by_token = False
         self._name = ""
 
     def respond(self, message: bytes) -> bytes:
