@@ -18,13 +18,7 @@ from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.config_changes import check_broker, check_group, check_metrics, checked_topic
 from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.disk_faults import DiskFaults
-from kafkaframes.broker.metadata_file import (
-    FILE_NAME,
-    StoredMetadata,
-    StoredTopic,
-    protect_metadata,
-    read_metadata,
-)
+from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, protect_metadata, read_metadata
 from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
 from kafkaframes.broker.properties import general_name
 from kafkaframes.broker.security.options import Credentials

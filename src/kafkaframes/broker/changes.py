@@ -112,7 +112,7 @@ class Changes:
 
         Args:
             is_change: whether other changes have to wait until this one is done.
-            size: how many ordinary rows a row weighs.
+            size: as of ``in_turns``.
         """
 
         def answering() -> Steps[Answer]:

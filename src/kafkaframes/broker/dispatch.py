@@ -44,7 +44,6 @@ class Dispatcher:
     Attributes:
         apis: what is served, by key: all, or those of a release.
         hooks: asked in order, all of them; the first that answers does.
-        class_of: gives the classes of requests and responses; the catalog's by default.
     """
 
     broker: BrokerState

@@ -59,7 +59,6 @@ class FetchSessions:
 
     Args:
         slots: ``max.incremental.fetch.session.cache.slots``; 0 serves full fetches only.
-        new_id: gives session ids; random ones by default.
     """
 
     def __init__(self, slots: int, new_id: Callable[[], int] | None = None) -> None:

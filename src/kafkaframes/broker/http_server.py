@@ -185,8 +185,7 @@ class HttpServer:
         routes: tried in order.
         port: 0 for a free one, see ``port``.
         content_type: of answers that are JSON.
-        token: what requests have to bear; None: nothing.
-        body_types: the types of bodies that are taken.
+        token, body_types: see ``Guard``.
     """
 
     def __init__(

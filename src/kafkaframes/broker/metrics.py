@@ -15,12 +15,7 @@ _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def metric(name: str, kind: str, words: str, values: Iterable[tuple[str, float]]) -> Iterator[str]:
-    """Yield the lines of a metric.
-
-    Args:
-        kind: ``gauge`` or ``counter``.
-        values: each with its labels.
-    """
+    """Yield the lines of a metric, a ``gauge`` or a ``counter``; each value has its labels."""
     yield f"# HELP {name} {words}"
     yield f"# TYPE {name} {kind}"
     for label, value in values:

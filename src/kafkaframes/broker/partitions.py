@@ -97,11 +97,12 @@ def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> l
 
 def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
     """Return host, port and rack of the nodes that are up, on the listener of the request."""
-    nodes = broker.nodes
-    up = [
-        (nodes.by_id[node_id], nodes.endpoint(nodes.by_id[node_id], request.session.listener)) for node_id in nodes.ids
-    ]
-    return {node.node_id: {"host": at.host, "port": at.port, "rack": node.rack} for node, at in up}
+    rows = {}
+    for node_id in broker.nodes.ids:
+        node = broker.nodes.by_id[node_id]
+        at = broker.nodes.endpoint(node, request.session.listener)
+        rows[node_id] = {"host": at.host, "port": at.port, "rack": node.rack}
+    return rows
 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -131,12 +132,7 @@ class Limits(NamedTuple):
     stretch_bytes: int | None = None
 
     def left(self, size: int, held: int) -> Limits:
-        """Return the limits for the next partition.
-
-        Args:
-            size: the bytes of records that the answer has already.
-            held: those of them that are in memory.
-        """
+        """Return those of the next partition; the answer has ``size`` bytes of records, ``held`` of them in memory."""
         left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
             left = min(left, MOST_HELD_BYTES - held)
@@ -183,7 +179,6 @@ def read_partition(broker: BrokerState, partition: Partition, requested: Any, li
     """Read one partition.
 
     Args:
-        requested: FetchPartition.
         limits: of the request; ``max_bytes`` is what is left of it.
         first: nothing was read for the answer yet, so that a batch may be larger than the limits.
     """

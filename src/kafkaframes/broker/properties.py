@@ -27,12 +27,7 @@ _TIMES = {
 
 
 class Properties(NamedTuple):
-    """A file's settings.
-
-    Attributes:
-        known: those with a meaning here, under the names of ``settings.py``.
-        unknown: the names of the others.
-    """
+    """A file's settings: those with a meaning here, under the names of ``settings.py``, and the names of the others."""
 
     known: dict[str, str]
     unknown: tuple[str, ...]

@@ -34,9 +34,7 @@ class Session:
     """One connection, as a handler sees it.
 
     Attributes:
-        number: counts the broker's connections.
         peer: the client's address, ``host:port``.
-        principal: who the client is, ``User:name``.
         expires_ms: when what it has proven ends, by the broker's clock (KIP-368); None: never.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
         sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at
@@ -69,8 +67,6 @@ class RequestOf(Generic[RequestT, ResponseT]):
     Attributes:
         header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
         answer_tags: such fields for the response's header; a hook may add some.
-        decoded: its body, once somebody has asked for it.
-        class_of: gives the classes of its body and its response.
         journal_entry: what the journal notes of it, if there is one.
         throttle_ms: for how long its connection is not heard after the answer: it is over a quota.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.

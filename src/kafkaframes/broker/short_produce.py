@@ -177,7 +177,6 @@ class Known(NamedTuple):
 
     Attributes:
         requested: the topic, without records.
-        number: of the partition.
         tail: the bytes behind the records.
         size, before, after: the answer's size, and what it has around the partition's row.
     """

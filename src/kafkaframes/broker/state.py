@@ -58,7 +58,6 @@ class BrokerState:
 
     Attributes:
         metadata: what is kept beside the logs; ``save`` writes it.
-        durability: ``memory``, ``log`` or ``fsync``.
         is_read_only: nothing may be changed (``--serve``).
         static_settings: those that the broker was started with.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
@@ -71,7 +70,6 @@ class BrokerState:
             the system's.
         changes: of topics, one after the other, with turns for others between their steps.
         in_change: topics that are being made, given partitions or deleted, by name.
-        new_id: gives topic ids; a test may give its own.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
         is_unsaved: ``metadata`` could not be written; maintenance tries again.
     """

@@ -28,7 +28,6 @@ class Partition:
     Attributes:
         replicas: the nodes that have it, the preferred leader first; all of them on the one log.
         in_sync: those of them that were up with a leader (ISR); the last one stays.
-        leader_id: the node that leads it, if it is up.
         leader_epoch: grows with each change of leader; written into batches of format 2.
         waiting: called when something was appended, its last stable offset moved, or it went.
         is_offline: deleted, or its disk has failed.
@@ -115,7 +114,6 @@ class Node:
 
     Attributes:
         endpoints: its addresses, by the name of the listener.
-        rack: as ``broker.rack``.
         is_up: it answers; a node that is down refuses connections and leads nothing.
     """
 

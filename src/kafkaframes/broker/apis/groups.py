@@ -73,12 +73,7 @@ def authorized_operations(request: Request, broker: BrokerState, group_id: str) 
 
 
 class OffsetRows:
-    """The offsets of a commit request, apart: those that can be committed, and those that are refused already.
-
-    Attributes:
-        offsets: of partitions that there are.
-        codes: of the others.
-    """
+    """The offsets of a commit request that can be committed, and the ``codes`` of those that are refused already."""
 
     def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
         self._request = request

@@ -205,8 +205,6 @@ def descriptions(
     """Describe each group of a request, with turns for others where there are many groups or members.
 
     Args:
-        kind: the type of groups that the request is of.
-        members_of: yields the rows of a group's members.
         topics_of: returns the topics that a description shows, of a group and the rows of its members.
         more: returns the fields that only groups of this type have.
     """

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis.groups import (
-    GROUP,
-    elsewhere,
-    error_of,
-    refused,
-)
+from kafkaframes.broker.apis.groups import GROUP, elsewhere, error_of, refused
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic

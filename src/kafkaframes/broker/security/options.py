@@ -107,8 +107,6 @@ class Credentials:
     Attributes:
         passwords: for PLAIN; SCRAM knows the same users.
         scram: credentials by (user, mechanism) that clients have set.
-        mechanisms: that are offered.
-        check_token: for OAUTHBEARER.
         kerberos: for GSSAPI: how tickets are taken, and users' names.
         in_thread: does what may wait for files and other machines in a thread, and completes an answer on the loop when
             it is done; None: it is done here.
