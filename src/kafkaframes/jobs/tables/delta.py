@@ -156,23 +156,22 @@ class DeltaTable:
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
-        library = self._library
-        if commit.latest:
-            self._change(commit, state)
-            return
-        schema = library.Schema.from_arrow(_marked(commit))
+        schema = self._library.Schema.from_arrow(_marked(commit))
+        try:
+            (self._change if commit.latest else self._append)(commit, state, schema)
+        except self._library.exceptions.CommitFailedError as error:
+            raise RacedError(str(error)) from error
+
+    def _append(self, commit: Commit, state: TableState | None, schema: Any) -> None:
+        """Add data files, or replace all by them."""
         adds = [self._add(file) for file in commit.files]
         properties = self._properties(commit, state)
-        try:
-            if self._table is None:
-                self._create(schema, adds, commit_properties=properties)
-                return
-            if missing := self._missing(commit.columns):
-                self._add_columns(missing)
-            mode = "overwrite" if commit.replaces else "append"
-            self._write(schema, adds, mode, properties)
-        except library.exceptions.CommitFailedError as error:
-            raise RacedError(str(error)) from error
+        if self._table is None:
+            self._create(schema, adds, commit_properties=properties)
+            return
+        if missing := self._missing(commit.columns):
+            self._add_columns(missing)
+        self._write(schema, adds, "overwrite" if commit.replaces else "append", properties)
 
     def _write(self, schema: Any, adds: list[Any], mode: str, properties: Any) -> None:
         by = list(PARTITIONED_BY)
@@ -189,10 +188,8 @@ class DeltaTable:
                 raise RacedError(str(error)) from error
             raise
 
-    def _change(self, commit: Commit, state: TableState | None) -> None:
+    def _change(self, commit: Commit, state: TableState | None, schema: Any) -> None:
         """Bring changes by key into the table: a merge, which says the new ends in the same commit."""
-        library = self._library
-        schema = library.Schema.from_arrow(_marked(commit))
         if self._table is None:
             self._create(schema, [])
             self.read()
@@ -201,13 +198,10 @@ class DeltaTable:
             self.read()
         version, properties = self._table.version(), self._properties(commit, state)
         changes = latest_of_keys(commit)
-        try:
-            if changes.num_rows:
-                merge(self._table, changes, commit.columns.names, properties)
-            if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
-                self._write(schema, [], "append", properties)
-        except library.exceptions.CommitFailedError as error:
-            raise RacedError(str(error)) from error
+        if changes.num_rows:
+            merge(self._table, changes, commit.columns.names, properties)
+        if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
+            self._write(schema, [], "append", properties)
 
     def _add_columns(self, missing: list[pa.Field]) -> None:
         """Add columns that may be null: a commit of its own, which changes no row."""

@@ -1,0 +1,33 @@
+"""A commit to a Delta table that another writer was faster than is tried again, also one that adds a column first."""
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.jobs.tables.content import table_schema
+from kafkaframes.jobs.tables.delta import DeltaTable
+from kafkaframes.jobs.tables.state import Commit, RacedError
+
+COLUMNS = table_schema(headers=False)
+WIDER = COLUMNS.append(pa.field("extra", pa.int64()))
+
+
+def commit(run, columns, *, before, after, latest):
+    ends = {("t", 0): before}, {("t", 0): after}
+    return Commit(run, *ends, {}, {"isolation": "read_committed"}, (), columns, latest=latest)
+
+
+@pytest.mark.parametrize("latest", [False, True], ids=["records", "latest"])
+def test_a_column_that_another_writer_was_faster_with_is_a_race(tmp_path, latest):
+    deltalake = pytest.importorskip("deltalake")
+    table = DeltaTable(str(tmp_path / "table"))
+    assert table.read() is None
+    table.commit(commit("one", COLUMNS, before=None, after=5, latest=latest), None)
+    state = table.read()
+    other = deltalake.DeltaTable(str(tmp_path / "table"))
+    other.alter.add_columns(deltalake.Schema.from_arrow(pa.schema([pa.field("extra", pa.int64())])).fields)
+    wider = commit("two", WIDER, before=5, after=9, latest=latest)
+    with pytest.raises(RacedError):
+        table.commit(wider, state)
+    table.commit(wider, table.read())
+    assert table.read().end_of(("t", 0)) == 9
+    assert table.has_committed("two", since=None)
