@@ -1,4 +1,4 @@
-"""Two checkouts side by side: is anything slower, and how many files does a value pass through?
+"""Two checkouts side by side: is anything slower, how many files does a value pass through, how much is there to read?
 
 Each checkout is measured by processes of its own, in turn, with this script: CPU time (user and system), the least of
 all turns, so that other work on the machine counts little. A *trip* is what one call enters of the package's Python
@@ -12,6 +12,8 @@ Saves:    benchmarks/results/checkouts.md
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import json
 import os
 import platform
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tokenize
 from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
@@ -248,7 +251,34 @@ def starting(folder: Path) -> Iterator[Row]:
         yield f"`kafkaframes {arguments.split()[0]}`, the process", found * 1e6
 
 
-PARTS = (reading, appending, broker, rewriting, weighing, starting, trips)
+def sizes(folder: Path) -> Iterator[Row]:
+    """The package's sources in git: files, lines, and lines without empty ones, comments and docstrings."""
+    import kafkaframes
+
+    checkout = Path(kafkaframes.__file__).parents[2]
+    command = ["git", "-C", str(checkout), "ls-files", "src/*.py", "src/*.pyi"]
+    names = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    texts = [(checkout / name).read_text(encoding="utf-8") for name in names]
+    yield "`src`: files", len(texts)
+    yield "`src`: lines", sum(text.count("\n") for text in texts)
+    yield "`src`: lines of code", sum(map(code_lines, texts))
+
+
+def code_lines(text: str) -> int:
+    """Return how many lines of a source have a token that is no comment; docstrings are not counted."""
+    quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in quiet:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    has_docstring = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, has_docstring) and ast.get_docstring(node) is not None:
+            lines.difference_update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return len(lines)
+
+
+PARTS = (reading, appending, broker, rewriting, weighing, starting, trips, sizes)
 
 
 def measure(only: list[str]) -> dict[str, float]:
@@ -286,8 +316,8 @@ def table(before: dict[str, float], after: dict[str, float]) -> list[str]:
     lines = []
     for name in after:
         old, new = before[name], after[name]
-        is_count = ": files" in name or ": returns" in name
-        shown = [f"{one:.0f}" if is_count else time_text(one) for one in (old, new)]
+        is_count = any(f": {what}" in name for what in ("files", "returns", "lines"))
+        shown = [f"{one:,.0f}" if is_count else time_text(one) for one in (old, new)]
         lines.append(f"| {name} | {shown[0]} | {shown[1]} | {new / old:.2f} |")
     return lines
 
