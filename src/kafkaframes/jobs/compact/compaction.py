@@ -18,7 +18,7 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
-from kafkaframes.jobs.convert.job import Log, Source, one_log, source_text
+from kafkaframes.jobs.convert.job import Log, Source, one_log
 from kafkaframes.jobs.convert.segment import damaged_batches
 from kafkaframes.jobs.job import (
     Done,
@@ -91,7 +91,7 @@ def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Map
     listed = [
         (log.filesystem, info)
         for log in _every_log(path, storage)
-        for info in _walk(log.filesystem, log.directory.partitions[0].directory if log.is_segment else log.path)
+        for info in _walk(log.filesystem, log.directory.partitions[0].directory if log.kind == "segment" else log.path)
         if _has_records(info)
     ]
     tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
@@ -277,13 +277,14 @@ def compact(
     chosen = _chosen(log, topics)
     requested = described(settings) | {"topics": sorted(topics)}
     del requested["now_ms"]  # the clock goes on between two runs of one job
-    report = CompactionReport(source_text(source), str(destination or ""), requested, log.fingerprint)
+    paths = paths_of(source)
+    report = CompactionReport(", ".join(paths), str(destination or ""), requested, log.fingerprint)
     if destination is None:
         tasks = _tasks(log, chosen, settings, None)
         report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
-    atomic.refuse_inside(target, paths_of(source))
+    atomic.refuse_inside(target, paths)
     compact_all = partial(_compact_all, run=run, split=split)
     return done_once(report, lambda directory: _compact_into(log, chosen, directory, settings, report, compact_all))
 

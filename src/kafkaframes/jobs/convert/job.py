@@ -58,11 +58,6 @@ class JobReport(Done):
         return sum((one.lost for one in self.partitions), Counter[str]())
 
 
-def source_text(source: Source) -> str:
-    """Name a source in a report."""
-    return ", ".join(paths_of(source))
-
-
 def convert(
     source: Source,
     destination: str | Path,
@@ -87,10 +82,10 @@ def convert(
         EncodeError: something cannot be said in that format (``on_loss="error"``).
         OptionError: ``destination`` lies in ``source``.
     """
-    target = Path(destination)
-    atomic.refuse_inside(target, paths_of(source))
+    target, paths = Path(destination), paths_of(source)
+    atomic.refuse_inside(target, paths)
     log = one_log(source, storage=storage)
-    report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
+    report = JobReport(", ".join(paths), str(target), described(settings), log.fingerprint)
     return done_once(report, lambda directory: rewrite_into(log, directory, settings, report, run))
 
 
@@ -108,7 +103,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         report.partitions.append(entry)
         for segment in partition.segments:
             tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted)))
-        if not log.is_segment:
+        if log.kind != "segment":
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps_transactions)
     log.copy_rest(directory, report)
     for (entry, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
@@ -156,11 +151,6 @@ class Log:
     def filesystem(self) -> FileSystem:
         """Who answers for its paths."""
         return self.directory.filesystem
-
-    @property
-    def is_segment(self) -> bool:
-        """Whether the source is a single file."""
-        return self.kind == "segment"
 
     @property
     def rewritten(self) -> list[Partition]:
