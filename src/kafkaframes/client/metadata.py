@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 __all__ = ["Broker", "Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition", "by_topic"]
 
@@ -117,20 +116,6 @@ class Cluster:
         for partition in partitions:
             groups.setdefault(self.leader(partition), []).append(partition)
         yield from groups.items()
-
-
-def by_topic(
-    partitions: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], Any] = attrgetter("partition")
-) -> dict[str, list[Any]]:
-    """Group what a request says of partitions, their numbers by default, by the names of their topics.
-
-    >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
-    {'a': [1, 0], 'b': [0]}
-    """
-    topics: dict[str, list[Any]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(entry_of(partition))
-    return topics
 
 
 def _topic_of(topic: Any) -> TopicMetadata:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.apis.groups import GROUP, OffsetRows, by_topic, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import GROUP, OffsetRows, elsewhere, error_of, refused
 from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
@@ -16,7 +16,7 @@ from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.coordination.groups.commits import Fetched
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -198,7 +198,7 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
 def _listed(topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
     """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
     if topics is None:
-        yield from by_topic(fetched)
+        yield from by_topic(fetched).items()
     else:
         yield from ((topic.name, topic.partition_indexes) for topic in topics)
 

@@ -6,7 +6,7 @@ First what all APIs of groups and transactions share: who may, which node answer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
@@ -139,14 +139,6 @@ class OffsetRows:
             answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=wrong + right)
             topics.append((not wrong, answer))
         return [one for _, one in sorted(topics, key=lambda pair: pair[0])]
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:
-    """Yield topics, each with its partitions, in the order of their first."""
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    yield from topics.items()
 
 
 SHARE = 2

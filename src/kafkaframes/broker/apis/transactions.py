@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaframes.broker.access import denied, may
 from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
-from kafkaframes.broker.apis.groups import TRANSACTION, by_topic, elsewhere, error_of, refused
+from kafkaframes.broker.apis.groups import TRANSACTION, elsewhere, error_of, refused
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import Request, RequestOf
@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.subscriptions import matching
 from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from kafkaframes.protocol.messages import kafka
@@ -358,7 +358,7 @@ def _described(
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in seen],
+        topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in seen.items()],
     )
 
 

@@ -107,12 +107,11 @@ class ClassicMember:
         """Whether it counts as alive though it was not heard of: it waits for the coordinator itself."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
-    def answer_join(self, result: JoinResult) -> bool:
-        """Answer its parked JoinGroup; False where there is none."""
+    def answer_join(self, result: JoinResult) -> None:
+        """Answer its JoinGroup if one is parked."""
         reply, self.joining = self.joining, None
         if reply is not None:
             reply(result)
-        return reply is not None
 
     def answer_sync(self, result: SyncResult) -> bool:
         """Answer its parked SyncGroup; False where there is none."""

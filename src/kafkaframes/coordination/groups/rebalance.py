@@ -273,7 +273,7 @@ class Rebalances:
             return
         self._synced(group, member.member_id)
         if group.state is GroupState.STABLE:
-            reply(SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name))
+            reply(_assigned(group, member))
             return
         member.syncing = reply
         if group.leader == member.member_id:
@@ -311,12 +311,8 @@ class Rebalances:
         for member in list(group.members.values()):
             if error != ErrorCode.NONE:
                 member.assignment = b""
-                answered = member.answer_sync(SyncResult(error))
-            else:
-                answered = member.answer_sync(
-                    SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
-                )
-            if answered:
+            result = _assigned(group, member) if error == ErrorCode.NONE else SyncResult(error)
+            if member.answer_sync(result):
                 self.keep_alive(group, member)
 
     def _synced(self, group: ClassicGroup, member_id: str) -> None:
@@ -408,6 +404,10 @@ class Rebalances:
         """Expect the members of a group that was read from the log to be heard of."""
         for member in group.members.values():
             self.keep_alive(group, member)
+
+
+def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
 
 
 def _cancel(timer: Timer | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,10 +59,8 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
     """Write an assignment for a consumer with a subscription of ``version``."""
     made: Any = message("ConsumerProtocolAssignment")
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    rows = [made.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]
+    topics = by_topic(sorted(partitions))
+    rows = [made.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
     data: bytes = made(assigned_partitions=rows, user_data=None).encode(version)
     return version.to_bytes(_VERSION_SIZE, "big") + data
 

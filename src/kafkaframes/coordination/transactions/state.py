@@ -15,7 +15,7 @@ from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
-from kafkaframes.storage.files.names import TopicPartition
+from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 NONE: Final = -1
 LARGEST_EPOCH: Final = 2**15 - 1
@@ -183,10 +183,8 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
     made: Any = message("TransactionLogValue")
-    by_topic: dict[str, list[int]] = {}
-    for where in sorted(transaction.partitions):
-        by_topic.setdefault(where.topic, []).append(where.partition)
-    partitions = [made.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in by_topic.items()]
+    topics = by_topic(sorted(transaction.partitions))
+    partitions = [made.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in topics.items()]
     value = made(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

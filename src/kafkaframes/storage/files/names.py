@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from kafkaframes.errors import OptionError
 
@@ -58,6 +61,20 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(
+    partitions: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], Any] = attrgetter("partition")
+) -> dict[str, list[Any]]:
+    """Group what a message says of partitions, their numbers by default, by the names of their topics.
+
+    >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
+    {'a': [1, 0], 'b': [0]}
+    """
+    topics: dict[str, list[Any]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(entry_of(partition))
+    return topics
 
 
 @dataclass(frozen=True, slots=True)
