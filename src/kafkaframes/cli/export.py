@@ -91,13 +91,6 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
     kafkaframes export /backup/broker-1 --to lake --format delta --incremental
     """
-
-    if not _run(paths, flags, as_json=as_json, master=master, jobs=jobs):
-        sys.exit(EXIT_INCOMPLETE)
-
-
-def _run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
-    """Export as the flags say; return whether all is there and nothing was damaged."""
     to_table = flags["form"] in TABLE_FORMATS
     if flags["output"] is not None:
         flags["to"] = _single_file(flags, master)
@@ -128,7 +121,8 @@ def _run(paths: tuple[str, ...], flags: dict[str, Any], *, as_json: bool, master
     with workers.runner(master, jobs, label="exporting") as work:
         outcome = requested(run=work)
     _report(outcome, as_json=as_json)
-    return not outcome.failed and not outcome.fault_count
+    if outcome.failed or outcome.fault_count:
+        sys.exit(EXIT_INCOMPLETE)
 
 
 def _single_file(flags: dict[str, Any], master: str | None) -> str:

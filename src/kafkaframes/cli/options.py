@@ -113,12 +113,7 @@ commit_option = click.option(
 
 
 def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
-    """Read a name and its value; a text that is not of that form is an ``OptionError``.
-
-    Args:
-        option: with a space behind it, for the error.
-        shown: what the text should look like; likewise.
-    """
+    """Read a name and its value; another text is an ``OptionError`` that names ``option`` and what is ``shown``."""
     name, equals, value = text.partition("=")
     if not name or not equals or (has_value and not value):
         raise OptionError(f"{option}{text}: must be {shown}")

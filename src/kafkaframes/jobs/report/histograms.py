@@ -348,10 +348,7 @@ def width_text(width: int) -> str:
     >>> width_text(600_000), width_text(86_400_000), width_text(604_800_000), width_text(1)
     ('10 minutes', 'day', '7 days', 'millisecond')
     """
-    for size, name in _UNITS:
-        if width % size == 0:
-            return _plural(width // size, name)
-    raise ValueError(f"{width} is no width")
+    return next(_plural(width // size, name) for size, name in _UNITS if width % size == 0)
 
 
 def _months_text(months: int) -> str:

@@ -101,7 +101,7 @@ class TrafficReport:
                 for one in self.apis.values()
             ],
             "errorCodes": [
-                {"api": api, "code": code, "name": error_text(code), "count": count}
+                {"api": api, "code": code, "name": ErrorCode(code).name, "count": count}
                 for (api, code), count in self.error_codes.most_common()
             ],
             "connections": dict(self.connections),
@@ -113,11 +113,6 @@ class TrafficReport:
                 if weight.messages
             },
         }
-
-
-def error_text(code: int) -> str:
-    """Return an error's name; one that is not known is called by its number."""
-    return ErrorCode(code).name
 
 
 def make_traffic_report(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
 from kafkaframes.jobs.audit.audit import FINE, REMOVED, Audit, ClientAudit, Finding
 from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text, notes, second_text
@@ -15,7 +16,7 @@ from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.histograms import calendar_edges
 from kafkaframes.jobs.report.sections import card, empty, time_ticks
 from kafkaframes.jobs.report.tables import Field, Markup, html_page, join, number, path_codes, table, tag
-from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport, error_text
+from kafkaframes.jobs.report.traffic import ApiTraffic, TrafficReport
 from kafkaframes.jobs.report.words import NONE, count_text, minute_text, size_mark, size_text, time_text
 
 _MOST_PATHS: Final = 4
@@ -248,7 +249,7 @@ def _errors(report: TrafficReport) -> Markup:
     rows = report.error_codes.most_common(40)
     fields = [
         Field("API", lambda row: row[0][0]),
-        Field("Error", lambda row: tag("b", error_text(row[0][1])), wide=True),
+        Field("Error", lambda row: tag("b", ErrorCode(row[0][1]).name), wide=True),
         Field("Code", lambda row: str(row[0][1]), lambda row: float(row[0][1])),
         Field("Times", lambda row: f"{row[1]:,}", lambda row: float(row[1])),
     ]

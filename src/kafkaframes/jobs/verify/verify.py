@@ -106,16 +106,8 @@ def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
     return Finding(severity, check, problem.reason, problem.file or "", problem.position)
 
 
-def _not_of_the_log(partition: Partition) -> Iterator[Finding]:
-    """Yield a note for each upload in a tiered store that is not part of the log."""
-    for note in partition.notes:
-        file, _, reason = note.partition(": ")
-        yield Finding(Severity.NOTE, "tiered-left-out", reason, file)
-
-
 def _partition_findings(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     yield from _left_over(partition)
-    yield from _not_of_the_log(partition)
     yield from _order_across(facts)
     yield from _epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:
@@ -130,6 +122,9 @@ def _left_over(partition: Partition) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "temporary", f"a .{file.name.temporary} file", file.path)
     for file in partition.orphans:
         yield Finding(Severity.WARNING, "orphan", "an index without its segment", file.path)
+    for note in partition.notes:  # uploads in a tiered store that are not part of the log
+        path, _, reason = note.partition(": ")
+        yield Finding(Severity.NOTE, "tiered-left-out", reason, path)
 
 
 def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
