@@ -43,6 +43,9 @@ def test_own_specs_name_and_read_what_they_have(tmp_path):
     apis = [(one["api"], one["version"], one["calls"], one["errors"]) for one in values["apis"]]
     assert apis == [("Greet", 0, 1, 0), ("Greet", 1, 1, 1), ("Heartbeat", 4, 1, 1), ("Heartbeat", 5, 1, 1)]
     assert values["incompleteCalls"] == 0
+    audit = make_traffic_report([trace], specs=folder).audit
+    assert audit is not None
+    assert "Greet 1" in {one.what for judged in audit.clients for one in judged.findings}
     refused = CliRunner().invoke(command, [str(folder), "--specs", str(folder)])
     assert "--specs is for captures and request logs" in str(refused.exception)
 

@@ -137,7 +137,7 @@ def make_traffic_report(
     report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), question))
     uses = Uses()
     count_uses(files, release(target), uses, ports=ports, apis=question.apis)
-    report.audit = audit(uses, release(target))
+    report.audit = audit(uses, release(target), question.apis)
     return report
 
 
