@@ -2,7 +2,8 @@
 
 A *trip* is what one call enters of the Python package: how many files, how often a file is entered again that had been
 left, and how often one of the fifteen packages is. A segment to Spark's batches; a Produce request's frame to the disk,
-by the fast path and by the dispatcher; a topic to the rows of a Spark task, on the task's thread.
+by the fast path and by the dispatcher; a topic to the rows of a Spark task, on the task's thread; an answer that has
+arrived to the records of a consumer's poll, on the client's.
 
 Run:      python benchmarks/trips.py
           (beside another checkout: benchmarks/checkouts.py)
@@ -10,6 +11,7 @@ Run:      python benchmarks/trips.py
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from typing import Any
 NOW_MS = 1_700_000_000_000
 SMALL = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
 RECORDS = 300_000
+PARTITIONS = 30  # more than a trip is made, with those before it
 Call = Callable[[], object]
 
 
@@ -116,6 +119,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Call]]:
     yield "a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))
     yield from produced(folder / "trip")
     yield from topic_rows()
+    yield from polled()
 
 
 def topic_rows() -> Iterator[tuple[str, Call]]:
@@ -132,6 +136,33 @@ def topic_rows() -> Iterator[tuple[str, Call]]:
         options = TopicOptions(client={"bootstrap_servers": broker.bootstrap_servers})
         work, wanted = Range("orders", 0, 0, 1), choose_columns(["topic", "partition", "offset", "value"])
         yield "a topic to a task's rows", lambda: drain(read_range(work, wanted, options))
+
+
+def polled() -> Iterator[tuple[str, Call]]:
+    """Poll one small record of an answer that is there; each call takes that of another partition."""
+    from kafkaframes.broker import Broker
+    from kafkaframes.client import AsyncConsumer
+
+    loop = asyncio.new_event_loop()
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=PARTITIONS)
+        for partition in range(PARTITIONS):
+            broker.append("orders", [{"key": b"key", "value": b"v" * 100}], partition=partition)
+        consumer = AsyncConsumer(broker.bootstrap_servers, auto_offset_reset="earliest")
+        loop.run_until_complete(consumer.assign([("orders", partition) for partition in range(PARTITIONS)]))
+        loop.run_until_complete(consumer.poll(60_000, max_records=1))
+
+        def poll() -> None:
+            try:
+                consumer.poll(0, max_records=1).send(None)  # waits for nothing, so it ends in one step
+            except StopIteration as end:
+                if end.value:
+                    return
+            raise RuntimeError("the answer of all partitions has not come")
+
+        yield "a topic to a consumer's records", poll
+        loop.run_until_complete(consumer.close())
+    loop.close()
 
 
 def trips(folder: Path) -> Iterator[tuple[str, float]]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition
 from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records
+from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_records
 
 TARGET = TopicPartition("numbers", 0)
@@ -81,6 +82,21 @@ def servers():
         with Producer(broker.bootstrap_servers) as producer:
             producer.send_arrow(pa.table({"value": [b"%d" % n for n in range(3_000)]}), topic="numbers")
         yield broker.bootstrap_servers
+
+
+def test_records_before_damage_are_handed_out_after_its_error(servers, monkeypatch):
+    read = Fetched.read
+
+    def damaged(*given, **named):
+        yield from read(*given, **named)
+        raise CorruptRecordError("damaged")
+
+    monkeypatch.setattr(Fetched, "read", damaged)
+    with Consumer(servers, max_poll_records=3) as consumer:
+        consumer.assign({TARGET: 0})
+        with pytest.raises(CorruptRecordError):
+            consumer.poll(60_000)
+        assert [record.offset for record in consumer.poll(60_000)] == [0, 1, 2]
 
 
 def test_a_seek_in_the_loop_goes_on_from_there(servers):

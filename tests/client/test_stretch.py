@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kafkaframes.client import Fetched, TopicPartition, stretch
-from kafkaframes.client.stretch import Rules, fetches
+from kafkaframes.client.stretch import Stretch
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError
 from kafkaframes.records.build import build_records
 
@@ -56,8 +56,8 @@ def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
             raise AssertionError(problem)
         problems.append(problem)
 
-    rules = Rules(lost, silence_ms=silence_ms, silence_setting="the.setting")
-    return [one.fetch_offset for one in fetches(consumer, PLACE, rules, first=first, end=end)]
+    stretch = Stretch(consumer, PLACE, first, end, lost=lost, silence_ms=silence_ms, silence_setting="the.setting")
+    return [fetched.fetch_offset for fetched in iter(stretch.next, None)]
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +91,10 @@ def test_offsets_below_the_logs_start_are_lost_and_the_rest_is_read():
 def test_a_stretch_that_lies_below_the_logs_start_or_behind_its_end_is_over():
     for bounds in ({"start": 20, "end": 30}, {"start": 0, "end": 3}):
         problems: list[str] = []
-        assert read(Scripted([OUT_OF_RANGE], **bounds), problems, first=5) == []
+        consumer = Scripted([OUT_OF_RANGE], **bounds)
+        assert read(consumer, problems, first=5) == []
         assert len(problems) == 1
+        assert consumer.at == [5, 10]  # from the end on nothing is asked for
 
 
 def test_an_answer_that_passes_over_lost_offsets_says_so_itself():
@@ -105,7 +107,9 @@ def test_silence_is_an_error_of_the_network_where_the_log_goes_on_and_else_a_los
     with pytest.raises(NetworkError, match=r"t-0: nothing came from offset 4 on for 0 ms \(the.setting\)"):
         read(Scripted([answer(0, 4)]), silence_ms=0)
     problems: list[str] = []
-    assert read(Scripted([answer(0, 4)], end=4), problems, silence_ms=0) == [0]
+    consumer = Scripted([answer(0, 4)], end=4)
+    assert read(consumer, problems, silence_ms=0) == [0]
+    assert consumer.at == [0, 10]
     assert problems == ["ends at 4, and was to be read up to 10: nothing came from offset 4 on for 0 ms (the.setting)"]
 
 

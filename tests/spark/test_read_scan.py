@@ -14,7 +14,9 @@ from kafkaframes.spark.scan_tasks import converted, reader_of, spark_schema
 
 
 def test_a_task_reads_the_slices_that_it_is_given():
-    scan = kafkaframes.scan_log(SHOP, topics="orders").select("offset", "timestamp", "codec", "headers")
+    scan = kafkaframes.scan_log(SHOP, topics="orders").select(
+        "offset", "timestamp", "codec", "headers", "delete_horizon"
+    )
     plan = scan.plan()
     schema = spark_schema(plan.schema)
     assert [str(field.type) for field in schema][:3] == ["int64", "timestamp[us, tz=UTC]", "string"]

@@ -11,7 +11,7 @@ import inspect
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Final, Unpack
 from uuid import UUID
@@ -428,15 +428,15 @@ class AsyncConsumer:
         """
         inner, schema = schema_of(tuple(columns))
         match: list[pa.RecordBatch] = []
-        size, left = 0, current_budget()
-        while size < max_bytes and left > 0:
+        size = held = 0
+        while size < max_bytes and held < current_budget():
             fetched = await self.fetch(0 if match or size else timeout_ms)
             if fetched is None:
                 break
             size += len(fetched.data)
-            for batch in self._opened(fetched, inner, left):
-                left -= batch.nbytes
-                match.append(placed(batch, fetched.partition, columns, schema))
+            opened: list[pa.RecordBatch] = []
+            held = self._open(fetched, inner, opened, held)
+            match += [placed(batch, fetched.partition, columns, schema) for batch in opened]
         return pa.Table.from_batches(match, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
@@ -462,8 +462,11 @@ class AsyncConsumer:
             fetched = await self.fetch(left)
             if fetched is None:
                 return False
-            for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
-                self._rest.append(Records(batch, fetched.partition))
+            opened: list[pa.RecordBatch] = []
+            try:
+                self._open(fetched, DEFAULT_COLUMNS, opened)
+            finally:  # also of what lies before damage
+                self._rest += [Records(batch, fetched.partition) for batch in opened]
         return False
 
     def _needs_attention(self) -> bool:
@@ -483,18 +486,19 @@ class AsyncConsumer:
             if partitions is None or records.partition in partitions:
                 records.drop()
 
-    def _opened(self, fetched: Fetched, columns: Sequence[str], budget: int) -> Iterator[pa.RecordBatch]:
-        """Yield what was fetched until it takes ``budget`` bytes; what is behind that will be fetched anew.
+    def _open(self, fetched: Fetched, columns: Sequence[str], opened: list[pa.RecordBatch], held_bytes: int = 0) -> int:
+        """Add what was fetched to ``opened`` until the budget is held; what is behind that will be fetched anew.
 
-        A megabyte of batches may open to gigabytes, and no broker looks.
+        A megabyte of batches may open to gigabytes, and no broker looks. Returns how many bytes are held.
         """
         requested = columns if "offset" in columns else ("offset", *columns)
         for batch in fetched.read(requested, verify_crc=self.settings.check_crcs, memory=self._memory):
-            yield batch
-            budget -= batch.nbytes
-            if budget <= 0 and batch.num_rows:
+            opened.append(batch)
+            held_bytes += batch.nbytes
+            if held_bytes >= current_budget():
                 self._fetcher.set_position(fetched.partition, batch.column("offset")[-1].as_py() + 1)
-                return
+                break
+        return held_bytes
 
     # --------------------------------------------------------------------------------------------------- committing
 

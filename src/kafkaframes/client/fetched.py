@@ -26,7 +26,7 @@ TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 @dataclass(slots=True)
 class Fetched:
-    """One partition's part of a Fetch answer.
+    """One partition's part of a Fetch answer; the headers of its batches are read when it is made.
 
     Attributes:
         partition: which.
@@ -35,6 +35,10 @@ class Fetched:
             later answers once nobody holds it; ``bytes(data)`` is a copy.
         high_watermark, last_stable_offset, log_start_offset: as the broker said; -1 where its version does not.
         aborted: of each aborted transaction among ``data`` producer id and first offset; None is all of it wanted.
+        batches: the headers of the whole batches.
+        formats: their record formats.
+        next_offset: where to go on; ``fetch_offset`` if there is no whole batch.
+        leader_epoch: of the last batch, -1 where there is none.
     """
 
     partition: TopicPartition
@@ -44,26 +48,17 @@ class Fetched:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None
-    _batches: Batches | None = field(default=None, repr=False)
+    batches: Batches = field(init=False, repr=False, compare=False)
+    formats: frozenset[int] = field(init=False, repr=False)
+    next_offset: int = field(init=False, repr=False)
+    leader_epoch: int = field(init=False, repr=False)
 
-    @property
-    def batches(self) -> Batches:
-        """The headers of the whole batches."""
-        if self._batches is None:
-            self._batches = scan_all(self.data)
-        return self._batches
-
-    @property
-    def next_offset(self) -> int:
-        """Where to go on; ``fetch_offset`` if there is no whole batch."""
-        last = self.batches.column("last_offset")
-        return max(int(last[-1]) + 1, self.fetch_offset) if len(last) else self.fetch_offset
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 where there is none."""
-        epochs = self.batches.column("leader_epoch")
-        return int(epochs[-1]) if len(epochs) else -1
+    def __post_init__(self) -> None:
+        self.batches = batches = scan_all(self.data)
+        self.formats = frozenset(batches.column("magic").tolist())
+        last, epochs = batches.column("last_offset"), batches.column("leader_epoch")
+        self.next_offset = max(int(last[-1]) + 1, self.fetch_offset) if len(last) else self.fetch_offset
+        self.leader_epoch = int(epochs[-1]) if len(epochs) else -1
 
     def check_formats(self, formats: Sequence[int]) -> None:
         """Raise for a record format that the consumer does not read, as old consumers do (KIP-31).
@@ -71,9 +66,9 @@ class Fetched:
         Raises:
             CorruptRecordError: the batch's position, and its format.
         """
-        magics = self.batches.column("magic").tolist()
-        unread = set(magics).difference(formats)
+        unread = self.formats.difference(formats)
         if unread:
+            magics = self.batches.column("magic").tolist()
             first = next(index for index, magic in enumerate(magics) if magic in unread)
             known = ", ".join(map(str, formats))
             raise CorruptRecordError(
@@ -100,7 +95,7 @@ class Fetched:
         Raises:
             CorruptRecordError: a batch is damaged; its position counts in ``data``.
         """
-        batches = self.batches
+        batches, name = self.batches, str(self.partition)
         begins_before = bool(len(batches)) and not (
             batches.column("magic")[0] >= 2 and batches.column("base_offset")[0] >= self.fetch_offset
         )
@@ -115,7 +110,7 @@ class Fetched:
             part_bytes=_PART_BYTES,
             unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
-        source = Memory(as_array(self.data), str(self.partition))
+        source = Memory(as_array(self.data), name)
         return iter(RecordReader(source, options, memory=memory, scanned=batches))
 
     @property

@@ -8,8 +8,8 @@ A look at a few batches of a partition tells what the rest of it is like.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from kafkaframes.client.fetched import Fetched
@@ -21,89 +21,87 @@ _STEP_MS: Final = 1_000
 _AGAIN_SECONDS: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a reader makes of what goes wrong.
+@dataclass(slots=True)
+class Stretch:
+    """Some offsets of a partition, while they are read.
 
     Attributes:
-        lost: called where the log does not have offsets of the stretch (any more), with what is to be said of the
-            partition ("has no offset 10 ..."): raises, or lets the read go on without them.
+        consumer: of no group, that resets nothing by itself (``auto_offset_reset="none"``); it is assigned anew.
+        target: the partition.
+        reached: the first offset, and then where to go on; from ``end`` on nothing more is asked for.
+        end: exclusive; the last answer may go beyond it.
+        lost: called where the log does not have offsets of it (any more), with what is to be said of the partition
+            ("has no offset 10 ..."): raises, or lets the read go on without them.
         silence_ms: how long nothing may come.
         silence_setting: the name of the setting that this is, for messages; empty for none.
     """
 
+    consumer: Consumer
+    target: TopicPartition
+    reached: int
+    end: int
+    _: KW_ONLY
     lost: Callable[[str], None]
     silence_ms: int
     silence_setting: str = ""
 
+    def __post_init__(self) -> None:
+        self.consumer.assign({self.target: self.reached}, ends={self.target: self.end})
 
-def fetches(consumer: Consumer, target: TopicPartition, rules: Rules, *, first: int, end: int) -> Iterator[Fetched]:
-    """Yield the answers that hold the records from ``first`` up to ``end`` (exclusive), in order.
+    def next(self) -> Fetched | None:
+        """Return the next answer that holds records of the stretch, None where none is left.
 
-    Args:
-        consumer: of no group, that resets nothing by itself (``auto_offset_reset="none"``); it is assigned anew.
-        target: the partition.
-        rules: for what goes wrong.
-        first, end: offsets; the last answer may go beyond the end.
-
-    Raises:
-        BrokerError: the partition cannot be read.
-        NetworkError: nothing came for ``rules.silence_ms``, although the log goes on.
-    """
-    consumer.assign({target: first}, ends={target: end})
-    reached = first
-    deadline = time.monotonic() + rules.silence_ms / 1000
-    while reached < end:
-        try:
-            fetched = consumer.fetch(_STEP_MS)
-        except BrokerError as error:
-            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+        Raises:
+            BrokerError: the partition cannot be read.
+            NetworkError: nothing came for ``silence_ms``, although the log goes on.
+        """
+        deadline = time.monotonic() + self.silence_ms / 1000
+        while self.reached < self.end:
+            try:
+                fetched = self.consumer.fetch(_STEP_MS)
+            except BrokerError as error:
+                if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                self._after_loss()
+                if time.monotonic() < deadline:
+                    continue
                 raise
-            reached = _after_loss(consumer, target, rules, reached, end)
-            if time.monotonic() < deadline:
-                continue
-            raise
-        if fetched is not None:
-            if fetched.log_start_offset > reached:
-                rules.lost(f"has lost offsets {reached} to {fetched.log_start_offset - 1} while they were read")
-            deadline = time.monotonic() + rules.silence_ms / 1000
-            reached = fetched.next_offset
-            yield fetched
-        elif consumer.skip_gap(target, end):  # the log's last batches were compacted away
-            return
-        elif time.monotonic() > deadline:
-            _after_silence(consumer, target, rules, reached, end)
-            return
+            if fetched is not None:
+                if (start := fetched.log_start_offset) > self.reached:
+                    self.lost(f"has lost offsets {self.reached} to {start - 1} while they were read")
+                self.reached = fetched.next_offset
+                return fetched
+            if self.consumer.skip_gap(self.target, self.end):  # the log's last batches were compacted away
+                self.reached = self.end
+            elif time.monotonic() > deadline:
+                self._after_silence()
+        return None
 
+    def _after_loss(self) -> None:
+        """Go on after offsets that the log does not have: from its start, or nowhere."""
+        first, last = self._bounds()
+        if first <= self.reached < last:  # there after all: the partition has a new leader, or was made anew
+            time.sleep(_AGAIN_SECONDS)
+        else:
+            self.lost(f"has no offset {self.reached} (it has {first} to {last})")
+            self.reached = self.end if self.reached >= first else min(first, self.end)
+        self.consumer.seek(self.target, self.reached)
 
-def _after_loss(consumer: Consumer, target: TopicPartition, rules: Rules, reached: int, end: int) -> int:
-    """Return where to go on after offsets that the log does not have: its start, or the stretch's end."""
-    first, last = _bounds(consumer, target)
-    if first <= reached < last:  # there after all: the partition has a new leader, or was made anew
-        time.sleep(_AGAIN_SECONDS)
-        consumer.seek(target, reached)
-        return reached
-    rules.lost(f"has no offset {reached} (it has {first} to {last})")
-    if reached >= first:
-        return end
-    following = min(first, end)
-    consumer.seek(target, following)
-    return following
+    def _after_silence(self) -> None:
+        """Say why nothing comes any more; the stretch is over where the log ends before it, and that is accepted."""
+        last = self._bounds()[1]
+        setting = f" ({self.silence_setting})" if self.silence_setting else ""
+        silence = f"nothing came from offset {self.reached} on for {self.silence_ms} ms{setting}"
+        if self.reached < last:
+            raise NetworkError(f"{self.target}: {silence}")
+        self.lost(f"ends at {last}, and was to be read up to {self.end}: {silence}")
+        self.reached = self.end
+        self.consumer.seek(self.target, self.end)
 
-
-def _after_silence(consumer: Consumer, target: TopicPartition, rules: Rules, reached: int, end: int) -> None:
-    """Say why nothing comes any more; return where the log ends before the stretch, and that is accepted."""
-    last = _bounds(consumer, target)[1]
-    setting = f" ({rules.silence_setting})" if rules.silence_setting else ""
-    silence = f"nothing came from offset {reached} on for {rules.silence_ms} ms{setting}"
-    if reached < last:
-        raise NetworkError(f"{target}: {silence}")
-    rules.lost(f"ends at {last}, and was to be read up to {end}: {silence}")
-
-
-def _bounds(consumer: Consumer, target: TopicPartition) -> tuple[int, int]:
-    """Return the log's first offset, and the one behind its last."""
-    return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]
+    def _bounds(self) -> tuple[int, int]:
+        """Return the log's first offset, and the one behind its last."""
+        consumer, target = self.consumer, self.target
+        return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]
 
 
 class Sample(NamedTuple):

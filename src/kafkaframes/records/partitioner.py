@@ -79,7 +79,7 @@ def by_partition(rows: pa.RecordBatch, partitions: Int64s) -> Iterator[tuple[int
     for first, end in pairwise(edges.tolist()):
         number, mine = int(partitions[order[first]]), order[first:end]
         in_a_row = mine[-1] - mine[0] + 1 == len(mine)
-        yield number, rows.slice(mine[0], len(mine)) if in_a_row else rows.take(numbers(mine, pa.int64()))
+        yield number, rows.slice(mine[0], len(mine)) if in_a_row else rows.take(numbers(mine))
 
 
 def _int64s(column: pa.Array) -> pa.Array:

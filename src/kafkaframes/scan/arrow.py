@@ -1,7 +1,8 @@
 """The columns of a scan in Arrow: their types, and how batches of ``records`` become batches of them.
 
 Spark compares the schema of a source's first batch with its own to the letter: ``binary`` is not ``large_binary``, the
-field of a list is named ``element``, timestamps are microseconds in UTC, strings are no dictionary.
+field of a list is named ``element``, timestamps are microseconds in UTC, strings are no dictionary. Arrays are made of
+buffers, for the reason that ``records/arrays.py`` gives.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.records import arrays
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
+INSTANT = pa.timestamp("us", tz="UTC")
+_MOST_MILLISECONDS = (2**63 - 1) // 1000
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
     "binary": pa.binary(),
@@ -24,7 +27,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
-    "timestamp": arrays.INSTANT,
+    "timestamp": INSTANT,
     HEADERS_TYPE: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
 }
 
@@ -33,12 +36,12 @@ class Origin(Protocol):
     """Where rows come from, a segment or a live topic partition: what all of them say alike."""
 
     @property
-    def topic(self) -> str:
-        """The topic's name."""
+    def topic(self) -> str | None:
+        """The topic's name; None where it is not known."""
 
     @property
-    def partition(self) -> int:
-        """The partition's number."""
+    def partition(self) -> int | None:
+        """The partition's number; likewise."""
 
     @property
     def path(self) -> str:
@@ -46,7 +49,7 @@ class Origin(Protocol):
 
     @property
     def source(self) -> str:
-        """The log directory that the file lies in; likewise."""
+        """The log directory that the file lies in; as ``path``."""
 
 
 # What the origin of records says of all of them.
@@ -79,15 +82,51 @@ class Conversion:
     def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
         """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``."""
         made = [
-            convert(batch.column(column.source)) if column.source else repeated(column, origin, batch.num_rows)
+            convert(batch.column(column.source)) if column.source else said_by(origin, column, batch.num_rows)
             for column, convert in self._steps
         ]
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
 
 
-def repeated(column: Column, origin: Origin, rows: int) -> pa.Array:
+def said_by(origin: Origin, column: Column, rows: int) -> pa.Array:
     """Return a column that says of each row what its origin says."""
-    return arrays.repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
+    return repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
+
+
+def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
+    """Return ``count`` times the same: a text, an integer of ``kind``, or null.
+
+    >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
+    (['orders', 'orders'], [3, 3])
+    """
+    if value is None:
+        return pa.nulls(count, kind)
+    if isinstance(value, str):
+        text = value.encode()
+        if len(text) * count > np.iinfo(np.int32).max:
+            return pa.repeat(pa.scalar(value, kind), count)
+        ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], null_count=0)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(np.full(count, value, f"i{kind.bit_width // 8}"))])
+
+
+def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Return times in UTC microseconds; what they cannot say (from the year 294247 on) is null.
+
+    >>> instants(np.array([1, 2**62])).is_null().to_pylist()
+    [False, True]
+    """
+    beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
+    there = pa.py_buffer(np.packbits(~beyond, bitorder="little")) if beyond.any() else None
+    return pa.Array.from_buffers(INSTANT, milliseconds.size, [there, pa.py_buffer(milliseconds * 1000)])
+
+
+def instants_of(times: pa.Array) -> pa.Array:
+    """Return an array of milliseconds as ``instants``; nulls stay null."""
+    values = np.frombuffer(times.buffers()[1], np.int64, len(times), offset=8 * times.offset)
+    if times.null_count:
+        values = np.where(times.is_null().to_numpy(zero_copy_only=False), np.iinfo(np.int64).max, values)
+    return instants(values)
 
 
 def _as_it_is(array: pa.Array) -> pa.Array:
@@ -103,7 +142,7 @@ def _null_where_empty(array: pa.Array) -> pa.Array:
 
 
 _CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "timestamp": arrays.instants_of,
+    "timestamp": instants_of,
     "string": lambda array: array.cast(pa.string()),
     HEADERS_TYPE: _null_where_empty,
 }

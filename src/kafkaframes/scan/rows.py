@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import repeated
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, Bytes, Flags, check_crcs
+from kafkaframes.scan.arrow import repeated
 from kafkaframes.scan.where import Where
 
 _ORIGIN_FIELDS: Final = {
@@ -28,11 +28,12 @@ TIMES: Final = "timestamp"
 
 
 class RowOrigin(NamedTuple):
-    """Whose records the rows of a batch are; None where that is not known."""
+    """Whose records the rows of a batch are: an ``Origin``."""
 
     topic: str | None
     partition: int | None
-    file: str | None = None
+    path: str = ""
+    source: str = ""
 
 
 class RecordBatches(Iterator[pa.RecordBatch]):
@@ -115,7 +116,7 @@ def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], wh
         return None
     if tuple(batch.schema.names) == tuple(columns):
         return batch
-    values = origin._asdict()
+    values = {"topic": origin.topic, "partition": origin.partition, "file": origin.path}
     arrays = [
         repeated(values[name], _ORIGIN_FIELDS[name].type, batch.num_rows) if name in values else batch.column(name)
         for name in columns

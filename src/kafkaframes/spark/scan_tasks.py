@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from kafkaframes.records.arrays import INSTANT, instants_of
 from kafkaframes.records.makers import TIMESTAMP
-from kafkaframes.scan.arrow import rebatch
+from kafkaframes.scan.arrow import INSTANT, instants_of, rebatch
 from kafkaframes.scan.slices import Running, ScanPlan
 from kafkaframes.spark.worker import settle
 

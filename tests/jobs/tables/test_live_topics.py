@@ -5,7 +5,7 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.tables.files import TopicTask, _fetches
+from kafkaframes.jobs.tables.files import TopicTask, _stretch
 from kafkaframes.records.build import build_records
 
 
@@ -17,7 +17,7 @@ def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
     (directory / f"{100:020d}.log").write_bytes(b"")
     task = TopicTask("t-0", 1, 0, "t", 0, first_offset=0, end_offset=100, client={})
     with Broker(serve=tmp_path) as broker, Consumer(broker.bootstrap_servers) as consumer:
-        assert [fetched.next_offset for fetched in _fetches(consumer, task)] == [1]
+        assert [fetched.next_offset for fetched in iter(_stretch(consumer, task).next, None)] == [1]
 
 
 def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_to_do():
@@ -32,4 +32,4 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
         said = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=said):
-            list(_fetches(consumer, task))
+            list(iter(_stretch(consumer, task).next, None))

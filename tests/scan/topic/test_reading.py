@@ -43,9 +43,13 @@ def _own_pool(monkeypatch):
         consumer.close()
 
 
+def options_of(servers, topic="read", **options):
+    return {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+
+
 def read(servers, first, end, *, topic="read", **options):
-    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
-    batches = read_range(Range(topic, 0, first, end), COLUMNS, topic_options(given, is_stream=False))
+    given = topic_options(options_of(servers, topic, **options), is_stream=False)
+    batches = read_range(Range(topic, 0, first, end), COLUMNS, given)
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
@@ -56,6 +60,22 @@ def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
     ((_, kept),) = topic_reading._pool._idle
     read(filled, 0, 1)
     assert [one for _, one in topic_reading._pool._idle] == [kept]
+
+
+def test_a_consumer_that_is_kept_asks_for_nothing(filled):
+    work, options = Range("read", 0, 0, 200), topic_options(options_of(filled), is_stream=False)
+    answers = topic_reading.read_fetched(work, options, lambda fetched, memory: [fetched.next_offset])
+    assert next(answers) <= 100
+    answers.close()  # a LIMIT was met
+    ((_, kept),) = topic_reading._pool._idle
+    assert not [at for at in kept._twin._fetcher.positions.values() if at.is_selected or at.is_requested]
+    assert read(filled, 90, 100).num_rows == 10
+    assert not [at for at in kept._twin._fetcher.positions.values() if at.is_selected or at.is_requested]
+
+
+def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled, monkeypatch):
+    monkeypatch.setattr(topic_reading, "_AT_ONCE_BYTES", 1)
+    assert read(filled, 3, 99)["offset"].to_pylist() == list(range(3, 99))
 
 
 def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):

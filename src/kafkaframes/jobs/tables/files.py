@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.client.fetched import Fetched
-from kafkaframes.client.stretch import Rules, fetches
+from kafkaframes.client.stretch import Stretch
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
 from kafkaframes.jobs.export.writers import Output, row_batch
 from kafkaframes.jobs.tables.content import RAW, Content
-from kafkaframes.records.arrays import instants_of
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
+from kafkaframes.scan.arrow import instants_of
 from kafkaframes.scan.values.columns import REASON
 from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.log.transactions import TransactionState
@@ -356,15 +355,15 @@ def copy_topic(
         BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_MS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
-        for fetched in _fetches(consumer, task):
+        for fetched in iter(_stretch(consumer, task).next, None):
             result.tally.begin_source()
             for batch in fetched.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
                 write(result.tally.take(batch, settings.keep))
 
 
-def _fetches(consumer: Consumer, task: TopicTask) -> Iterator[Fetched]:
+def _stretch(consumer: Consumer, task: TopicTask) -> Stretch:
     def lost(problem: str) -> None:
         raise OptionError(f"{task.path} {problem}: run again")
 
-    rules = Rules(lost, silence_ms=SILENCE_MS)
-    return fetches(consumer, task.topic_partition, rules, first=task.first_offset or 0, end=task.end_offset or 0)
+    first, end = task.first_offset or 0, task.end_offset or 0
+    return Stretch(consumer, task.topic_partition, first, end, lost=lost, silence_ms=SILENCE_MS)

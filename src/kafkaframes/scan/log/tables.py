@@ -23,12 +23,11 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import decode
-from kafkaframes.records.arrays import instants
 from kafkaframes.records.layout import CODECS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, Chunk, Chunks, End, Ints, check_crcs, parts_of, timestamp_types
-from kafkaframes.scan.arrow import ARROW_TYPES, TARGET_BYTES, arrow_schema, repeated
+from kafkaframes.scan.arrow import ARROW_TYPES, TARGET_BYTES, arrow_schema, instants, said_by
 from kafkaframes.scan.columns import DECODED, Column, choose_columns
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import Slice
@@ -115,7 +114,7 @@ def _read_slice(
 def _array(column: Column, scanned: Scanned, part: Slice) -> pa.Array:
     if column.name in _MAKERS:
         return _MAKERS[column.name](scanned)
-    return repeated(column, part.segment, scanned.kept.size)
+    return said_by(part.segment, column, scanned.kept.size)
 
 
 def _rest(end: End, part: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:

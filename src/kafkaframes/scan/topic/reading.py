@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from kafkaframes.client import Consumer
 from kafkaframes.client.fetched import Fetched
-from kafkaframes.client.stretch import Rules, fetches
+from kafkaframes.client.stretch import Stretch
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.arrow import Conversion, rebatch
 from kafkaframes.scan.columns import Column
@@ -25,6 +25,8 @@ from kafkaframes.scan.topic.planning import Range, open_consumer
 
 _Made = TypeVar("_Made")
 _MOST_IDLE: Final = 8
+_AT_MOST: Final = "kafkaConsumer.pollTimeoutMs"  # how long nothing may come
+_AT_ONCE_BYTES: Final = 4 << 20  # of records: those of an answer, unless they were compressed to less than half
 # Larger answers cost memory and save nothing: 16 MB took 48 MB more a task for the same CPU time, 8 MB 15 (2026-11-23)
 _FETCH: Final = {"fetch_max_bytes": 4 << 20, "max_partition_fetch_bytes": 2 << 20, "fetch_max_wait_ms": 100}
 
@@ -76,10 +78,8 @@ _pool = _Pool()
 def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range as Arrow batches of about 1 MB with Spark's types; raises as ``read_rows``."""
     conversion = Conversion(columns)
-    origin = _Partition(work.topic, work.partition)
-    batches = read_fetched(
-        work, options, lambda fetched, memory: fetched.read(conversion.sources, end_offset=work.end, memory=memory)
-    )
+    origin = RowOrigin(work.topic, work.partition)
+    batches = _batches(work, conversion.sources, options)
     yield from rebatch(conversion.batch(batch, origin) for batch in batches)
 
 
@@ -93,55 +93,55 @@ def read_rows(work: Range, columns: Sequence[str], options: TopicOptions) -> Ite
     """
     where = options.where
     sources, origin = sources_of(columns, where), RowOrigin(work.topic, work.partition)
-    batches = read_fetched(
-        work, options, lambda fetched, memory: fetched.read(sources, end_offset=work.end, memory=memory)
-    )
-    for batch in batches:
+    for batch in _batches(work, sources, options):
         rows = rows_of(batch, origin, columns, where)
         if rows is not None:
             yield rows
+
+
+def _batches(work: Range, sources: Sequence[str], options: TopicOptions) -> Iterator[pa.RecordBatch]:
+    """Yield columns of the records of a range; of an answer all are made before its first rows are handed on."""
+
+    def read(fetched: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
+        made: list[pa.RecordBatch] = []
+        size = 0
+        for batch in fetched.read(sources, end_offset=work.end, memory=memory):
+            made.append(batch)
+            size += batch.nbytes
+            if size >= _AT_ONCE_BYTES:
+                yield from made
+                made, size = [], 0
+        yield from made
+
+    return read_fetched(work, options, read)
 
 
 def read_fetched(
     work: Range, options: TopicOptions, read: Callable[[Fetched, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
     """Yield what ``read`` makes of each answer that holds records of a range, in order; raises as ``read_rows``."""
-    consumer, memory = _pool.take(options), Recycler()
+    target, at_most = work.topic_partition, options.poll_timeout_ms
+
+    def lost(problem: str) -> None:
+        report_loss(f"topic partition {target} {problem}", fail=options.fail_on_data_loss)
+
+    consumer, memory = _pool.take(options), Recycler()  # memory that a consumer kept would be 25 MB of an idle process
     try:
-        for fetched in fetches(consumer, work.topic_partition, _rules(work, options), first=work.first, end=work.end):
+        stretch = Stretch(
+            consumer, target, work.first, work.end, lost=lost, silence_ms=at_most, silence_setting=_AT_MOST
+        )
+        while stretch.reached < work.end and (fetched := stretch.next()) is not None:
             yield from read(fetched, memory)
     except GeneratorExit:  # a LIMIT was met
-        _return_to_pool(consumer, options)
+        consumer.assign({})
+        _pool.give_back(options, consumer)
         raise
     except BaseException:
         consumer.close()
         raise
-    _return_to_pool(consumer, options)
+    _pool.give_back(options, consumer)
 
 
 def close_idle(options: TopicOptions) -> None:
     """Close the idle consumers of these settings."""
     _pool.close(options)
-
-
-def _return_to_pool(consumer: Consumer, options: TopicOptions) -> None:
-    consumer.assign({})
-    _pool.give_back(options, consumer)
-
-
-def _rules(work: Range, options: TopicOptions) -> Rules:
-    """Return what the options say of lost offsets, and of silence."""
-
-    def lost(problem: str) -> None:
-        report_loss(f"topic partition {work.topic_partition} {problem}", fail=options.fail_on_data_loss)
-
-    return Rules(lost, silence_ms=options.poll_timeout_ms, silence_setting="kafkaConsumer.pollTimeoutMs")
-
-
-class _Partition(NamedTuple):
-    """A live topic partition as an ``Origin``; the columns of files are not offered."""
-
-    topic: str
-    partition: int
-    path: str = ""
-    source: str = ""

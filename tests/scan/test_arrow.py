@@ -1,0 +1,39 @@
+"""Arrow arrays from buffers are those that ``pa.array`` makes."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.scan import arrow
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("orders", pa.string()), ("", pa.string()), ("\u20ac", pa.string()), (None, pa.string()), (None, pa.int32())]
+    + [(-3, kind) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())],
+)
+def test_what_is_repeated(value, kind, count):
+    made = arrow.repeated(value, kind, count)
+    made.validate(full=True)
+    assert made.equals(pa.array([value] * count, kind))
+
+
+def test_a_time_that_microseconds_cannot_say_is_null():
+    edge = (2**63 - 1) // 1000
+    assert arrow.instants(np.array([edge, edge + 1, -edge - 1, -1])).is_null().to_pylist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@given(st.lists(st.none() | st.integers(-(2**53), 2**53), max_size=20), st.integers(0, 3))
+def test_times_of_a_log_are_instants_in_microseconds_and_nulls_stay(times, start):
+    kept = pa.array(times, pa.timestamp("ms", "UTC")).slice(start)
+    made = arrow.instants_of(kept)
+    made.validate(full=True)
+    assert made.equals(kept.cast(arrow.INSTANT))
