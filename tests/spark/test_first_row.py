@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kafkaframes.broker import Broker
+
 LOG = next((Path(__file__).parents[2] / "examples" / "logs").iterdir())
 READ = """
 import json, sys
@@ -21,6 +23,24 @@ columns = choose_columns(None, include_headers=True, table=options.layout)
 work = plan_log(options, cores=1).works[0]
 rows = next(iter(read_table(work, columns, options))).num_rows
 print(json.dumps([rows > 0, sorted({"pandas", "numba", "llvmlite", "fsspec"} & sys.modules.keys())]))
+"""
+
+TOPIC = """
+import json, sys
+import pyspark.worker
+from kafkaframes.client import Producer
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import Range
+from kafkaframes.spark.tasks import read_topic
+servers = sys.argv[1]
+options = TopicOptions(client={"bootstrap_servers": servers})
+columns = choose_columns(None)
+(rows,) = read_topic(Range("orders", 0, 10, 20), columns, options)
+with Producer(servers) as producer:
+    producer.send_arrow(rows.select(["key", "value", "timestamp"]), topic="copies")
+heavy = {"pandas", "numba", "llvmlite", "fsspec"}
+print(json.dumps([rows.column("offset").to_pylist(), sorted(heavy & sys.modules.keys())]))
 """
 
 ANSWER = """
@@ -50,3 +70,13 @@ def test_the_first_batch_needs_neither_pandas_nor_numba(compiled_ahead):
     command = [sys.executable, "-c", READ, str(LOG)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert json.loads(done.stdout) == [True, []]
+
+
+def test_a_part_of_a_topic_is_read_and_written_without_pandas(compiled_ahead):
+    with Broker() as broker:
+        broker.create_topic("orders")
+        broker.create_topic("copies")
+        broker.append("orders", [{"key": b"k", "value": b"%d" % number} for number in range(30)])
+        command = [sys.executable, "-c", TOPIC, broker.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+    assert json.loads(done.stdout) == [list(range(10, 20)), []]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kafkaframes.client.batches import Batch
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
-from kafkaframes.records.arrays import stamped
+from kafkaframes.records.arrays import numbers, stamped, texts
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
 from kafkaframes.records.rows import Int64s
 
@@ -192,10 +192,11 @@ def _share_out_free(partitions: Int64s, count: int, most_runs: int) -> None:
 
 def written(batches: Sequence[Batch], base_offsets: Sequence[int]) -> pa.Table:
     """Return what ``send_arrow`` reports: a row for each batch."""
-    columns: dict[str, Any] = {
-        "topic": pa.array([batch.partition.topic for batch in batches], pa.string()),
-        "partition": pa.array([batch.partition.partition for batch in batches], pa.int32()),
-        "base_offset": pa.array(base_offsets, pa.int64()),
-        "count": pa.array([batch.count for batch in batches], pa.int64()),
+    partitions = numbers(np.array([batch.partition.partition for batch in batches], np.int64)).cast(pa.int32())
+    columns = {
+        "topic": texts([batch.partition.topic for batch in batches]),
+        "partition": partitions,
+        "base_offset": numbers(np.array(base_offsets, np.int64)),
+        "count": numbers(np.array([batch.count for batch in batches], np.int64)),
     }
     return pa.table(columns)

@@ -6,10 +6,11 @@ half a second of CPU time, which each new executor of Spark and each command wou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 
@@ -24,6 +25,39 @@ def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
     [1, 2]
     """
     return pa.Array.from_buffers(pa.int64(), values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """Return texts as an array.
+
+    >>> texts(["orders", ""]).to_pylist()
+    ['orders', '']
+    """
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+
+
+def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return booleans as an array.
+
+    >>> flags(np.array([True, False])).to_pylist()
+    [True, False]
+    """
+    return pa.Array.from_buffers(pa.bool_(), values.size, [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return the values of an array of booleans that has no nulls.
+
+    >>> flag_values(pa.array([True, False, True]).slice(1)).tolist()
+    [False, True]
+    """
+    if not len(array):
+        return np.zeros(0, np.bool_)
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    end = array.offset + len(array)
+    return np.unpackbits(bits, count=end, bitorder="little")[array.offset :].view(np.bool_)
 
 
 def stamped(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
@@ -56,10 +90,19 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
         if is_instant and times.type.unit == "s":
             times = times.cast(pa.timestamp("ms", times.type.tz))
         parts = _PARTS.get(times.type.unit, 1) if is_instant else 1
-        counted = pc.fill_null(times.cast(pa.int64()), now_ms * parts)
+        counted = times.cast(pa.int64()).fill_null(numbers(np.array([now_ms * parts]))[0])
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None
-    if parts == 1:
-        return counted
-    values = np.frombuffer(counted.buffers()[1], np.int64, len(counted), offset=8 * counted.offset)
-    return numbers(values // parts)
+    return counted if parts == 1 else numbers(int64_values(counted) // parts)
+
+
+def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the values of an array of 64-bit numbers or times that has no nulls, without copying them.
+
+    >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist()
+    [2, 3]
+    """
+    if array.null_count:
+        raise ValueError("nulls have no values")
+    data = array.buffers()[1] if len(array) else b""
+    return np.frombuffer(data, np.int64, len(array), offset=8 * array.offset if len(array) else 0)

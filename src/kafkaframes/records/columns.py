@@ -22,6 +22,7 @@ from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_index import SKIPPED
+from kafkaframes.records.arrays import flags
 from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
 from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_BYTES, ColumnMaker, Made
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
@@ -237,7 +238,7 @@ class RecordReader:
         if self._is_bounded or dropped is not None:
             keep = self._keep(made.offsets, dropped)
             if keep is not None:
-                batch = batch.filter(pa.array(keep))
+                batch = batch.filter(flags(keep))
         if batch.num_rows:
             yield batch
 

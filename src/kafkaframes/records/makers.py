@@ -9,7 +9,6 @@ choose or renumber records, and write them again (``build.py``); keys and values
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records._kernels_gather import SLACK_BYTES
+from kafkaframes.records.arrays import flags, texts
 from kafkaframes.records.decoded import Allocate, Decoded, Index, Ints32, Sections
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
@@ -85,15 +85,14 @@ def _sequences(result: Decoded) -> npt.NDArray[np.int32]:
     return np.where(bases >= 0, summed, -1).astype(np.int32)
 
 
+_CODEC_NAMES = texts([*CODECS, "unknown"])
+
+
 def codec_array(attributes: Ints) -> pa.Array:
     """Name codecs by the attributes of their batches; ``unknown`` for the numbers that Kafka does not know."""
     numbers = np.minimum(attributes & CODEC_MASK, len(CODECS)).astype(np.int8)
-    return pa.DictionaryArray.from_arrays(pa.array(numbers), _codec_names())
-
-
-@cache
-def _codec_names() -> pa.Array:
-    return pa.array([*CODECS, "unknown"])  # not while importing: it imports pandas
+    indices = pa.Array.from_buffers(pa.int8(), numbers.size, [None, pa.py_buffer(numbers)])
+    return pa.DictionaryArray.from_arrays(indices, _CODEC_NAMES)
 
 
 def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:
@@ -156,7 +155,7 @@ def arrow_column(name: str, result: Decoded, ready: Mapping[str, pa.Array]) -> p
     if isinstance(made, pa.Array):
         return made
     if made.dtype == np.bool_:
-        return pa.array(made)
+        return flags(made)
     return pa.Array.from_buffers(column.type, made.size, [None, pa.py_buffer(np.ascontiguousarray(made))], null_count=0)
 
 

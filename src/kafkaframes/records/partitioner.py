@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
-from kafkaframes.records.arrays import numbers
+from kafkaframes.records.arrays import int64_values, numbers
 from kafkaframes.records.rows import Blobs, Int64s, blobs_of
 
 UNASSIGNED: Final = -1
@@ -62,8 +62,8 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     """
     partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
     if "partition" in rows.schema.names:
-        chosen = _int64s(rows.column("partition")).fill_null(UNASSIGNED)
-        partitions = chosen.to_numpy(zero_copy_only=False).copy()
+        chosen = _int64s(rows.column("partition")).fill_null(numbers(np.array([UNASSIGNED]))[0])
+        partitions = int64_values(chosen).copy()
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):
             return partitions, int(wrong[0])

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
+from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.fields import NO_TIMESTAMP
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -223,7 +224,7 @@ def _int64s(name: str, array: pa.Array) -> Int64s:
     if not pa.types.is_integer(array.type):
         raise EncodeError(f"{array.type} is not an integer type").within(name)
     try:
-        return np.ascontiguousarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return int64_values(array.cast(pa.int64()))
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within(name) from None
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.records.arrays import flag_values
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -125,7 +126,7 @@ def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds as ``instants``; nulls stay null."""
     values = np.frombuffer(times.buffers()[1], np.int64, len(times), offset=8 * times.offset)
     if times.null_count:
-        values = np.where(times.is_null().to_numpy(zero_copy_only=False), np.iinfo(np.int64).max, values)
+        values = np.where(flag_values(times.is_null()), np.iinfo(np.int64).max, values)
     return instants(values)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
+from kafkaframes.scan.arrow import repeated
 from kafkaframes.scan.values.columns import decoded_struct
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
 
@@ -51,7 +52,9 @@ class ValueDecoding:
             names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]
             at = ", ".join(f"{name} {batch.column(name)[row].as_py()}" for name in names)
             raise CorruptRecordError(f"value{' of ' if at else ''}{at}: {reasons[row]}")
-        errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())
+        errors = repeated(None, pa.string(), batch.num_rows)
+        if reasons:
+            errors = pa.array([reasons.get(row) for row in range(batch.num_rows)], pa.string())
         made = {"value": values, ERROR: errors}
         return pa.RecordBatch.from_arrays(
             [made[name] if name in made else batch.column(name) for name in columns], schema=schema

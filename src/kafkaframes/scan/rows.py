@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.records.arrays import flags
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, Bytes, Flags, check_crcs
@@ -111,7 +112,7 @@ def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], wh
     """Return the columns of the rows that are kept; None where none is."""
     kept = where.rows(batch.column(TIMES)) if where.has_times else None
     if kept is not None:
-        batch = batch.filter(pa.array(kept))
+        batch = batch.filter(flags(kept))
     if batch.num_rows == 0:
         return None
     if tuple(batch.schema.names) == tuple(columns):

@@ -80,7 +80,9 @@ class Where:
             return None
         import numpy as np
 
-        values = timestamps.view("int64").to_numpy(zero_copy_only=False)
+        from kafkaframes.records.arrays import int64_values
+
+        values = int64_values(timestamps)
         least, limit = self.timestamps_ms
         kept = np.ones(values.size, np.bool_)
         if least is not None:

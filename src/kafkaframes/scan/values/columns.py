@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.records.arrays import flag_values, flags
 from kafkaframes.scan.values.registry import BadValueError
 
 REASON: Final = "reason"
@@ -79,7 +80,7 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
     reasons: dict[int, str] = {}
     columns = {name: batch.column(name) for name in batch.schema.names}
     if needs_key:
-        missing = np.flatnonzero(batch.column("key").is_null().to_numpy(zero_copy_only=False))
+        missing = np.flatnonzero(flag_values(batch.column("key").is_null()))
         reasons |= dict.fromkeys(missing.tolist(), "no key: a table of the latest value by key needs one")
     if decoder is not None:
         values = columns.pop("value")
@@ -90,9 +91,9 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
         return made, None
     good = np.ones(batch.num_rows, np.bool_)
     good[list(reasons)] = False
-    bad = batch.filter(pa.array(~good))
+    bad = batch.filter(flags(~good))
     shown = pa.array([reasons[index][:_LONGEST_REASON] for index in sorted(reasons)], pa.string())
-    return made.filter(pa.array(good)), bad.append_column(REASON, shown)
+    return made.filter(flags(good)), bad.append_column(REASON, shown)
 
 
 def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, dict[int, str]]:
@@ -103,12 +104,10 @@ def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, 
     """
     reasons: dict[int, str] = {}
     columns = _decoded(values, decoder, reasons)
-    missing = values.is_null().to_numpy(zero_copy_only=False)
+    missing = flag_values(values.is_null())
     missing[list(reasons)] = True
     reasons = {row: reason[:_LONGEST_REASON] for row, reason in reasons.items()}
-    return pa.StructArray.from_arrays(
-        list(columns.values()), fields=list(decoder.fields), mask=pa.array(missing)
-    ), reasons
+    return pa.StructArray.from_arrays(list(columns.values()), fields=list(decoder.fields), mask=flags(missing)), reasons
 
 
 def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.arrow import repeated
 from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
@@ -299,6 +300,10 @@ def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
 
 
 VALUE: Final = "v"
+_OPENED: Final = repeated(f'{{"{VALUE}":', pa.string(), 1)[0]
+_CLOSED: Final = repeated("}\n", pa.string(), 1)[0]
+_NULL: Final = repeated("null", pa.string(), 1)[0]
+_NOTHING: Final = repeated("", pa.string(), 1)[0]
 
 
 def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:
@@ -323,8 +328,8 @@ def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops
 
 
 def _parsed_by_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
-    texts = pc.fill_null(values.cast(pa.string()), "null")  # the cast refuses what is no UTF-8
-    rows = pc.binary_join_element_wise(f'{{"{VALUE}":', texts, "}\n", "")
+    texts = pc.fill_null(values.cast(pa.string()), _NULL)  # the cast refuses what is no UTF-8
+    rows = pc.binary_join_element_wise(_OPENED, texts, _CLOSED, _NOTHING)
     data = rows.buffers()[2]
     if data is None or not len(rows):
         return None

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.arrays import flag_values, int64_values, numbers
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
@@ -138,11 +138,11 @@ class Router:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
         if column.null_count:
-            row = _first(column.is_null())
+            row = _first(flag_values(column.is_null()))
             raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
         encoded = column.dictionary_encode()
         names: list[str] = encoded.dictionary.to_pylist()
-        indices = encoded.indices.to_numpy().astype(np.int64)
+        indices = int64_values(encoded.indices.cast(pa.int64()))
         for index, name in enumerate(names):
             if name not in self._checked:
                 try:
@@ -156,9 +156,9 @@ class Router:
         partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
-            numbers = pc.fill_null(column.cast(pa.int64()), UNASSIGNED).to_numpy().copy()
-            self._check(numbers, np.asarray(column.is_valid()), topics, topic_of, counts)
-            partitions = numbers
+            chosen = int64_values(column.cast(pa.int64()).fill_null(numbers(np.array([UNASSIGNED]))[0])).copy()
+            self._check(chosen, flag_values(column.is_valid()), topics, topic_of, counts)
+            partitions = chosen
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
             assign_by_key(keys, counts, partitions)
@@ -192,9 +192,9 @@ def _bad(row: int, reason: str) -> EncodeError:
     return EncodeError(reason).within(row)
 
 
-def _first(flags: pa.Array | npt.NDArray[np.bool_]) -> int:
+def _first(flags: npt.NDArray[np.bool_]) -> int:
     """Return the first row that a flag is set for."""
-    return int(np.flatnonzero(np.asarray(flags))[0])
+    return int(np.flatnonzero(flags)[0])
 
 
 _NO_VALUES = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
