@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.jobs.verify.verify import verify
+from kafkaframes.records.build import build_records
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.indexes import OffsetIndex, read_offset_index, write_offset_index
 from kafkaframes.storage.log.discover import discover
@@ -102,6 +103,25 @@ def test_a_missing_batch_breaks_the_sequence(log):
         position += body + 12
     segment.write_bytes(cut)
     assert "sequence" in {check for check, _ in found(log)}
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("sequence", "silent_ms", "checks"),
+    [(1, 0, []), (0, DAY_MS - 1, ["sequence"]), (0, DAY_MS, []), (2, DAY_MS, ["sequence"])],
+)
+def test_a_sequence_may_begin_anew_once_brokers_have_forgotten_the_producer(tmp_path, sequence, silent_ms, checks):
+    def batch(offset: int, sequence: int, timestamp: int) -> bytes:
+        rows = [{"value": b"v", "timestamp": timestamp}]
+        return build_records(rows, base_offset=offset, producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    data = batch(0, 0, 1_700_000_000_000) + batch(1, sequence, 1_700_000_000_000 + silent_ms)
+    (partition / base(0)).write_bytes(data)
+    assert [check for check, _ in found(tmp_path) if check == "sequence"] == checks
 
 
 def test_index_entries_are_held_to_the_brokers_invariant(log):

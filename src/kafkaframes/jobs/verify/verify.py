@@ -27,6 +27,7 @@ from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
 _SEQUENCES = 2**31
+_PRODUCER_EXPIRATION_MS = 86_400_000  # Kafka's default
 
 
 class Task(NamedTuple):
@@ -163,20 +164,22 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
     """Sequence numbers of a producer's epoch go on without gaps, where no batch can be missing.
 
     A producer's first batch here may have any number: the earlier ones were deleted. In a compacted log nothing follows
-    from a gap.
+    from a gap. A broker forgets a producer that is silent (``producer.id.expiration.ms``): its id may come again, as
+    where a restored log lives on in a new cluster.
     """
     if any(one.has_holes for one in facts):
         return
-    expected: dict[tuple[int, int], int] = {}
+    expected: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in facts:
-        for producer, epoch, sequence, base, last, attributes, position in entry.producers.T.tolist():
+        for producer, epoch, sequence, base, last, attributes, position, timestamp in entry.producers.T.tolist():
             if sequence < 0 or attributes & CONTROL:
                 continue
-            chosen = expected.get((producer, epoch))
-            if chosen is not None and sequence != chosen:
+            chosen, before = expected.get((producer, epoch), (sequence, timestamp))
+            is_forgotten = sequence == 0 and timestamp - before >= _PRODUCER_EXPIRATION_MS
+            if sequence != chosen and not is_forgotten:
                 message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {chosen} was expected"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)
-            expected[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES
+            expected[producer, epoch] = (sequence + last - base + 1) % _SEQUENCES, timestamp
 
 
 def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
@@ -202,7 +205,7 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
     """Replay a segment's transactional batches and markers, by offset."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
-    for producer, epoch, _, base, _, attributes, _ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
+    for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
             continue
         if not attributes & CONTROL:

@@ -100,6 +100,7 @@ PRODUCER_COLUMNS = (
     "last_offset",
     "attributes",
     "position",
+    "max_timestamp",
 )
 
 # Records of control batches become Python objects; brokers do not compress them, and write a few at once.
