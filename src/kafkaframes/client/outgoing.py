@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.client.batches import Batch
 from kafkaframes.client.metadata import Cluster, TopicPartition
@@ -141,7 +140,7 @@ def topics_of(table: pa.Table, topic: str | None) -> list[str]:
         return [topic]
     if "topic" not in table.schema.names:
         raise OptionError("no topic: give topic=, or a column topic")
-    names: list[str] = pc.unique(table.column("topic")).to_pylist()
+    names: list[str] = table.column("topic").unique().to_pylist()
     if None in names:
         raise EncodeError("a row has no topic").within("topic")
     return names
@@ -157,6 +156,8 @@ def routed(
     Raises:
         BrokerError: a row names a partition that its topic does not have.
     """
+    import pyarrow.compute as pc  # not above: who only reads needs none of its 4 MB
+
     batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
     for topic in topics:
         has_column = "topic" in table.schema.names and len(topics) > 1

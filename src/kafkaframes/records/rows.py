@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.arrays import int64_values
@@ -308,7 +307,7 @@ def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
         names, values = array.keys, array.items
     elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_header(kind.value_type):
         _refuse_null_structs(array)
-        names, values = (pc.struct_field(array.values, index) for index in (0, 1))
+        names, values = array.values.flatten()
     else:
         raise EncodeError(f"{kind} is not a list of struct<key, value>").within("headers")
     starts = _list_bounds(array)
