@@ -90,19 +90,23 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
         if is_instant and times.type.unit == "s":
             times = times.cast(pa.timestamp("ms", times.type.tz))
         parts = _PARTS.get(times.type.unit, 1) if is_instant else 1
-        counted = times.cast(pa.int64()).fill_null(numbers(np.array([now_ms * parts]))[0])
+        counted = int64_values(times.cast(pa.int64()), missing=now_ms * parts)
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None
-    return counted if parts == 1 else numbers(int64_values(counted) // parts)
+    return numbers(counted if parts == 1 else counted // parts)
 
 
-def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the values of an array of 64-bit numbers or times that has no nulls, without copying them.
+def int64_values(array: pa.Array, *, missing: int | None = None) -> npt.NDArray[np.int64]:
+    """Return the values of an array of 64-bit numbers or times, without copying them where there are no nulls.
 
-    >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist()
-    [2, 3]
+    Nulls become ``missing``; without it they are a ``ValueError``.
+
+    >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), missing=-1).tolist()
+    ([2, 3], [1, -1])
     """
     if array.null_count:
-        raise ValueError("nulls have no values")
+        if missing is None:
+            raise ValueError("nulls have no values")
+        array = array.cast(pa.int64()).fill_null(numbers(np.array([missing]))[0])
     data = array.buffers()[1] if len(array) else b""
     return np.frombuffer(data, np.int64, len(array), offset=8 * array.offset if len(array) else 0)

@@ -62,8 +62,7 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     """
     partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
     if "partition" in rows.schema.names:
-        chosen = _int64s(rows.column("partition")).fill_null(numbers(np.array([UNASSIGNED]))[0])
-        partitions = int64_values(chosen).copy()
+        partitions = int64_values(_int64s(rows.column("partition")), missing=UNASSIGNED).copy()
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):
             return partitions, int(wrong[0])

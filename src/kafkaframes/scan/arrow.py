@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.records.arrays import flag_values
+from kafkaframes.records.arrays import int64_values
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -124,10 +124,7 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
 
 def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds as ``instants``; nulls stay null."""
-    values = np.frombuffer(times.buffers()[1], np.int64, len(times), offset=8 * times.offset)
-    if times.null_count:
-        values = np.where(flag_values(times.is_null()), np.iinfo(np.int64).max, values)
-    return instants(values)
+    return instants(int64_values(times, missing=np.iinfo(np.int64).max))
 
 
 def _as_it_is(array: pa.Array) -> pa.Array:

@@ -22,12 +22,12 @@ from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity, worst
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
+from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
 _SEQUENCES = 2**31
-_PRODUCER_EXPIRATION_MS = 86_400_000  # Kafka's default
 
 
 class Task(NamedTuple):
@@ -175,7 +175,7 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
             if sequence < 0 or attributes & CONTROL:
                 continue
             chosen, before = expected.get((producer, epoch), (sequence, timestamp))
-            is_forgotten = sequence == 0 and timestamp - before >= _PRODUCER_EXPIRATION_MS
+            is_forgotten = sequence == 0 and timestamp - before >= DEFAULT_EXPIRATION_MS
             if sequence != chosen and not is_forgotten:
                 message = f"producer {producer}, epoch {epoch}: sequence {sequence} where {chosen} was expected"
                 yield Finding(Severity.WARNING, "sequence", message, entry.path, position, base)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.arrow import repeated
+from kafkaframes.records.arrays import texts
 from kafkaframes.scan.values.columns import Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
@@ -300,10 +300,7 @@ def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
 
 
 VALUE: Final = "v"
-_OPENED: Final = repeated(f'{{"{VALUE}":', pa.string(), 1)[0]
-_CLOSED: Final = repeated("}\n", pa.string(), 1)[0]
-_NULL: Final = repeated("null", pa.string(), 1)[0]
-_NOTHING: Final = repeated("", pa.string(), 1)[0]
+_OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE}":', "}\n", "null", ""])
 
 
 def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:

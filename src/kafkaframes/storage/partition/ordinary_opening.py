@@ -217,8 +217,9 @@ def _recovered(
     changed = {offset for offset in before.keys() | after.keys() if before.get(offset) != after.get(offset)}
     if rebuilt.producers_end != end or min(changed, default=base) < base or max(after, default=end) != end:
         return None
-    rebuilt_indexes = {segment_file_name(base, kind): rebuilt.files[kind] for kind in ("index", "timeindex")}
-    return _Opened(end, before, after, rebuilt.epochs, rebuilt_indexes)
+    made = indexes.write_indexes(rebuilt.offset_index, rebuilt.time_index)
+    remade = {segment_file_name(base, kind): raw for kind, raw in made.items()}
+    return _Opened(end, before, after, rebuilt.epochs, remade)
 
 
 def _producers(opened: _Opened, settings: LogSettings) -> Producers:

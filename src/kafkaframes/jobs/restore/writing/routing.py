@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records.arrays import flag_values, int64_values, numbers
+from kafkaframes.records.arrays import flag_values, int64_values
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
@@ -156,7 +156,7 @@ class Router:
         partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
         if "partition" in rows.schema.names:
             column = rows.column("partition")
-            chosen = int64_values(column.cast(pa.int64()).fill_null(numbers(np.array([UNASSIGNED]))[0])).copy()
+            chosen = int64_values(column.cast(pa.int64()), missing=UNASSIGNED).copy()
             self._check(chosen, flag_values(column.is_valid()), topics, topic_of, counts)
             partitions = chosen
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
