@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaframes._version import __version__
 from kafkaframes.protocol.functions import list_apis, message_class
 from kafkaframes.scan.functions import (
     read_batches,
@@ -37,6 +38,7 @@ __all__ = [
     "Consumer",
     "KafkaframesError",
     "Producer",
+    "__version__",
     "broker",
     "build_records",
     "client",
@@ -62,7 +64,6 @@ __all__ = [
     "testing",
     "verify_log",
 ]
-__version__ = "0.1.0"
 
 
 _LAZY = {  # what is large, by the module that it is imported of
@@ -93,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

@@ -14,13 +14,12 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from kafkaframes._version import __version__
 from kafkaframes.client.loop import apart
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.sasl import Exchange, advance
@@ -327,7 +326,7 @@ class Connection:
             self.ranges = versions_of_release(self._settings.api_version)
             return
         cls = self._settings.message("ApiVersionsRequest")
-        body = cls(client_software_name="kafkaframes", client_software_version=_own_version())
+        body = cls(client_software_name="kafkaframes", client_software_version=__version__)
         try:
             frame = await self.exchange(body, known_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
@@ -421,11 +420,3 @@ def _memory() -> Callable[[int], memoryview]:
     """Return what gives memory for large answers: used again once nobody looks at the records that came in it."""
     blocks = Recycler(kept_bytes=_KEPT_BYTES, filled=True)
     return lambda size: blocks.array(size, np.uint8).data
-
-
-@cache  # to read it of the package's metadata takes milliseconds
-def _own_version() -> str:
-    try:
-        return version("kafkaframes")
-    except PackageNotFoundError:
-        return "unknown"

