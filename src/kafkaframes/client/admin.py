@@ -9,17 +9,19 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
-from kafkaframes.client.options import ClientOptions, Servers, merged
-from kafkaframes.client.settings import ClientSettings, choices
+from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import ClientOptions, Servers
 
 RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from itertools import islice
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import UUID
 
 import pyarrow as pa
@@ -27,12 +27,14 @@ from kafkaframes.client.loop import background, warn_unclosed
 from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership, ConsumerMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
-from kafkaframes.client.options import ConsumerOptions, Servers, merged
-from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.client.settings import ConsumerSettings, merged
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import ConsumerOptions, Servers
 
 Listener = Callable[[Collection[TopicPartition]], Any]
 ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``

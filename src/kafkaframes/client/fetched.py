@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from operator import length_hint
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -17,7 +17,9 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordRead
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAILFAST
 from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
-from kafkaframes.storage.log.transactions import TransactionState, transactions_of_fetched
+
+if TYPE_CHECKING:
+    from kafkaframes.storage.log.transactions import TransactionState
 
 _PART_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
 _STEP_ROWS: Final = 4_096  # whose values are made at once: they are read while the processor has them at hand
@@ -116,6 +118,8 @@ class Fetched:
     @property
     def transactions(self) -> TransactionState:
         """What ``read_committed`` leaves out of ``data``."""
+        from kafkaframes.storage.log.transactions import transactions_of_fetched  # 15 ms that few tasks need
+
         return transactions_of_fetched(self.data, self.batches, self.aborted or ())
 
 

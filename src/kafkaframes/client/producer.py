@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import UUID
 
 import numpy as np
@@ -23,11 +23,10 @@ from kafkaframes.client.batches import NOT_STAMPED, Batch, Producer, RecordMetad
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.options import ProducerOptions, Servers, merged
 from kafkaframes.client.outgoing import CheckedRecord, Headers, checked_record, routed, topics_of, written
 from kafkaframes.client.record_futures import LoopResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender
-from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.settings import ProducerSettings, merged
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import (
     BrokerError,
@@ -43,6 +42,9 @@ from kafkaframes.records.build import build_apart, build_batches, build_records,
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.fields import BatchFields
 from kafkaframes.records.rows import rows_of_lists
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import ProducerOptions, Servers
 
 _INIT_PRODUCER_ID: Final = 22
 _LARGEST_BATCH: Final = 2**31 - 1

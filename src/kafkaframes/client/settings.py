@@ -11,13 +11,16 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.client.properties import translated
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
 from kafkaframes.protocol.spec.releases import release
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import Servers
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -254,6 +257,15 @@ _ASSIGNORS: Final = {  # Java's classes
 def _names(value: str | Sequence[str]) -> list[str]:
     names = value.split(",") if isinstance(value, str) else [str(name) for name in value]
     return [name.strip() for name in names if name.strip()]
+
+
+def merged(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a constructor's arguments as one mapping; keywords win over properties."""
+    if bootstrap_servers is None:
+        return options
+    if isinstance(bootstrap_servers, Mapping):
+        return {**bootstrap_servers, **options}
+    return {"bootstrap_servers": bootstrap_servers, **options}
 
 
 def setting_names(cls: type[ClientSettings]) -> list[str]:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -22,10 +22,12 @@ from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
