@@ -132,6 +132,30 @@ def test_closing_waits_for_tables_that_are_queued(servers, topic, enters):
     assert read_all(servers, topic)["value"].to_pylist() == values_in_order(20, 99)
 
 
+def test_tables_go_out_in_the_order_of_their_calls_while_the_producer_starts(servers, topic, monkeypatch):
+    """The last call comes when the start is done, and the one before it still waits for that."""
+
+    async def write():
+        async with asyncio.TaskGroup() as calls:
+            producer = AsyncProducer(servers)
+            start = producer._start
+
+            def call(value):
+                calls.create_task(producer.send_arrow(pa.table({"value": [value], "partition": [0]}), topic=topic))
+
+            async def started():
+                await start()
+                call("last")
+
+            monkeypatch.setattr(producer, "_start", started)
+            call("first")
+            call("second")
+        await producer.close()
+
+    asyncio.run(write())
+    assert read_all(servers, topic)["value"].to_pylist() == [b"first", b"second", b"last"]
+
+
 def test_the_end_of_a_transaction_waits_for_tables_that_are_queued(servers, topic):
     tables = [pa.table({"value": [f"{n}-{m}" for m in range(99)], "partition": [0] * 99}) for n in range(10)]
     with Producer(servers, transactional_id=topic, batch_size=200) as producer:

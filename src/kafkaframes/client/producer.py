@@ -281,8 +281,8 @@ class AsyncProducer:
             EncodeError: a row does not fit; ``path`` has its place.
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
-        await self.start()
         async with self._queueing:
+            await self.start()
             try:
                 batches = await self._queued_table(table, topic)
             except BaseException:
@@ -356,7 +356,7 @@ class AsyncProducer:
     async def flush(self) -> None:
         """Wait until everything that was sent has an answer, good or bad; also tables of earlier calls."""
         self._build_all()
-        async with self._starting, self._queueing:  # these wait for their turn in calls of their own
+        async with self._queueing:  # tables wait for their turn in calls of their own
             pass
         await self._sender.flush()
 
