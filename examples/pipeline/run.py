@@ -49,7 +49,7 @@ def main() -> None:
         subprocess.run(command, env=os.environ | settings, cwd=folder, check=True)
         for table in ("orders", "backup", "calls"):
             print(table, pq.read_table(folder / "spark-warehouse" / table).num_rows, "rows")
-        with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
             consumer.assign(consumer.partitions_for(LARGE))
             print("large orders", consumer.fetch_arrow(10_000).num_rows, "records")
 

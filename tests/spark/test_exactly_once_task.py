@@ -21,9 +21,10 @@ from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
+from kafkaframes.jobs.write_topic import sink
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.spark import topic_exactly_once as sink
+from kafkaframes.spark import topic_exactly_once
 from kafkaframes.spark.exactly_once_task import Work, write_rows, writing
 from kafkaframes.spark.topic_options import topic_write_options
 
@@ -65,13 +66,12 @@ def thirds(count):
 def transaction(options):
     """Begin one as the driver does; give the producer, the ledger and what tasks are given."""
     producer = Producer(**options.client, transactional_id=options.topic)
-    ledger = Ledger(sink._now_ms)
-    with (
-        producer,
-        LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server,
-    ):
+    ledger = Ledger(sink.now_ms)
+    with producer:
         producer.begin_transaction()
-        yield producer, ledger, Work(options, options.topic, share(producer), server.address)
+        shared = Shared(ledger, partial(add_partitions, producer), options.topic, share(producer))
+        with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
+            yield producer, ledger, Work(options, server.address, {})
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(op
 
 
 def test_a_task_without_rows_asks_nobody(options):
-    work = Work(options, "t", None, None)
+    work = Work(options, None, {})
     assert write_rows(work, 0, iter([rows(0, 0, 0)])) == {}
 
 
@@ -148,18 +148,21 @@ def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(option
     asked = []
     newest = sink.read_markers
     monkeypatch.setattr(sink, "read_markers", lambda *given: asked.append(1) or newest(*given))
-    sent = sink.Sent(0, sink._now_ms())
-    monkeypatch.setattr(sink, "send", lambda *given, **_: (share(given[-1]), sent)[1])
+
+    def send(producer):
+        share(producer)
+        return sink.Sent(0, sink.now_ms())
+
     one, other = new_sink(options), new_sink(options)
     for batch_id in range(3):
-        one.write(None, batch(batch_id))
+        one.write(batch(batch_id), send)
     assert len(asked) == 1
-    other.write(None, batch(3))
-    one.write(None, batch(4))
+    other.write(batch(3), send)
+    one.write(batch(4), send)
     assert len(asked) == 3
-    one.write(None, batch(4))  # was committed, and is not written again
+    one.write(batch(4), send)  # was committed, and is not written again
     assert len(asked) == 3
-    one.write(None, batch(5))  # the time before has used up an epoch: somebody else may have been there
+    one.write(batch(5), send)  # the time before has used up an epoch: somebody else may have been there
     assert len(asked) == 4
 
 
@@ -199,14 +202,14 @@ def with_sources():
     ],
 )
 def test_the_driver_listens_where_sparks_own_listens(conf, place):
-    assert sink._driver_address(SimpleNamespace(conf=conf)) == place
+    assert topic_exactly_once._driver_address(SimpleNamespace(conf=conf)) == place
 
 
 def test_a_second_attempt_writes_nothing_whichever_it_is(options, monkeypatch):
     """A retry, or the copy that speculation starts: both count as attempt 1. It succeeds, so that there is no third."""
     repeat(monkeypatch)
     rest = iter([rows(0, 0), rows(0, 40)])
-    [result] = next(writing(Work(options, "t", None, None))(rest)).to_pylist()
+    [result] = next(writing(Work(options, None, {}))(rest)).to_pylist()
     assert "task 3 would be repeated" in result["failure"]
     assert result == {**dict.fromkeys(("topic", "partition", "records")), "failure": result["failure"], "is_lost": True}
     assert len(list(rest)) == 2
@@ -219,7 +222,7 @@ def test_rows_that_fail_each_time_are_what_spark_tells_of(options, monkeypatch):
 
     repeat(monkeypatch)
     with pytest.raises(ArithmeticError, match="of the rows"):
-        next(writing(Work(options, "t", None, None, is_written_anew=True))(failing()))
+        next(writing(Work(options, None, {}, is_written_anew=True))(failing()))
 
 
 def repeat(monkeypatch):

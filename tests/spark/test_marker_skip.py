@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
 from kafkaframes.jobs.restore.writing.micro_batch import conflict
-from kafkaframes.spark.topic_markers import next_batch, skip_to
+from kafkaframes.spark.marker_skip import next_batch, skip_to
 
 TARGET = "sink, topic out"
 

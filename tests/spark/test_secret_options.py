@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 import kafkaframes
-from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
@@ -63,7 +62,7 @@ def test_options_and_their_errors_do_not_show_it(name):
 
 def test_what_tasks_are_given_does_not_show_it():
     options = topic_write_options({"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": MARK})
-    work = Work(options, "id", ProducerIdentity(1, 2), Address("h", 1, MARK.encode()))
+    work = Work(options, Address("h", 1, MARK.encode()), {})
     assert MARK not in repr(work)
     read = log_options(STORE)
     assert MARK in str(read.storage)

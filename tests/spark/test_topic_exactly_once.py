@@ -1,6 +1,7 @@
 """Each micro-batch in one transaction: failures, kills and replays leave every row in the topic once.
 
-What is cut off at each step of the protocol: ``test_topic_transaction.py``, without Spark.
+By ``write_topic``, and by ``writeStream.format``. What is cut off at each step of the protocol:
+``test_topic_transaction.py``, without Spark; the process of the second: ``tests/jobs/write_topic``.
 """
 
 import os
@@ -67,29 +68,42 @@ def produce(servers: str, first: int, end: int) -> list[bytes]:
     return rows
 
 
-def run(spark, servers, checkpoint, *, failing: bool = False) -> None:
+@pytest.fixture(params=["write_topic", "format"])
+def start(request):
+    return {"write_topic": by_function, "format": by_format}[request.param]
+
+
+def by_function(frame, options, checkpoint):
+    return kafkaframes.spark.write_topic(frame, options, checkpoint=checkpoint, trigger={"availableNow": True})
+
+
+def by_format(frame, options, checkpoint):
+    writer = frame.writeStream.format("kafka-topic").options(**options, delivery="exactly-once")
+    return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+
+
+def run(spark, servers, checkpoint, start, *, failing: bool = False) -> None:
     stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     frame = stream.options(subscribe="in", startingOffsets="earliest").load()
     bad = "raise_error('a task fails')" if failing else "value"
     frame = frame.selectExpr("key", f"CASE WHEN value = 'v7' THEN {bad} ELSE value END AS value")
     options = {"kafka.bootstrap.servers": servers, "topic": "out"}
-    query = kafkaframes.spark.write_topic(frame, options, checkpoint=checkpoint, trigger={"availableNow": True})
-    assert query.awaitTermination(240)
+    assert start(frame, options, checkpoint).awaitTermination(240)
 
 
-def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path):
+def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path, start):
     checkpoint = tmp_path / "checkpoint"
     wanted = produce(servers, 0, 60)
     with pytest.raises(Exception, match="a task fails"):
-        run(spark, servers, str(checkpoint), failing=True)
+        run(spark, servers, str(checkpoint), start, failing=True)
     assert values(servers, "out") == []
-    run(spark, servers, str(checkpoint))
+    run(spark, servers, str(checkpoint), start)
     assert sorted(values(servers, "out")) == sorted(wanted)
     newest = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
         (checkpoint / "commits" / name).unlink(missing_ok=True)
     wanted += produce(servers, 60, 90)
-    run(spark, servers, str(checkpoint))
+    run(spark, servers, str(checkpoint), start)
     assert sorted(values(servers, "out")) == sorted(wanted)
     shutil.rmtree(checkpoint)
 
@@ -98,15 +112,40 @@ def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_pa
     on = brokers.on
     wanted = produce(servers, 0, 60)
     with on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule:
-        run(spark, servers, str(tmp_path))
+        run(spark, servers, str(tmp_path), by_function)
     assert rule.seen
+    assert sorted(values(servers, "out")) == sorted(wanted)
+
+
+def test_workers_that_are_killed_end_a_query_by_format_and_its_next_run_writes_all(spark, brokers, servers, tmp_path):
+    wanted = produce(servers, 0, 60)
+    with (
+        brokers.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1) as rule,
+        pytest.raises(Exception, match=r"was lost|exited unexpectedly"),
+    ):
+        run(spark, servers, str(tmp_path), by_format)
+    assert rule.seen
+    assert values(servers, "out") == []
+    run(spark, servers, str(tmp_path), by_format)
+    assert sorted(values(servers, "out")) == sorted(wanted)
+
+
+def test_a_query_moves_between_both_ways_to_write_and_back(spark, servers, tmp_path):
+    wanted = []
+    for round_, start in enumerate((by_function, by_format, by_function)):
+        wanted += produce(servers, 20 * round_, 20 * round_ + 20)
+        run(spark, servers, str(tmp_path / "checkpoint"), start)
+        newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        newest.unlink()  # as if it had been killed before it noted its commit: the other knows the marker
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    run(spark, servers, str(tmp_path / "checkpoint"), by_format)
     assert sorted(values(servers, "out")) == sorted(wanted)
 
 
 # the broker's side of a connection that is opened while its node stops is not always closed before it is collected
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("collected")
-def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path):
+def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path, start):
     on = brokers.on
     wanted = produce(servers, 0, 60)
     restarts = []
@@ -122,7 +161,7 @@ def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers,
         return True
 
     rule = on("Produce", topic="out", where=begin).once().delay(1)
-    run(spark, servers, str(tmp_path))
+    run(spark, servers, str(tmp_path), start)
     rule.remove()
     restarts[0].join()
     assert sorted(values(servers, "out")) == sorted(wanted)

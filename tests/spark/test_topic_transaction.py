@@ -19,11 +19,13 @@ from kafkaframes.client import Admin, NewTopic
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
+from kafkaframes.jobs.write_topic import sink
+from kafkaframes.jobs.write_topic.markers import Marker, marker_for, read_markers
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime
-from kafkaframes.spark import topic_exactly_once as sink
+from kafkaframes.spark import topic_exactly_once as driver
 from kafkaframes.spark.exactly_once_task import Work, write_rows
-from kafkaframes.spark.topic_markers import Marker, marker_for, read_markers
+from kafkaframes.spark.topic_exactly_once import write_frame
 from kafkaframes.spark.topic_options import topic_write_options
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
@@ -45,7 +47,8 @@ def options(brokers, request):
 
 def write(options, batch_id, monkeypatch, *, killed="", times=None, before_end=lambda: None):
     """Write a micro-batch; ``killed``: at which step the driver is; ``before_end``: called before it is committed."""
-    new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end).write(None, batch(batch_id))
+    running = new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end)
+    write_frame(running, None, batch(batch_id))
 
 
 def batch(number):
@@ -57,19 +60,20 @@ def batch(number):
 def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: None):
     """Make what a run of a query has, with tasks that are threads here."""
 
-    def send(_, options, identifier, producer, **_named):
+    def send(_, running, producer, **_named):
         if killed == "before":
             raise KilledError
-        ledger = Ledger(sink._now_ms)
-        with LeaseServer(ledger, partial(add_partitions, producer), listen="127.0.0.1", host="127.0.0.1") as server:
-            work = Work(options, identifier, share(producer), server.address)
+        ledger = Ledger(sink.now_ms)
+        shared = Shared(ledger, partial(add_partitions, producer), running.transactional_id, share(producer))
+        with LeaseServer(lambda _: shared, listen="127.0.0.1", host="127.0.0.1") as server:
+            work = Work(running.options, server.address, {})
             told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError
         before_end()
         return sink.Sent(ledger.settle(told), ledger.since_ms)
 
-    monkeypatch.setattr(sink, "send", send)
+    monkeypatch.setattr(driver, "send", send)
     monkeypatch.setattr(sink.Sink, "_fence_off", lambda _: None)
     return sink.Sink(options, f"sink-of-{options.topic}", times=times or TransactionTime())
 
@@ -125,14 +129,14 @@ def test_a_batch_whose_tasks_are_lost_is_written_anew_a_few_times(options, monke
 
     running = new_sink(options, monkeypatch, before_end=lose_a_task)  # all rows are sent, and nothing is committed
     anew = []
-    sending = sink.send
-    monkeypatch.setattr(sink, "send", lambda *given, **named: anew.append(named) or sending(*given, **named))
+    sending = driver.send
+    monkeypatch.setattr(driver, "send", lambda *given, **named: anew.append(named) or sending(*given, **named))
     if lost < 3:
-        running.write(None, batch(0) if with_marker else None)
+        write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == WANTED
     else:
         with pytest.raises(KafkaframesError, match="task 0 was lost"):
-            running.write(None, batch(0) if with_marker else None)
+            write_frame(running, None, batch(0) if with_marker else None)
         assert values(options) == []
     assert [one["is_written_anew"] for one in anew] == [False, True, True][: lost + 1]
     assert caplog.text.count("is written anew: task 0 was lost") == min(lost, 2)
@@ -145,7 +149,7 @@ def test_an_error_of_a_task_itself_ends_the_batch_at_once(options, monkeypatch):
     times = []
     running = new_sink(options, monkeypatch, before_end=lambda: times.append(1) or fail())
     with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
-        running.write(None, batch(0))
+        write_frame(running, None, batch(0))
     assert len(times) == 1
     assert values(options) == []
 
@@ -208,7 +212,7 @@ def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(opti
     other = replace(batch(3), ends=('{"in":{"0":45}}',))
     for refused in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
         with pytest.raises(KafkaframesError, match=r"micro-batch \d does not fit the marker of micro-batch 3 of"):
-            new_sink(options, monkeypatch).write(None, refused)
+            write_frame(new_sink(options, monkeypatch), None, refused)
     assert values(options) == WANTED
 
 
@@ -218,7 +222,7 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
         brokers.on("EndTxn").drop_reply() as rule,
         pytest.raises(KafkaframesError, match="not known whether they were committed") as caught,
     ):
-        new_sink(impatient, monkeypatch).write(None, None)
+        write_frame(new_sink(impatient, monkeypatch), None, None)
     assert rule.seen
     assert "read_committed" in str(caught.value)
     assert values(options) == WANTED
@@ -227,13 +231,13 @@ def test_a_batch_that_nobody_repeats_says_that_the_fate_of_its_commit_is_not_kno
 def test_a_topic_that_was_made_anew_is_noticed_before_anything_is_written(options, monkeypatch):
     write(options, 3, monkeypatch)
     running = new_sink(options, monkeypatch)
-    running.write(None, batch(4))
+    write_frame(running, None, batch(4))
     make_anew(options.client["bootstrap.servers"], options.topic, 3)
     for one, refused in ((running, batch(5)), (new_sink(options, monkeypatch), batch(4))):
         with pytest.raises(
             KafkaframesError, match=r"was deleted and made anew since micro-batch 4 .* a new checkpoint"
         ):
-            one.write(None, refused)
+            write_frame(one, None, refused)
     assert values(options) == []
     write(replace(options, on_foreign_marker="skip"), 5, monkeypatch)
     assert values(options) == WANTED

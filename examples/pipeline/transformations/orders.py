@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 SERVERS = {"kafka.bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
 spark = SparkSession.active()
-dp.create_sink("large_orders", "kafka-topic", {**SERVERS, "topic": "example-large-orders"})
+dp.create_sink("large_orders", "kafka-topic", {**SERVERS, "topic": "example-large-orders", "delivery": "exactly-once"})
 
 
 @dp.table
@@ -20,7 +20,7 @@ def orders() -> DataFrame:
 
 @dp.append_flow(target="large_orders")
 def large() -> DataFrame:
-    """A sink writes at least once: a run that was cut off may write rows again."""
+    """A transaction for each micro-batch: readers of committed records see each row once, whatever is cut off."""
     rows = spark.readStream.table("orders").where("amount >= 900")
     return rows.selectExpr("customer AS key", "CAST(amount AS string) AS value")
 

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kafkaframes.client import Producer, TopicPartition
-from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
+from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
 from kafkaframes.jobs.write_topic.sequences import Address, Leases, repetition_refused
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
 from kafkaframes.spark.worker import settle
 
+SPECULATION: Final = "spark.speculation"
+SPECULATION_REFUSED: Final = (
+    "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
+    "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
+)
 COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
 _SCHEMA: Final = pa.schema(
     {"topic": "string", "partition": "int32", "records": "int64", "failure": "string", "is_lost": "bool"}
@@ -38,15 +42,14 @@ class Work(NamedTuple):
     """What each task is given.
 
     Attributes:
-        identity: the producer id and epoch of the transaction.
         address: where sequences are leased.
+        batch: what is known there of the batch.
         is_written_anew: tasks of this batch were lost before.
     """
 
     options: TopicWriteOptions
-    transactional_id: str
-    identity: ProducerIdentity
     address: Address
+    batch: Mapping[str, Any]
     is_written_anew: bool = False
 
 
@@ -78,6 +81,17 @@ def writing(work: Work) -> Callable[[Rows], Rows]:
     return write
 
 
+def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
+    """Return the error to raise of those that tasks report: one of a task itself comes before tasks that were lost.
+
+    Args:
+        reported: whether it is of a lost task, and its text; None where the task has succeeded.
+    """
+    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
+        return LostTaskError(failure) if is_lost else KafkaframesError(failure)
+    return None
+
+
 def write_rows(work: Work, task: int, rows: Rows) -> Counts:
     """Write rows in the transaction; return how many records each partition has acknowledged.
 
@@ -93,11 +107,14 @@ def write_rows(work: Work, task: int, rows: Rows) -> Counts:
         return counts
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
-        leases = Leases(work.address, task)
+        leases = Leases(work.address, task, work.batch)
         stack.callback(leases.close)
-        producer = open_producer(work.options, transactional_id=work.transactional_id)
+        if leases.joined is None:
+            deque(batches, maxlen=0)  # Spark wants them to be taken
+            return counts
+        producer = open_producer(work.options, transactional_id=leases.joined.transactional_id)
         stack.callback(producer.close, flush=False)
-        join(producer, work.identity)
+        join(producer, leases.joined.identity)
         under_way: Future[None] | None = None
         for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
             if under_way is not None:

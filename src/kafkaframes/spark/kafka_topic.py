@@ -92,14 +92,18 @@ class KafkaTopicDataSource(DataSource):
         return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
-        """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
+        """Return the writer of a stream: at least once, or with ``delivery=exactly-once``."""
         try:
             from kafkaframes.spark.topic_options import topic_write_options
-            from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
+            from kafkaframes.spark.topic_stream_writer import ExactlyOnceStreamWriter, KafkaTopicStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
-        return KafkaTopicStreamWriter(topic_write_options(without_added(self._options)), types_of(schema))
+        options = topic_write_options(without_added(self._options))
+        if options.delivery == "exactly-once":
+            checkpoint = {name.lower(): text for name, text in self._options.items()}.get("checkpointlocation", "")
+            return ExactlyOnceStreamWriter(options, types_of(schema), checkpoint)
+        return KafkaTopicStreamWriter(options, types_of(schema))
 
 
 @tells_plainly

@@ -98,6 +98,17 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     return TopicWriteOptions(client=_checked_client(client, ProducerSettings), **values)
 
 
+def check_exactly_once(options: TopicWriteOptions) -> None:
+    """Refuse settings that a write exactly once chooses itself.
+
+    Raises:
+        OptionError: names one.
+    """
+    forbidden = sorted(_CHOSEN & set(options.client))
+    if forbidden:
+        raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
+
+
 def _starting(text: str) -> int | PartitionOffsets | AtGroup:
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
@@ -127,6 +138,7 @@ def _port(text: str) -> int:
 
 
 _LAST_PORT: Final = 65_535
+_CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # by a write exactly once
 _ROWS: Final = (
     LOG_OPTIONS["subscribe"],
     LOG_OPTIONS["subscribepattern"],
@@ -194,6 +206,14 @@ _WRITE_ROWS: Final = (
         _port,
         "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
         "0",
+    ),
+    Option(
+        "driverHost",
+        "driver_host",
+        str,
+        "exactly-once by writeStream.format: the driver's name or address for tasks on other machines, as "
+        "spark.driver.host; it listens there. write_topic takes Spark's own",
+        "127.0.0.1",
     ),
     Option("recordFormat", "record_format", whole_number, "0, 1 or 2, for old brokers and their readers"),
     Option("messageFormat", "record_format", whole_number, "the same, under the name that brokers' settings have"),

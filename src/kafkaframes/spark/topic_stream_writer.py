@@ -1,18 +1,113 @@
-"""``df.writeStream.format("kafka-topic")``: each micro-batch into topics, at least once, as Spark's own sink does.
+"""``df.writeStream.format("kafka-topic")``: each micro-batch into topics, at least once or exactly once.
 
-Spark makes this writer twice for each micro-batch, once for the tasks and once for the commit, so making it does
-nothing. For exactly once see ``topic_exactly_once.py``.
+Spark makes a writer twice for each micro-batch, in two processes on the driver's machine: once for the tasks, once for
+the commit. The one at least once does nothing there.
+
+The one exactly once writes as ``write_topic`` does (``topic_exactly_once.py``), but for who holds the transaction: a
+process of ours, ``jobs/write_topic/process_control.py``. A task that is lost fails the micro-batch and ends the query,
+whose next run writes it anew: unlike in ``foreachBatch``, nobody here could have Spark run all tasks once more.
 """
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from __future__ import annotations
 
-from kafkaframes.spark.topic_writer import TopicTaskWriter
+import os
+import uuid
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess
+from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.exactly_once_task import SPECULATION, SPECULATION_REFUSED, Work, first_failure, write_rows
+from kafkaframes.spark.topic_options import check_exactly_once
+from kafkaframes.spark.topic_writer import TopicTaskWriter, written_columns, written_rows
+from kafkaframes.spark.worker import settle, tells_plainly
+
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
 
 
 class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
-    """One micro-batch's writer."""
+    """One micro-batch's writer, at least once."""
 
-    exactly_once = (
-        "exactly-once needs a driver that holds the transaction while tasks write: "
-        "kafkaframes.spark.write_topic(df, checkpoint=..., ...) does that"
-    )
+
+@dataclass
+class TaskWrote(WriterCommitMessage):
+    """What one task has written in which attempt; or why it failed, as ``exactly_once_task.writing`` tells it."""
+
+    attempt: str
+    counts: dict[TopicPartition, int] = field(default_factory=dict)
+    failure: str | None = None
+    is_lost: bool = False
+
+
+@tells_plainly
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch's writer, exactly once."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str], checkpoint: str) -> None:
+        check_exactly_once(options)
+        if options.on_foreign_marker == "skip":
+            raise OptionError("onForeignMarker=skip writes the checkpoint: kafkaframes.spark.write_topic does that")
+        if not checkpoint:
+            raise OptionError(
+                "delivery=exactly-once needs the checkpoint's path as the sink's option checkpointLocation: a setting "
+                "of the session does not reach it"
+            )
+        written_columns(types, options)
+        self._options = options
+        self._attempt = uuid.uuid4().hex
+        self._process = TransactionProcess(options, _qualified(checkpoint))
+        self._address = self._process.announce(self._attempt)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows in the transaction; an error of ours goes into the message: Spark would repeat it."""
+        context = TaskContext.get()
+        if context is None:
+            raise KafkaframesError("a stream is written by Spark's tasks only")
+        batch = {
+            "attempt": self._attempt,
+            "query": context.getLocalProperty(_QUERY_ID),
+            "batch": int(context.getLocalProperty(_BATCH_ID) or -1),
+        }
+        rows = written_rows(iterator, self._options)
+        wrote = TaskWrote(self._attempt)
+        try:
+            if (context.getLocalProperty(SPECULATION) or "").strip().lower() == "true":
+                raise OptionError(SPECULATION_REFUSED)
+            wrote.counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
+        except KafkaframesError as error:
+            if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that
+                deque(iterator, maxlen=0)
+            wrote.failure, wrote.is_lost = str(error), isinstance(error, LostTaskError)
+        settle()
+        return wrote
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Commit the rows of all tasks."""
+        wrote = [message for message in messages if isinstance(message, TaskWrote)]
+        failure = first_failure((each.is_lost, each.failure) for each in wrote)
+        if failure is not None:
+            self._process.abort(wrote[0].attempt)
+            raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
+        counts: dict[TopicPartition, int] = {}
+        for each in wrote:
+            for at, records in each.counts.items():
+                counts[at] = counts.get(at, 0) + records
+        self._process.commit(wrote[0].attempt if wrote else "", batchId, counts)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Leave nothing of them."""
+        self._process.abort(next((each.attempt for each in messages if isinstance(each, TaskWrote)), ""))
+
+
+def _qualified(checkpoint: str) -> str:
+    """Return a checkpoint's path as Hadoop qualifies it, so that the sink's markers are those of ``write_topic``."""
+    if "://" in checkpoint and not checkpoint.startswith("file://"):
+        return checkpoint.rstrip("/")
+    return "file:" + os.path.abspath(checkpoint.removeprefix("file://").removeprefix("file:"))

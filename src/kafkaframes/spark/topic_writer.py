@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.schemas import COLUMN_TYPES
 from kafkaframes.spark.worker import settle, tells_plainly
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 
     from kafkaframes.client import Producer
 
-DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
 _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
 _MOST_UNDER_WAY: Final = 2  # beside those that are gathered
-_BATCH: Final = {"batch_size": DEFAULT_BATCH}
 
 
 @dataclass
@@ -66,11 +65,7 @@ def _is_written(name: str, options: TopicWriteOptions) -> bool:
 class TopicTaskWriter:
     """A writer of a batch or a stream; a commit finds the records there, an abort leaves them, as in Spark's sink."""
 
-    exactly_once: ClassVar[str]  # why this one does not write so
-
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
-        if options.delivery == "exactly-once":
-            raise OptionError(self.exactly_once)
         written_columns(types, options)
         self.options = options
 
@@ -85,23 +80,16 @@ class TopicTaskWriter:
 class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
     """One write; pickled to the tasks and to the commit."""
 
-    exactly_once = (
-        "delivery=exactly-once is for streams: kafkaframes.spark.write_topic(df, ...); a batch write is at least once"
-    )
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
+        if options.delivery == "exactly-once":
+            raise OptionError("delivery=exactly-once of a batch: kafkaframes.spark.write_topic(df, ...)")
+        super().__init__(options, types)
 
 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
     """Send rows to their topics; return how many records each topic partition got."""
     with open_producer(options) as producer:
         return send_all(producer, options, rows)
-
-
-def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
-    """Return a producer with large batches, unless the options say otherwise."""
-    from kafkaframes.client import Producer
-
-    defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}
-    return Producer(**{**options.client, **defaults, **settings})
 
 
 def send_all(
@@ -114,9 +102,8 @@ def send_all(
     from kafkaframes.jobs.write_topic.packing import gathered
 
     counts: dict[tuple[str, int], int] = {}
-    written = (_written_columns(batch, options) for batch in rows if batch.num_rows)
     under_way: deque[Future[pa.Table]] = deque()
-    for batch in gathered(written, _SEND_BYTES):
+    for batch in gathered(written_rows(rows, options), _SEND_BYTES):
         under_way.append(producer.queue_arrow(batch, topic=options.topic))
         while len(under_way) > _MOST_UNDER_WAY:
             _count(under_way.popleft().result(), counts)
@@ -131,8 +118,12 @@ def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
         counts[name] = counts.get(name, 0) + count
 
 
+def written_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the columns that are written, in the types that the producer takes."""
+    return (_written_columns(batch, options) for batch in rows if batch.num_rows)
+
+
 def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
-    """Return the columns that are written, in the types that the producer takes."""
     import pyarrow as pa
 
     from kafkaframes.jobs.write_topic.packing import check_topics

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from kafkaframes.client import TopicPartition
+from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.write_topic import sequences
-from kafkaframes.jobs.write_topic.sequences import Leases, LeaseServer, Ledger
+from kafkaframes.jobs.write_topic.sequences import Leases, LeaseServer, Ledger, Shared
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
@@ -19,14 +20,14 @@ HERE = {"listen": "127.0.0.1", "host": "127.0.0.1"}
 @contextmanager
 def serving(add=lambda _: None):
     ledger = Ledger(lambda: 1)
-    with LeaseServer(ledger, add, **HERE) as server:
+    with LeaseServer(lambda _: Shared(ledger, add, "id", ProducerIdentity(7, 1)), **HERE) as server:
         yield ledger, server.address
 
 
 def test_the_second_waits_until_the_first_gives_back():
     added = []
     with serving(lambda places: added.append(sorted(places))) as (ledger, door):
-        one, two = Leases(door, 0), Leases(door, 1)
+        one, two = Leases(door, 0, {}), Leases(door, 1, {})
         assert one.take({A: 3, B: 2}) == {A: 0, B: 0}
         got = []
         waiting = threading.Thread(target=lambda: got.append(two.take({A: 4})))
@@ -46,10 +47,28 @@ def test_the_second_waits_until_the_first_gives_back():
     assert ledger.settle({A: 7, B: 3}) == 10
 
 
+def test_a_task_is_told_which_transaction_it_writes_in_or_that_its_batch_is_there():
+    batches = {}
+
+    def find(batch):
+        batches[batch["name"]] = batch
+        return (
+            None if batch["name"] == "old" else Shared(Ledger(lambda: 1), lambda _: None, "id", ProducerIdentity(7, 1))
+        )
+
+    with LeaseServer(find, **HERE) as server:
+        new, old = (Leases(server.address, 0, {"name": name}) for name in ("new", "old"))
+        assert new.joined == ("id", ProducerIdentity(7, 1))
+        assert old.joined is None
+        new.close()
+        old.close()
+    assert batches == {"new": {"name": "new"}, "old": {"name": "old"}}
+
+
 def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
     monkeypatch.setattr(sequences, "POLL_S", 0.01)
     with serving() as (_, door):
-        one, two = Leases(door, 0), Leases(door, 1)
+        one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 3})
         give_back = threading.Timer(0.1, one.give_back, [[A]])
         give_back.start()
@@ -62,7 +81,7 @@ def test_what_takes_longer_than_one_answer_is_asked_again(monkeypatch):
 def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
     monkeypatch.setattr(sequences, "POLL_S", 0.01)
     with serving() as (ledger, door):
-        one, two = Leases(door, 0), Leases(door, 1)
+        one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 3})
         one.close()
         with pytest.raises(KafkaframesError, match="another task was lost while it wrote"):
@@ -74,9 +93,9 @@ def test_who_waits_for_a_task_that_is_lost_is_told(monkeypatch):
 
 def test_a_second_attempt_is_refused_and_the_first_gets_nothing_more():
     with serving() as (ledger, door):
-        one = Leases(door, 0)
+        one = Leases(door, 0, {})
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-            Leases(door, 0)
+            Leases(door, 0, {})
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
             one.take({A: 1})
         one.close()
@@ -89,7 +108,7 @@ def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
         raise KafkaframesError("PRODUCER_FENCED")
 
     with serving(refuse) as (ledger, door):
-        task = Leases(door, 0)
+        task = Leases(door, 0, {})
         with pytest.raises(KafkaframesError, match="PRODUCER_FENCED"):
             task.take({A: 1})
         task.close()
@@ -99,12 +118,12 @@ def test_a_partition_that_cannot_be_added_to_the_transaction_fails_the_batch():
 
 def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
     with serving() as (ledger, door):
-        task = Leases(door, 0)
+        task = Leases(door, 0, {})
         assert task.take({A: 1}) == {A: 0}
     with pytest.raises(KafkaframesError, match=rf"the driver.* is gone from 127\.0\.0\.1:{door.port}: .*driverPort"):
         task.give_back([A])
     with pytest.raises(KafkaframesError, match=r"cannot be reached at|does not answer at"):
-        Leases(door, 1)
+        Leases(door, 1, {})
     task.close()
     with pytest.raises(KafkaframesError, match="task 0 was lost while it wrote to t-0"):
         ledger.settle({A: 1})
@@ -120,19 +139,19 @@ def test_a_stranger_gets_no_answer_and_changes_nothing(said):
                 stranger.shutdown(socket.SHUT_WR)
                 assert stranger.recv(1) == b""
         assert len(nonce) == 32
-        Leases(door, 0).close()
+        Leases(door, 0, {}).close()
     with pytest.raises(KafkaframesError, match="task 0 was lost before"):  # it alone was heard
         ledger.settle({})
 
 
 def test_a_task_of_another_batch_is_a_stranger_and_so_is_another_driver():
     with serving() as (_, door), pytest.raises(KafkaframesError, match="does not answer at"):
-        Leases(replace(door, secret=bytes(32)), 0)
+        Leases(replace(door, secret=bytes(32)), 0, {})
     with socket.create_server(("127.0.0.1", 0)) as other:
         answering = threading.Thread(target=play_driver, args=[other])
         answering.start()
         with pytest.raises(KafkaframesError, match="somebody else listens there"):
-            Leases(replace(door, port=other.getsockname()[1]), 0)
+            Leases(replace(door, port=other.getsockname()[1]), 0, {})
         answering.join()
 
 
@@ -151,14 +170,14 @@ def test_a_port_that_is_taken_is_named():
         port = taken.getsockname()[1]
         with (
             pytest.raises(KafkaframesError, match=rf"cannot listen on 127\.0\.0\.1:{port} for its tasks"),
-            LeaseServer(Ledger(lambda: 1), lambda _: None, **HERE, port=port),
+            LeaseServer(lambda _: None, **HERE, port=port),
         ):
             pass
 
 
 def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
     with serving() as (_, door):
-        one, two = Leases(door, 0), Leases(door, 1)
+        one, two = Leases(door, 0, {}), Leases(door, 1, {})
         one.take({A: 1})
         told = []
         waiting = threading.Thread(target=lambda: told.append(refusal(two)))

@@ -9,13 +9,13 @@ import pytest
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.jobs.write_topic.markers import MARKERS, read_markers
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.arrow import arrow_schema
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic import reading as topic_reading
 from kafkaframes.scan.topic.planning import Range
 from kafkaframes.scan.topic.reading import read_range
-from kafkaframes.spark.topic_markers import MARKERS, read_markers
 from kafkaframes.spark.topic_options import topic_options, topic_write_options
 
 COLUMNS = choose_columns(["topic", "partition", "offset", "value"])

@@ -12,13 +12,14 @@ What the driver must not commit is found by the ledger, which does no I/O:
 * a lease that was not given back: how much of it the broker has nobody knows;
 * tasks whose records, as Spark counts those that have succeeded, are not the records that were acknowledged.
 
-A lease server, a socket of the driver, lives for one micro-batch. Driver and tasks prove to each other that they have
-its secret, which travels with the task's function and never over this connection: ``nonce`` of the driver, then
-``HMAC(nonce)`` and ``nonce`` of the task, then ``HMAC(nonce)`` of the driver. After that each line is a JSON object, a
-question of the task and the driver's answer in turn:
+A lease server is a socket on the driver's machine. Server and tasks prove to each other that they have its secret,
+which travels with the task's function and never over this connection: ``nonce`` of the server, then
+``HMAC(nonce)`` and ``nonce`` of the task, then ``HMAC(nonce)`` of the server. After that each line is a JSON object, a
+question of the task and the server's answer in turn:
 
 ========================================= =====================================================
-``{"task": N}``                           ``{}``: it may write
+``{"task": N, "batch": {...}}``           ``{"id": transactional id, "producer": [id, epoch]}``:
+                                          it may write; ``{"written": true}``: the batch is there
 ``{"want": [[topic, partition, count]]}`` ``{"got": [[topic, partition, first sequence]]}``
 ``{"wrote": [[topic, partition]]}``       ``{}``; may come with ``want`` in one question
 ``{"end": true}``                         ``{}``: the task has written everything
@@ -45,6 +46,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from kafkaframes.client import TopicPartition
+from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.records.build import next_sequence
@@ -202,11 +204,25 @@ class Address:
     secret: bytes = field(repr=False)
 
 
+class Shared(NamedTuple):
+    """A transaction that tasks write in.
+
+    Attributes:
+        add: adds partitions to it; called before the first lease of each is given.
+        identity: the producer id and epoch of the transaction.
+    """
+
+    ledger: Ledger
+    add: Callable[[Iterable[TopicPartition]], None]
+    transactional_id: str
+    identity: ProducerIdentity
+
+
 class LeaseServer:
-    """Answers the tasks of one micro-batch, on a thread of its own, between ``__enter__`` and ``__exit__``.
+    """Answers tasks, on a thread of its own, between ``__enter__`` and ``__exit__``.
 
     Args:
-        add: adds partitions to the transaction; called before the first lease of each is given.
+        find: returns the transaction of a task's batch, by what it says of that; None where the batch is there already.
         listen: the address to listen on.
         host: the name under which tasks reach it.
         port: 0 for any that is free.
@@ -214,15 +230,13 @@ class LeaseServer:
 
     def __init__(
         self,
-        ledger: Ledger,
-        add: Callable[[Iterable[TopicPartition]], None],
+        find: Callable[[Mapping[str, Any]], Shared | None],
         *,
         listen: str,
         host: str,
         port: int = 0,
     ) -> None:
-        self._ledger = ledger
-        self._add = add
+        self._find = find
         self._listen = listen
         self._host = host
         self._port = port
@@ -273,9 +287,10 @@ class LeaseServer:
         try:
             async with asyncio.timeout(_GREETING_S):
                 await _greet(reader, writer, self._secret)
-                task = json.loads(await reader.readline())["task"]
-            await self._serve_task(task, reader, writer)
-        except (*_GONE, KeyError, asyncio.CancelledError):
+                first = json.loads(await reader.readline())
+                task, batch = int(first["task"]), dict(first["batch"])
+            await self._serve_task(task, batch, reader, writer)
+        except (*_GONE, KeyError, TypeError, asyncio.CancelledError):
             pass  # the peer is gone, or no task of ours, or the micro-batch is over
         finally:
             writer.transport.abort()
@@ -283,59 +298,85 @@ class LeaseServer:
                 await writer.wait_closed()
             self._connections.discard(mine)
 
-    async def _serve_task(self, task: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_task(
+        self, task: int, batch: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            self._ledger.enter(task)
+            shared = await asyncio.to_thread(self._find, batch)
+            if shared is not None:
+                shared.ledger.enter(task)
         except KafkaframesError as error:
             await _say(writer, {"refused": str(error)})
+            shared = None
+        else:
+            if shared is None:
+                await _say(writer, {"written": True})
+        if shared is None:
             await reader.read(1)  # until it has read that, and hangs up
             return
         try:
-            await _say(writer, {})
+            await _say(writer, {"id": shared.transactional_id, "producer": list(shared.identity)})
             while line := await reader.readline():
-                await _say(writer, await self._answer(task, json.loads(line)))
+                await _say(writer, await self._answer(shared, task, json.loads(line)))
         finally:
-            self._ledger.lose(task)
+            shared.ledger.lose(task)
 
-    async def _answer(self, task: int, requested: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, shared: Shared, task: int, requested: Mapping[str, Any]) -> dict[str, Any]:
+        ledger = shared.ledger
         try:
             if "wrote" in requested:
-                self._ledger.written(task, [TopicPartition(*one) for one in requested["wrote"]])
+                ledger.written(task, [TopicPartition(*one) for one in requested["wrote"]])
                 async with self._changed:
                     self._changed.notify_all()
             if requested.get("end"):
-                self._ledger.leave(task)
+                ledger.leave(task)
             if "want" not in requested:
                 return {}
-            got = await self._leased(task, {TopicPartition(name, at): count for name, at, count in requested["want"]})
+            got = await self._leased(
+                shared, task, {TopicPartition(name, at): count for name, at, count in requested["want"]}
+            )
         except KafkaframesError as error:
-            self._ledger.fail(error)
+            ledger.fail(error)
             return {"refused": str(error)}
         return {"got": [[index.topic, index.partition, first] for index, first in got.items()]}
 
-    async def _leased(self, task: int, chosen: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        got = self._ledger.lease(task, chosen)
+    async def _leased(
+        self, shared: Shared, task: int, chosen: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        ledger = shared.ledger
+        got = ledger.lease(task, chosen)
         if not got:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S), self._changed:
-                    while not (got := self._ledger.lease(task, chosen)):
+                    while not (got := ledger.lease(task, chosen)):
                         await self._changed.wait()
-        if not got and self._ledger.is_blocked(chosen):
-            raise self._ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
+        if not got and ledger.is_blocked(chosen):
+            raise ledger.fail("another task was lost while it wrote: the whole batch fails and is written anew")
         if got:
             async with self._adding:
-                await asyncio.to_thread(self._add, list(got))
+                await asyncio.to_thread(shared.add, list(got))
         return got
 
 
+class Joined(NamedTuple):
+    """The transaction that a task writes in."""
+
+    transactional_id: str
+    identity: ProducerIdentity
+
+
 class Leases:
-    """A task's connection to the driver.
+    """A task's connection to the lease server.
+
+    Attributes:
+        joined: the transaction; None where the batch is written already.
 
     Raises:
-        KafkaframesError: (of every method, too) the driver cannot be reached, is gone, or refuses.
+        KafkaframesError: (of every method, too) the server cannot be reached, is gone, or refuses.
     """
 
-    def __init__(self, address: Address, task: int) -> None:
+    def __init__(self, address: Address, task: int, batch: Mapping[str, Any]) -> None:
+        """``batch``: what the server knows the task's batch by."""
         self._name = f"{address.host}:{address.port}"
         self._stream: BinaryIO | None = None
         with self._plainly("cannot be reached at"):
@@ -345,7 +386,8 @@ class Leases:
             with self._plainly("does not answer at"):
                 self._greet(address.secret)
             self._socket.settimeout(_ANSWER_S)
-            self._ask({"task": task})
+            answer = self._ask({"task": task, "batch": dict(batch)})
+            self.joined = None if "written" in answer else Joined(answer["id"], ProducerIdentity(*answer["producer"]))
         except BaseException:
             self.close()
             raise
@@ -416,7 +458,7 @@ class Leases:
         except _GONE as error:
             raise (LostTaskError if what == _ENDED else KafkaframesError)(
                 f"the driver, which gives out the sequences of this micro-batch, {what} {self._name}: {error}; "
-                "tasks need that way to it, its port is the option driverPort"
+                "tasks need that way to it (options driverHost and driverPort)"
             ) from error
 
 

@@ -66,6 +66,7 @@ class TopicWriteOptions:
         sink: names this sink among several of one query.
         on_foreign_marker: where the checkpoint does not fit the newest marker: ``error`` or ``skip``.
         driver_port: at which the driver answers its tasks; 0: any that is free.
+        driver_host: the driver's name or address for them, where Spark does not say it.
         include_headers: taken for Spark's sake: headers are written.
         timestamps: of records: ``now``, as they are sent, or ``column``, the column timestamp.
     """
@@ -76,6 +77,7 @@ class TopicWriteOptions:
     sink: str = "sink"
     on_foreign_marker: str = "error"
     driver_port: int = 0
+    driver_host: str = "127.0.0.1"
     include_headers: bool = False
     timestamps: str = "now"
 

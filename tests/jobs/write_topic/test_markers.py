@@ -1,4 +1,4 @@
-"""Which marker a micro-batch must fit; what is written and read in transactions: ``test_topic_transaction.py``."""
+"""Which marker a micro-batch must fit; writing and reading them: ``tests/spark/test_topic_transaction.py``."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.spark.topic_markers import Marker, is_written, marker_for
+from kafkaframes.jobs.write_topic.markers import Marker, is_written, marker_for
 
-CHECKPOINTS = Path(__file__).parents[1] / "data" / "checkpoints" / "sinks"
+CHECKPOINTS = Path(__file__).parents[2] / "data" / "checkpoints" / "sinks"
 ENDS = ('{"in":{"0":30,"1":30}}',)
 BATCH = StreamBatch("q", 3, "/c", "sink, topic out", ENDS, ('{"in":{"0":40,"1":40}}',))
 

@@ -1,0 +1,21 @@
+"""The producer of a task that writes rows of Spark, and of the process that ends their transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaframes.scan.topic.options import TopicWriteOptions
+
+if TYPE_CHECKING:
+    from kafkaframes.client import Producer
+
+DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
+_BATCH: Final = {"batch_size": DEFAULT_BATCH}
+
+
+def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
+    """Return a producer with large batches, unless the options say otherwise."""
+    from kafkaframes.client import Producer
+
+    defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}
+    return Producer(**{**options.client, **defaults, **settings})

@@ -1,0 +1,288 @@
+"""Hold the transactions of one stream's sink, a process of its own beside Spark's; see ``process_control.py``.
+
+    python -m kafkaframes.jobs.write_topic.transaction_process SOCKET        (a pickled TransactionProcess on stdin)
+
+Of a micro-batch the process hears when its first task with rows comes: that says the query and the number. Then its
+offsets are read from the checkpoint, the transaction begins as for ``write_topic`` (``sink.py``), and tasks write in it
+until Spark's ``commit`` or ``abort`` is passed on, or tasks of a newer attempt come.
+
+Spark writes a query's micro-batches one after the other, and calls ``streamWriter()`` once more before each commit,
+when all tasks have ended. So tasks may come of the attempt that was announced last, and of the one under way; others
+are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafkaframes.client import Producer, TopicPartition
+from kafkaframes.client.shared_transaction import add_partitions, share
+from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, locked
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of
+from kafkaframes.storage.files.filesystem import join, store_of
+
+IDLE_S: Final = 60.0
+LOOK_S: Final = 1.0
+_ENDING_S: Final = 10.0
+_NEWER: Final = "a newer attempt to write this micro-batch has begun"
+_ENDED: Final = "the attempt to write the micro-batch that this task belongs to has ended"
+_GONE: Final = "Spark's process on the driver is gone"
+
+
+class Attempt:
+    """One try to write a micro-batch: its transaction, on a thread of its own."""
+
+    def __init__(self, name: str, batch: StreamBatch, make_sink: Callable[[], Sink]) -> None:
+        """``make_sink`` may ask the cluster."""
+        self.name = name
+        self.batch = batch
+        self.opened: Future[Shared | None] = Future()  # None: it is written already
+        self.ended: Future[None] = Future()
+        self._counts: Future[Mapping[TopicPartition, int]] = Future()
+        self._ledger = Ledger(now_ms)
+        self._make_sink = make_sink
+        threading.Thread(target=self._run, name="kafkaframes transaction", daemon=True).start()
+
+    def commit(self, counts: Mapping[TopicPartition, int]) -> None:
+        """Commit what the tasks have written, unless it was given up; wait for the end."""
+        with suppress(InvalidStateError):
+            self._counts.set_result(counts)
+        self.ended.result()
+
+    def give_up(self, reason: str, timeout: float | None = None) -> None:
+        """Abort, unless the commit was asked for before; wait for the end, whichever it is."""
+        with suppress(InvalidStateError):
+            self._counts.set_exception(LostTaskError(reason))
+        with suppress(TimeoutError):
+            self.ended.exception(timeout)
+
+    def _run(self) -> None:
+        try:
+            sink = self._make_sink()
+            sink.write(self.batch, partial(self._send, sink))
+        except Exception as error:
+            failure = error if isinstance(error, KafkaframesError) else KafkaframesError(repr(error))
+            if not self.opened.done():
+                self.opened.set_exception(failure)
+            self.ended.set_exception(failure)
+        else:
+            if not self.opened.done():
+                self.opened.set_result(None)
+            self.ended.set_result(None)
+
+    def _send(self, sink: Sink, producer: Producer) -> Sent:
+        """Let tasks write in the transaction, until somebody says how it ends."""
+        add = partial(add_partitions, producer)
+        self.opened.set_result(Shared(self._ledger, add, sink.transactional_id, share(producer)))
+        records = self._ledger.settle(self._counts.result())
+        return Sent(records, now_ms() if self._ledger.since_ms is None else self._ledger.since_ms)
+
+
+class Holder:
+    """The attempts of one sink, one after the other."""
+
+    def __init__(self, of: TransactionProcess) -> None:
+        self._of = of
+        self._lock = threading.Lock()
+        self._announced = ""  # the attempt whose first task may come
+        self._attempt: Attempt | None = None
+        self._sink: Sink | None = None
+        self._watched = 0
+        self._since = time.monotonic()  # of when there was something to do
+        self._server = LeaseServer(
+            self._find, listen=of.options.driver_host, host=of.options.driver_host, port=of.options.driver_port
+        )
+
+    def __enter__(self) -> Self:
+        self._server.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._announced = ""
+        if self._attempt is not None:
+            self._attempt.give_up(_GONE, _ENDING_S)
+        self._server.__exit__(kind, error, at)
+
+    def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a question; ``process_control.py`` lists them.
+
+        Raises:
+            KafkaframesError: what was asked for failed.
+        """
+        if "announce" in question:
+            return self._announce(question["announce"], question["watch"])
+        if "commit" in question:
+            counts = {TopicPartition(topic, partition): records for topic, partition, records in question["counts"]}
+            self._commit(question["commit"], question["batch"], counts)
+        else:
+            self._abort(question["abort"])
+        return {}
+
+    def must_end(self) -> bool:
+        """Return whether nobody needs this process any more."""
+        with self._lock:
+            if self._watched and not _is_running(self._watched):
+                return True
+            if self._announced or (self._attempt is not None and not self._attempt.ended.done()):
+                self._since = time.monotonic()
+            return time.monotonic() - self._since > IDLE_S
+
+    def _announce(self, name: str, watched: int) -> dict[str, Any]:
+        with self._lock:
+            self._announced = name
+            self._watched = watched
+        host, port, secret = self._server.address.host, self._server.address.port, self._server.address.secret
+        return {"host": host, "port": port, "secret": secret.hex()}
+
+    def _find(self, said: Mapping[str, Any]) -> Shared | None:
+        """Return the transaction of a task's attempt; the first task of each begins it.
+
+        Raises:
+            KafkaframesError: the attempt has ended, or its transaction cannot begin.
+        """
+        name = said["attempt"]
+        with self._lock:
+            attempt = self._attempt
+            if attempt is None or attempt.name != name:
+                if name != self._announced:
+                    raise LostTaskError(_ENDED)
+                self._announced = ""
+                if attempt is not None:
+                    attempt.give_up(_NEWER)
+                batch = self._batch(said["query"], said["batch"])
+                attempt = self._attempt = Attempt(name, batch, partial(self._sink_of, said["query"]))
+        shared = attempt.opened.result()
+        if shared is not None and attempt.ended.done():
+            attempt.ended.result()
+            raise LostTaskError(_ENDED)
+        return shared
+
+    def _batch(self, query_id: str, number: int) -> StreamBatch:
+        path = self._of.checkpoint
+        try:
+            begins, ends = offsets_in(self._read, number)
+        except Exception as error:  # of a store's own library, too
+            reason = f"the checkpoint {path} cannot be read by a process on the driver's machine: {error}"
+            raise KafkaframesError(reason) from error
+        if ends is None:
+            raise KafkaframesError(f"the checkpoint {path} has no offsets of micro-batch {number}")
+        return StreamBatch(query_id, number, path, target_of(self._of.options), begins, ends)
+
+    def _read(self, name: str) -> str | None:
+        path = join(self._of.checkpoint.removeprefix("file:"), name)
+        store = store_of(path)
+        return None if store.stat(path) is None else store.read(path).decode()
+
+    def _sink_of(self, query_id: str) -> Sink:
+        transactional_id = transactional_id_of(self._of.options, query_id)
+        if self._sink is None or self._sink.transactional_id != transactional_id:
+            self._sink = Sink(self._of.options, transactional_id)
+        return self._sink
+
+    def _commit(self, name: str, number: int, counts: Mapping[TopicPartition, int]) -> None:
+        """Commit an attempt.
+
+        Raises:
+            KafkaframesError: it is not the one under way, or it failed.
+        """
+        with self._lock:
+            attempt = self._attempt
+            self._announced = ""
+        if attempt is not None and (attempt.name, attempt.batch.batch_id) == (name, number):
+            attempt.commit(counts)
+        elif counts:
+            raise KafkaframesError(f"the transaction of micro-batch {number} is gone: it must be written again")
+
+    def _abort(self, name: str) -> None:
+        with self._lock:
+            attempt = self._attempt
+            self._announced = ""
+        if attempt is not None and name in ("", attempt.name):
+            attempt.give_up("Spark has aborted the micro-batch")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    server: _Sockets
+
+    def handle(self) -> None:
+        """Answer one question."""
+        try:
+            answer = self.server.holder.answer(json.loads(self.rfile.readline()))
+        except KafkaframesError as error:
+            answer = {"failed": str(error)}
+        except (ValueError, KeyError, TypeError) as error:
+            answer = {"failed": f"no question: {error!r}"}
+        with suppress(OSError):  # who asked is gone
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+class _Sockets(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: Path, holder: Holder) -> None:
+        self.holder = holder
+        super().__init__(str(path), _Connection)
+
+
+def serve(path: Path, holder: Holder, ready: Callable[[], None] = lambda: None) -> None:
+    """Answer at a path until nobody needs that any more; ``ready``: called when it can be reached."""
+    path.unlink(missing_ok=True)  # of one that was killed
+    with _Sockets(path, holder) as sockets:
+        threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
+        ready()
+        while True:
+            time.sleep(LOOK_S)
+            if not holder.must_end():
+                continue
+            with locked(path, waits=False) as is_ours:  # else somebody is announcing an attempt just now
+                if is_ours and holder.must_end():
+                    path.unlink(missing_ok=True)
+                    break
+        sockets.shutdown()
+
+
+def main() -> None:
+    """Run the process."""
+    (path,) = sys.argv[1:]
+
+    def ready() -> None:
+        os.write(1, READY)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    try:
+        with Holder(pickle.load(sys.stdin.buffer)) as holder:
+            serve(Path(path), holder, ready)
+    except (KafkaframesError, OSError) as error:
+        print(error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

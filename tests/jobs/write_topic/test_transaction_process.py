@@ -1,0 +1,287 @@
+"""The process that holds a stream's transaction: from a task that comes first to a commit, and whoever dies between.
+
+No Spark: what its processes do is done here, in their order. The process itself runs in some of the tests, in others
+what it consists of.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+from tests.processes import descendants_of
+from tests.spark.topics import committed
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
+from kafkaframes.jobs.write_topic import process_control, transaction_process
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, socket_path
+from kafkaframes.jobs.write_topic.transaction_process import Holder, serve
+from kafkaframes.spark.exactly_once_task import Work, write_rows
+from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
+from kafkaframes.spark.topic_options import topic_write_options
+
+ROWS = pa.record_batch({"value": [b"v%d" % n for n in range(60)]})
+WANTED = sorted(ROWS.column("value").to_pylist())
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def control(broker, tmp_path, monkeypatch):
+    """Return how to reach the process of a sink, whose checkpoint has planned two micro-batches."""
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setattr(process_control.tempfile, "gettempdir", lambda: short)
+        yield made(broker, tmp_path)
+
+
+def made(broker, tmp_path):
+    topic = f"t{uuid.uuid4().hex}"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name=topic, num_partitions=3)])
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    for batch in (0, 1):
+        (offsets / str(batch)).write_text(f'v1\n{{}}\n{{"in":{{"0":{60 * batch + 60}}}}}')
+    options = topic_write_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "sink": topic})
+    return TransactionProcess(options, f"file:{tmp_path / 'checkpoint'}")
+
+
+@contextmanager
+def served(control):
+    """Serve on threads of this process, which end with the block."""
+    path = socket_path(control.options, control.checkpoint)
+    with Holder(control) as holder:
+        ready, must_end = threading.Event(), threading.Event()
+        holder.must_end = must_end.is_set
+        serving = threading.Thread(target=serve, args=(path, holder, ready.set))
+        serving.start()
+        assert ready.wait(60)
+        try:
+            yield holder
+        finally:
+            must_end.set()
+            serving.join(60)
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
+    monkeypatch.setattr(transaction_process, "LOOK_S", 0.01)
+
+
+def work_of(control, attempt, batch=0):
+    """Announce an attempt, as ``streamWriter()`` does; return what its tasks are given."""
+    return Work(control.options, control.announce(attempt), {"attempt": attempt, "query": "q", "batch": batch})
+
+
+def values(control):
+    return sorted(value for _, value in committed(control.options))
+
+
+def write(control, attempt, batch=0):
+    counts = write_rows(work_of(control, attempt, batch), 0, iter([ROWS]))
+    control.announce("of the commit")  # Spark makes a writer for that, too
+    control.commit(attempt, batch, counts)
+
+
+def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written_again(control):
+    with served(control):
+        work = work_of(control, "one")
+        counts = write_rows(work, 0, iter([ROWS.slice(0, 30)]))
+        for at, records in write_rows(work, 1, iter([ROWS.slice(30)])).items():
+            counts[at] = counts.get(at, 0) + records
+        assert write_rows(work, 2, iter([])) == {}
+        assert values(control) == []
+        control.announce("of the commit")
+        control.commit("one", 0, counts)
+        assert values(control) == WANTED
+        again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))  # the query was killed before it noted it
+        assert again == {}
+        control.commit("two", 0, again)
+        write(control, "three", 1)
+    assert values(control) == sorted([*WANTED, *WANTED])
+
+
+def test_a_batch_without_rows_is_committed_without_a_word(control):
+    with served(control):
+        control.announce("one")
+        control.commit("one", 0, {})
+        control.commit("", 1, {})
+
+
+def test_tasks_of_an_attempt_that_ended_are_refused(control):
+    with served(control):
+        old = work_of(control, "one")
+        write_rows(old, 0, iter([ROWS]))
+        control.abort("one")
+        with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
+            write_rows(old._replace(batch=old.batch | {"attempt": "older"}), 0, iter([ROWS]))
+        with pytest.raises(LostTaskError, match="Spark has aborted the micro-batch"):
+            write_rows(old, 1, iter([ROWS]))
+        work = work_of(control, "two")
+        control.commit("two", 0, write_rows(work, 0, iter([ROWS])))
+        with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
+            write_rows(work, 1, iter([ROWS]))
+    assert values(control) == WANTED
+
+
+def test_an_abort_that_knows_no_attempt_ends_the_one_under_way(control):
+    with served(control) as holder:
+        write_rows(work_of(control, "one"), 0, iter([ROWS]))
+        control.abort("another")
+        assert not holder._attempt.ended.done()
+        control.abort("")
+        assert holder._attempt.ended.done()
+    assert values(control) == []
+
+
+def test_a_newer_attempt_ends_the_one_under_way(control):
+    with served(control):
+        counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
+        write(control, "two")
+        with pytest.raises(KafkaframesError, match="micro-batch 0 is gone: it must be written again"):
+            control.commit("one", 0, counts)
+    assert values(control) == WANTED
+
+
+def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(control):
+    with served(control):
+        write_rows(work_of(control, "one"), 0, iter([ROWS]))
+        with pytest.raises(KafkaframesError, match="records of this batch, and Spark's tasks report 0"):
+            control.commit("one", 0, {})
+        assert values(control) == []
+        counts = write_rows(work_of(control, "two"), 0, iter([ROWS]))
+        with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another number than the tasks had
+            control.commit("two", 1, counts)
+        write(control, "three")
+    assert values(control) == WANTED
+
+
+def test_a_task_that_is_repeated_fails_the_attempt(control):
+    with served(control):
+        work = work_of(control, "one")
+        counts = write_rows(work, 0, iter([ROWS]))
+        with pytest.raises(LostTaskError, match="task 0 would be repeated"):
+            write_rows(work, 0, iter([ROWS]))
+        with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
+            control.commit("one", 0, counts)
+    assert values(control) == []
+
+
+def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(control, tmp_path):
+    with served(control):
+        write(control, "one", 1)
+        with pytest.raises(KafkaframesError, match="micro-batch 0 does not fit the marker of micro-batch 1 of"):
+            write_rows(work_of(control, "two"), 0, iter([ROWS]))
+        with pytest.raises(KafkaframesError, match="has no offsets of micro-batch 7"):
+            write_rows(work_of(control, "three", 7), 0, iter([ROWS]))
+        (tmp_path / "checkpoint" / "offsets" / "8").mkdir()
+        with pytest.raises(KafkaframesError, match=r"cannot be read by a process on the driver's machine: .*offsets/8"):
+            write_rows(work_of(control, "four", 8), 0, iter([ROWS]))
+    assert values(control) == WANTED
+
+
+def test_what_is_no_question_is_answered(control):
+    with served(control):
+        for question in ({"commit": "x"}, {}, {"announce": []}):
+            with pytest.raises(KafkaframesError, match="no question"):
+                control._tell(question)
+
+
+def test_nobody_else_may_enter_the_folder(control, tmp_path):
+    socket_path(control.options, control.checkpoint).parent.chmod(0o755)
+    with pytest.raises(KafkaframesError, match="must be a folder of this user's that nobody else can enter"):
+        control.announce("one")
+
+
+def mine():
+    return [each.pid for each in descendants_of(os.getpid()) if "transaction_process" in each.arguments]
+
+
+def gone(pids):
+    """Wait until processes have ended."""
+    deadline = time.monotonic() + 60
+    while any(map(transaction_process._is_running, pids)) and time.monotonic() < deadline:
+        for started in process_control._started:
+            started.poll()
+        time.sleep(0.02)
+    return not any(map(transaction_process._is_running, pids))
+
+
+def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_is_seen(control, monkeypatch):
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
+    counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
+    [holder] = mine()
+    os.kill(holder, signal.SIGKILL)
+    assert gone([holder])
+    with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch is gone"):
+        control.commit("one", 0, counts)
+    control.announce("of the commit")
+    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
+        control.commit("one", 0, counts)
+    assert values(control) == []
+    write(control, "two")
+    write(control, "three", 1)
+    write_rows(work_of(control, "four", 1), 0, iter([ROWS]))
+    assert values(control) == sorted([*WANTED, *WANTED])
+    [holder] = mine()
+    parent.communicate(b"\n")  # as when Spark is gone
+    assert gone([holder])
+    assert not socket_path(control.options, control.checkpoint).exists()
+
+
+def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
+    with Holder(control) as holder:
+        now = time.monotonic()
+        monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
+        holder.answer({"announce": "one", "watch": os.getpid()})
+        now += 1_000
+        assert not holder.must_end()  # its tasks may wait for their turn
+        holder.answer({"abort": "one"})
+        assert not holder.must_end()
+        now += transaction_process.IDLE_S + 1
+        assert holder.must_end()
+
+
+def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
+    taken = TransactionProcess(
+        topic_write_options(
+            {
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "topic": "t",
+                "driverPort": broker.bootstrap_servers.rpartition(":")[2],
+            }
+        ),
+        control.checkpoint,
+    )
+    with pytest.raises(KafkaframesError, match=r"does not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
+        taken.announce("one")
+    monkeypatch.setattr(process_control, "_MODULE", "kafkaframes.no_such_module")
+    with pytest.raises(KafkaframesError, match="it says nothing; see Spark's log"):
+        control.announce("one")
+
+
+def test_settings_that_a_write_exactly_once_chooses_itself_are_refused(broker):
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "delivery": "exactly-once"}
+    for more, reason in (
+        ({}, "needs the checkpoint's path as the sink's option checkpointLocation"),
+        ({"checkpointLocation": "/c", "kafka.acks": "1"}, r"kafka\.acks"),
+        ({"checkpointLocation": "/c", "onForeignMarker": "skip"}, "onForeignMarker=skip"),
+        ({"checkpointLocation": "/c", "driverPort": "x"}, "driverPort"),
+    ):
+        with pytest.raises(OptionError, match=reason):
+            KafkaTopicDataSource({**options, **more}).streamWriter(StructType().add("value", "binary"), overwrite=False)
