@@ -6,9 +6,10 @@ out, and now and then a second such thing follows at once; a driver starts again
 directory. Now and then the driver comes back on an older copy of its checkpoint, with ``onForeignMarker=skip``; without
 that option it would stop. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in
 order. With ``--master local-cluster[2,1,1024]`` executors are killed, too. Queries that ended for anything but a driver
-that was killed are counted.
+that was killed are counted. With ``--format`` the stream writes by ``writeStream.format``, the process that holds its
+transaction is killed too, and no checkpoint goes back.
 
-    python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600] [--master "local[2]"]
+    python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600] [--master "local[2]"] [--format]
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
 DRIVER = """
 import os, sys
 import kafkaframes
-servers, checkpoint, master, foreign = sys.argv[1:]
+servers, checkpoint, master, form, foreign = sys.argv[1:]
 small = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 small |= {"spark.executor.memory": "512m", "spark.deploy.maxExecutorRetries": "-1"}
 spark = kafkaframes.spark.session("soak", master=master, memory="512m", config=small)
@@ -52,10 +53,14 @@ options = {"kafka.bootstrap.servers": servers}
 stream = spark.readStream.format("kafka-topic").options(**options, subscribe="in", startingOffsets="earliest").load()
 print("started", flush=True)
 while True:
-    query = kafkaframes.spark.write_topic(
-        stream.select("key", "value"), {**options, "topic": "out", "onForeignMarker": foreign}, checkpoint=checkpoint,
-        trigger={"processingTime": "200 milliseconds"},
-    )
+    rows, to = stream.select("key", "value"), {**options, "topic": "out"}
+    trigger = {"processingTime": "200 milliseconds"}
+    if form == "format":
+        writer = rows.writeStream.format("kafka-topic").options(**to, delivery="exactly-once").trigger(**trigger)
+        query = writer.option("checkpointLocation", checkpoint).start()
+    else:
+        to["onForeignMarker"] = foreign
+        query = kafkaframes.spark.write_topic(rows, to, checkpoint=checkpoint, trigger=trigger)
     try:
         query.awaitTermination()
     except Exception as error:
@@ -117,6 +122,11 @@ def workers_of(driver: int) -> list[int]:
 def executors_of(driver: int) -> list[int]:
     """Return the executors of a driver that are processes of their own."""
     return [each.pid for each in descendants_of(driver) if "CoarseGrainedExecutorBackend" in each.arguments]
+
+
+def holders() -> list[int]:
+    """Return the processes that hold transactions of ``writeStream.format``: whoever started one may be gone."""
+    return [each.pid for each in descendants_of(1) if "write_topic.transaction_process" in each.arguments]
 
 
 def produce(servers: str, first: int) -> None:
@@ -183,17 +193,21 @@ def wait_for_progress(checkpoint: Path, before: int) -> None:
         time.sleep(0.1)
 
 
-def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random) -> str:
+def hurt(broker: Part, driver: Part, checkpoint: Path, rng: random.Random, form: str) -> str:
     """Do one of the things that happen; return what."""
     executors = executors_of(driver.pid)
+    own = ("restored",) if form == "write_topic" else ("holder", "holder")
     what = rng.choice(
-        ("driver", "restored", "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
+        ("driver", *own, "workers", "workers", "broker", *("reply",) * 4, *("executor",) * len(executors))
     )
     if what in ("driver", "restored"):
         return come_back(driver, checkpoint, restored=what == "restored")
     if what == "workers":
         for one in workers_of(driver.pid):
             os.kill(one, signal.SIGKILL)
+    elif what == "holder":
+        for process in holders():
+            os.kill(process, signal.SIGKILL)
     elif what == "executor":
         os.kill(rng.choice(executors), signal.SIGKILL)
     elif what == "broker":
@@ -214,18 +228,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
     parser.add_argument("--master", default="local[2]", help="of the driver's session")
+    parser.add_argument("--format", action="store_true", help="write by writeStream.format")
     given = parser.parse_args()
+    form = "format" if given.format else "write_topic"
     print(f"seed {given.seed}", flush=True)
     folder = tempfile.mkdtemp(prefix="kf-soak-")
     try:
-        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds, given.master)
+        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds, given.master, form)
     except BaseException:
         print(f"what the broker and the checkpoint hold is kept in {folder}", flush=True)
         raise
     shutil.rmtree(folder)
 
 
-def run(folder: str, most: int, rng: random.Random, deadline: float, master: str) -> None:
+def run(folder: str, most: int, rng: random.Random, deadline: float, master: str, form: str) -> None:
     """Hurt something in each round, then count; brokers and checkpoint lie in a folder."""
     first = Part(BROKER, f"{folder}/data", "0")
     port = first.start()
@@ -233,7 +249,7 @@ def run(folder: str, most: int, rng: random.Random, deadline: float, master: str
     broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
     broker.start()
     checkpoint = Path(folder, "checkpoint")
-    driver = Part(DRIVER, servers, str(checkpoint), master)
+    driver = Part(DRIVER, servers, str(checkpoint), master, form)
     try:
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
@@ -245,7 +261,11 @@ def run(folder: str, most: int, rng: random.Random, deadline: float, master: str
             total += ROWS
             wait_for_progress(checkpoint, before)
             time.sleep(rng.random() * 2)
-            done = [hurt(broker, driver, checkpoint, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
+            if rng.random() < 0.7:  # so that a micro-batch is under way
+                produce(servers, total)
+                total += ROWS
+                time.sleep(rng.random() * 0.5)
+            done = [hurt(broker, driver, checkpoint, rng, form) for _ in range(rng.choice((1, 1, 1, 2)))]
             print(f"round {rounds}: {', then '.join(done)}", flush=True)
             rounds += 1
         settle(servers, total)
