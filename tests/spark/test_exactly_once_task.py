@@ -20,7 +20,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
-from kafkaframes.jobs.restore.writing import StreamBatch
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import TransactionTime

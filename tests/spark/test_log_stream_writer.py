@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.scan.log.test_following import append
 
-from kafkaframes.jobs.restore.writing.micro_batch import read_marks
+from kafkaframes.jobs.restore.writing.marks import read_marks
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.spark.log_writer import STAGING
 from kafkaframes.storage.log.discover import discover

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.writing import StreamBatch
-from kafkaframes.jobs.restore.writing.micro_batch import conflict
+from kafkaframes.jobs.micro_batch import StreamBatch, conflict
 from kafkaframes.spark.marker_skip import next_batch, skip_to
 
 TARGET = "sink, topic out"

@@ -8,7 +8,7 @@ from tests.scan.topic.test_following import make
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
+from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.spark.topic_options import topic_options
 
 

@@ -18,7 +18,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
-from kafkaframes.jobs.restore.writing import StreamBatch
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic import sink
 from kafkaframes.jobs.write_topic.markers import Marker, marker_for, read_markers
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared

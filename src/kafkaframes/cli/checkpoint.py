@@ -14,7 +14,7 @@ from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.checkpoint import Checkpoint
-    from kafkaframes.jobs.restore.writing.micro_batch import Offsets
+    from kafkaframes.jobs.micro_batch import Offsets
 
 
 @click.group("checkpoint")
@@ -98,7 +98,7 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
 
 
 def _offsets(text: str) -> Offsets:
-    from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
+    from kafkaframes.jobs.micro_batch import offsets_of
 
     result = offsets_of(text)
     if result is None:

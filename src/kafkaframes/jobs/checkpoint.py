@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.restore.writing.micro_batch import Offsets, offsets_of
+from kafkaframes.jobs.micro_batch import Offsets, offsets_of
 from kafkaframes.storage.files import atomic
 
 FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")

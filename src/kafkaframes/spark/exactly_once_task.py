@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import chain
@@ -19,17 +19,13 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.write_topic.address import Address
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
 from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
-from kafkaframes.jobs.write_topic.sequences import Address, Leases, repetition_refused
+from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.worker import settle
 
-SPECULATION: Final = "spark.speculation"
-SPECULATION_REFUSED: Final = (
-    "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
-    "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
-)
 COLUMNS: Final = "topic string, partition int, records bigint, failure string, is_lost boolean"
 _SCHEMA: Final = pa.schema(
     {"topic": "string", "partition": "int32", "records": "int64", "failure": "string", "is_lost": "bool"}
@@ -79,17 +75,6 @@ def writing(work: Work) -> Callable[[Rows], Rows]:
         yield pa.RecordBatch.from_pylist(results, schema=_SCHEMA)
 
     return write
-
-
-def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
-    """Return the error to raise of those that tasks report: one of a task itself comes before tasks that were lost.
-
-    Args:
-        reported: whether it is of a lost task, and its text; None where the task has succeeded.
-    """
-    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
-        return LostTaskError(failure) if is_lost else KafkaframesError(failure)
-    return None
 
 
 def write_rows(work: Work, task: int, rows: Rows) -> Counts:

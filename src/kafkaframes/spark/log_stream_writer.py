@@ -7,7 +7,7 @@ tasks' messages:
 * the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
   its own in it, of which the commit takes those that Spark names, and removes all;
 * the query's id comes with the messages; the commit puts it, the batch's number and the sources' offsets, from the
-  checkpoint, into the log directory together with the rows (``jobs/restore/writing/micro_batch.py``). A batch that is
+  checkpoint, into the log directory together with the rows (``jobs/micro_batch.py``). A batch that is
   sent again after its commit is thus known, and another one of the same number is refused.
 """
 
@@ -27,8 +27,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError, LogDirError
-from kafkaframes.jobs.restore.writing import Commit, StreamBatch
-from kafkaframes.jobs.restore.writing.micro_batch import offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.restore.writing import Commit
 from kafkaframes.spark.log_writer import (
     STAGING,
     TaskRuns,

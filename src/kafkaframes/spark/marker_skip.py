@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, conflict, offsets_in, offsets_of
+from kafkaframes.jobs.micro_batch import StreamBatch, conflict, offsets_in, offsets_of
 from kafkaframes.spark.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:

@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.markers import make_topic, marker_for, read_markers
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, asker, checkpoint_files, is_connect
-from kafkaframes.spark.exactly_once_task import COLUMNS, SPECULATION, SPECULATION_REFUSED, Work, first_failure, writing
+from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.schemas import types_of
 from kafkaframes.spark.topic_options import check_exactly_once, topic_write_options
-from kafkaframes.spark.topic_writer import written_columns
+from kafkaframes.spark.topic_writer import SPECULATION, SPECULATION_REFUSED, first_failure, written_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

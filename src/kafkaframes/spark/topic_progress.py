@@ -16,7 +16,7 @@ from typing import Any
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.stretch import Sample, sample
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.restore.writing.micro_batch import offsets_of
+from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.scan.ranges import flat
 
 SAMPLE_BYTES = 1 << 16

@@ -15,19 +15,27 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.exactly_once_task import SPECULATION, SPECULATION_REFUSED, Work, first_failure, write_rows
 from kafkaframes.spark.topic_options import check_exactly_once
-from kafkaframes.spark.topic_writer import TopicTaskWriter, written_columns, written_rows
+from kafkaframes.spark.topic_writer import (
+    SPECULATION,
+    SPECULATION_REFUSED,
+    TopicTaskWriter,
+    first_failure,
+    written_columns,
+    written_rows,
+)
 from kafkaframes.spark.worker import settle, tells_plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
 
@@ -41,7 +49,7 @@ class TaskWrote(WriterCommitMessage):
     """What one task has written in which attempt; or why it failed, as ``exactly_once_task.writing`` tells it."""
 
     attempt: str
-    counts: dict[TopicPartition, int] = field(default_factory=dict)
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)
     failure: str | None = None
     is_lost: bool = False
 
@@ -67,6 +75,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows in the transaction; an error of ours goes into the message: Spark would repeat it."""
+        from kafkaframes.spark.exactly_once_task import Work, write_rows
+
         context = TaskContext.get()
         if context is None:
             raise KafkaframesError("a stream is written by Spark's tasks only")
@@ -80,7 +90,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         try:
             if (context.getLocalProperty(SPECULATION) or "").strip().lower() == "true":
                 raise OptionError(SPECULATION_REFUSED)
-            wrote.counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
+            counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
+            wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
         except KafkaframesError as error:
             if context.attemptNumber():  # what failed twice may fail for its rows: then Spark tells of that
                 deque(iterator, maxlen=0)
@@ -95,7 +106,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         if failure is not None:
             self._process.abort(wrote[0].attempt)
             raise KafkaframesError(f"micro-batch {batchId} was not written: {failure}") from failure
-        counts: dict[TopicPartition, int] = {}
+        counts: dict[tuple[str, int], int] = {}
         for each in wrote:
             for at, records in each.counts.items():
                 counts[at] = counts.get(at, 0) + records

@@ -8,7 +8,7 @@ Spark makes a writer in a planner process to check the columns, and again to com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.schemas import COLUMN_TYPES
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
 _MOST_UNDER_WAY: Final = 2  # beside those that are gathered
+
+
+SPECULATION: Final = "spark.speculation"
+SPECULATION_REFUSED: Final = (
+    "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
+    "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
+)
 
 
 @dataclass
@@ -84,6 +91,17 @@ class KafkaTopicWriter(TopicTaskWriter, DataSourceArrowWriter):
         if options.delivery == "exactly-once":
             raise OptionError("delivery=exactly-once of a batch: kafkaframes.spark.write_topic(df, ...)")
         super().__init__(options, types)
+
+
+def first_failure(reported: Iterable[tuple[bool | None, str | None]]) -> KafkaframesError | None:
+    """Return the error to raise of those that tasks report: one of a task itself comes before tasks that were lost.
+
+    Args:
+        reported: whether it is of a lost task, and its text; None where the task has succeeded.
+    """
+    for is_lost, failure in sorted((bool(is_lost), text) for is_lost, text in reported if text is not None):
+        return LostTaskError(failure) if is_lost else KafkaframesError(failure)
+    return None
 
 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:

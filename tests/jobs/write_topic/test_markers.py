@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.restore.writing import StreamBatch
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.markers import Marker, is_written, marker_for
 
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "checkpoints" / "sinks"

@@ -91,8 +91,13 @@ def values(control):
     return sorted(value for _, value in committed(control.options))
 
 
+def plain(counts):
+    """Return counts as they travel to the commit."""
+    return {(at.topic, at.partition): records for at, records in counts.items()}
+
+
 def write(control, attempt, batch=0):
-    counts = write_rows(work_of(control, attempt, batch), 0, iter([ROWS]))
+    counts = plain(write_rows(work_of(control, attempt, batch), 0, iter([ROWS])))
     control.announce("of the commit")  # Spark makes a writer for that, too
     control.commit(attempt, batch, counts)
 
@@ -106,7 +111,7 @@ def test_tasks_write_and_a_commit_makes_it_seen_and_what_is_there_is_not_written
         assert write_rows(work, 2, iter([])) == {}
         assert values(control) == []
         control.announce("of the commit")
-        control.commit("one", 0, counts)
+        control.commit("one", 0, plain(counts))
         assert values(control) == WANTED
         again = write_rows(work_of(control, "two"), 0, iter([ROWS, ROWS]))  # the query was killed before it noted it
         assert again == {}
@@ -132,7 +137,7 @@ def test_tasks_of_an_attempt_that_ended_are_refused(control):
         with pytest.raises(LostTaskError, match="Spark has aborted the micro-batch"):
             write_rows(old, 1, iter([ROWS]))
         work = work_of(control, "two")
-        control.commit("two", 0, write_rows(work, 0, iter([ROWS])))
+        control.commit("two", 0, plain(write_rows(work, 0, iter([ROWS]))))
         with pytest.raises(LostTaskError, match="the attempt to write the micro-batch that this task belongs to has"):
             write_rows(work, 1, iter([ROWS]))
     assert values(control) == WANTED
@@ -153,7 +158,7 @@ def test_a_newer_attempt_ends_the_one_under_way(control):
         counts = write_rows(work_of(control, "one"), 0, iter([ROWS]))
         write(control, "two")
         with pytest.raises(KafkaframesError, match="micro-batch 0 is gone: it must be written again"):
-            control.commit("one", 0, counts)
+            control.commit("one", 0, plain(counts))
     assert values(control) == WANTED
 
 
@@ -165,7 +170,7 @@ def test_counts_that_are_not_what_brokers_have_acknowledged_are_not_committed(co
         assert values(control) == []
         counts = write_rows(work_of(control, "two"), 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="micro-batch 1 is gone"):  # another number than the tasks had
-            control.commit("two", 1, counts)
+            control.commit("two", 1, plain(counts))
         write(control, "three")
     assert values(control) == WANTED
 
@@ -177,7 +182,7 @@ def test_a_task_that_is_repeated_fails_the_attempt(control):
         with pytest.raises(LostTaskError, match="task 0 would be repeated"):
             write_rows(work, 0, iter([ROWS]))
         with pytest.raises(KafkaframesError, match="task 0 would be repeated"):
-            control.commit("one", 0, counts)
+            control.commit("one", 0, plain(counts))
     assert values(control) == []
 
 
@@ -229,10 +234,10 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     os.kill(holder, signal.SIGKILL)
     assert gone([holder])
     with pytest.raises(KafkaframesError, match="the process that held the transaction of this micro-batch is gone"):
-        control.commit("one", 0, counts)
+        control.commit("one", 0, plain(counts))
     control.announce("of the commit")
     with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
-        control.commit("one", 0, counts)
+        control.commit("one", 0, plain(counts))
     assert values(control) == []
     write(control, "two")
     write(control, "three", 1)

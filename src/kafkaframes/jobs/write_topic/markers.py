@@ -1,7 +1,7 @@
 """What each micro-batch that was written exactly once leaves in the compacted topic ``MARKERS``. No pyspark.
 
 A marker is a record whose key is the sink's transactional id; it is written in the transaction of the rows. Its value
-is JSON: what identifies the micro-batch (``jobs/restore/writing/micro_batch.py``), ``openMs``, for how long the
+is JSON: what identifies the micro-batch (``jobs/micro_batch.py``), ``openMs``, for how long the
 transaction was open, and ``topicId``, by which a topic that was made anew is known. Version 0.1.0 wrote ``batchId``
 and ``openMs`` alone.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kafkaframes.client import Admin, Consumer, NewTopic, TopicPartition
 from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
+from kafkaframes.jobs.micro_batch import StreamBatch, behind, conflict, mark_for
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 MARKERS: Final = "__kafkaframes_spark_sinks"

@@ -1,5 +1,7 @@
 """The process that holds the transactions of a stream, as Spark's processes on the driver's machine see it.
 
+Those run for each micro-batch: nothing here imports the client.
+
 ``writeStream.format("kafka-topic")`` has no process of Spark's that lives from the first row of a micro-batch to its
 commit. So the first ``streamWriter()`` starts one of our own (``transaction_process.py``), and the later ones find it:
 it listens on a socket in a folder of this user's that nobody else can enter, under a name made of the sink's options
@@ -38,9 +40,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaframes.client import TopicPartition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.jobs.write_topic.sequences import Address
+from kafkaframes.jobs.write_topic.address import Address
 from kafkaframes.scan.topic.options import TopicWriteOptions
 
 READY: Final = b"ready\n"
@@ -79,13 +80,13 @@ class TransactionProcess:
                 answer = _ask(path, question)
         return Address(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
 
-    def commit(self, attempt: str, batch_id: int, counts: Mapping[TopicPartition, int]) -> None:
+    def commit(self, attempt: str, batch_id: int, counts: Mapping[tuple[str, int], int]) -> None:
         """Commit the transaction of an attempt.
 
         Args:
             attempt: one that was announced.
             batch_id: the micro-batch's number.
-            counts: the records that the tasks report which Spark takes as successful.
+            counts: the records in each topic partition by the tasks that Spark takes as successful.
 
         Raises:
             KafkaframesError: it is not committed, or nobody knows; the micro-batch must be written again.
@@ -94,7 +95,7 @@ class TransactionProcess:
             {
                 "commit": attempt,
                 "batch": batch_id,
-                "counts": [[at.topic, at.partition, records] for at, records in counts.items()],
+                "counts": [[topic, partition, records] for (topic, partition), records in counts.items()],
             }
         )
 

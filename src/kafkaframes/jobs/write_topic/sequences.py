@@ -41,7 +41,6 @@ import json
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
@@ -49,6 +48,7 @@ from kafkaframes.client import TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.write_topic.address import Address
 from kafkaframes.records.build import next_sequence
 
 
@@ -193,15 +193,6 @@ _LONGEST_LINE: Final = 16 << 20
 _ENDED: Final = "is gone from"
 _DRIVER, _TASK = b"driver", b"task"
 _GONE: Final = (OSError, EOFError, ValueError)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """How a task reaches the lease server; travels to it with its function."""
-
-    host: str
-    port: int
-    secret: bytes = field(repr=False)
 
 
 class Shared(NamedTuple):

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from kafkaframes.client import Producer
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.markers import (
     MARKERS,
     Marker,

@@ -31,7 +31,7 @@ from typing import Any, Final, Self
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, locked
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of

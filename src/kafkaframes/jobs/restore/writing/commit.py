@@ -18,6 +18,7 @@ from typing import Any
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.convert.job import broker_lock
 from kafkaframes.jobs.job import Runner
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.restore.cluster import (
     BOOTSTRAP_CHECKPOINT,
     STOPPED_CLEANLY,
@@ -30,7 +31,7 @@ from kafkaframes.jobs.restore.cluster import (
     node_files,
     write_all,
 )
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, is_committed, mark_files
+from kafkaframes.jobs.restore.writing.marks import is_committed, mark_files
 from kafkaframes.jobs.restore.writing.routing import WriteSettings
 from kafkaframes.jobs.restore.writing.runs import PartitionTask, Run, write_partition
 from kafkaframes.storage.files import atomic, names

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kafkaframes.jobs.restore.writing.micro_batch import StreamBatch, conflict, mark_for, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch, conflict, mark_for, offsets_in
 
 
 def line(**offsets: int) -> str:

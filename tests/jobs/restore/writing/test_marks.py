@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.restore.writing import Commit, RunWriter, StreamBatch, Target, WriteSettings
+from kafkaframes.jobs.micro_batch import StreamBatch
+from kafkaframes.jobs.restore.writing import Commit, RunWriter, Target, WriteSettings
 from kafkaframes.jobs.restore.writing import commit as commits
-from kafkaframes.jobs.restore.writing.micro_batch import MARKS, is_committed, read_marks
+from kafkaframes.jobs.restore.writing.marks import MARKS, is_committed, read_marks
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.records.batch import read_values
 from kafkaframes.storage.log.discover import discover
