@@ -1,6 +1,8 @@
 """Records as Python values: what `to_pylist` would give, made one by one, and a position that goes with them."""
 
 import asyncio
+import subprocess
+import sys
 from itertools import islice
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition
+from kafkaframes.client import AsyncConsumer, Consumer, Producer, TopicPartition, fetched
 from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.build import build_records
@@ -140,3 +142,34 @@ def test_other_tasks_run_while_records_that_were_fetched_are_handed_out(servers)
     seen, turns = asyncio.run(run())
     assert seen == 3_000
     assert turns >= 2
+
+
+USES = {
+    "send with headers": "Producer(S).send('t', b'v', headers=[('h', None)]).result()",
+    "poll": "c.assign(c.partitions_for('t')); assert c.poll(10_000)",
+    "fetch_arrow": "c.assign(c.partitions_for('t')); assert c.fetch_arrow(10_000).num_rows",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_pandas_is_not_imported(use):
+    pytest.importorskip("pandas")
+    if "poll" in use and not fetched._LISTS_ARE_FAST:
+        pytest.skip("pyarrow before 26 makes lists of bytes by way of pandas")
+    with Broker() as broker:
+        broker.create_topic("t")
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("t", "v", key="k").result()
+        checks = "assert 'pandas' not in sys.modules"
+        code = "import sys; from kafkaframes.client import *; S = sys.argv[1]"
+        code += f"; c = Consumer(S, auto_offset_reset='earliest'); {USES[use]}; {checks}"
+        command = [sys.executable, "-W", "ignore", "-c", code, broker.bootstrap_servers]
+        subprocess.run(command, check=True, timeout=100)
+
+
+@pytest.mark.parametrize("values", [[], [None, None], [b"", None, b"v" * 100], [b"a", b"bc"]])
+def test_both_ways_to_make_lists_of_bytes_give_the_same(values, monkeypatch):
+    column = pa.array([b"before", *values], pa.binary()).slice(1)
+    for is_fast in (True, False):
+        monkeypatch.setattr(fetched, "_LISTS_ARE_FAST", is_fast)
+        assert list(islice(fetched._byte_strings(column), len(values))) == values

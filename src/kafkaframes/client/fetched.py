@@ -9,11 +9,14 @@ from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import CorruptRecordError
+from kafkaframes.records.arrays import int64_values, numbers, texts
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
+from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAILFAST
 from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from kafkaframes.storage.log.transactions import TransactionState
 
 _PART_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
+# 25 ns a value, as to_numpy, which imports pandas: a second of a consumer's first poll. Older versions take 600 ns.
+_LISTS_ARE_FAST: Final = int(pa.__version__.partition(".")[0]) >= 26
 _STEP_ROWS: Final = 4_096  # whose values are made at once: they are read while the processor has them at hand
 TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
@@ -149,8 +154,12 @@ def placed(
     """Return these columns of a batch, with the partition that it is of where they name it."""
     if batch.schema.names == list(columns):
         return batch
-    target = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
-    arrays = [pa.repeat(target[name], batch.num_rows) if name in target else batch.column(name) for name in columns]
+    target = {"topic": texts([partition.topic]), "partition": numbers(np.array([partition.partition]))}
+    first = numbers(np.zeros(batch.num_rows, np.int64))
+    arrays = [
+        target[name].take(first).cast(schema.field(name).type) if name in target else batch.column(name)
+        for name in columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -166,7 +175,7 @@ class Records:
     def __init__(self, batch: pa.RecordBatch, partition: TopicPartition) -> None:
         """Take a batch that has the default columns."""
         self.partition = partition
-        self._offsets: list[int] = batch.column("offset").to_numpy(zero_copy_only=False).tolist()
+        self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # moves on as records are taken, and knows how many are left
         self._records = map(_NEW_RECORD, chain.from_iterable(_steps(batch, self._unread, partition)))
 
@@ -204,14 +213,12 @@ def _steps(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartit
 
 def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterable[tuple[Any, ...]]:
     """Return the fields of each record, by an iterator that runs no Python code."""
-    times = batch.column("timestamp")
-    milliseconds = times.cast(pa.int64()) if pa.types.is_timestamp(times.type) else times
     headers = batch.column("headers")
     columns = (
         repeat(partition.topic, batch.num_rows),  # ends first: of the offsets none is taken that is not given
         repeat(partition.partition),
         offsets,
-        milliseconds.to_numpy(zero_copy_only=False).tolist(),
+        int64_values(batch.column("timestamp"), missing=NO_TIMESTAMP).tolist(),
         _byte_strings(batch.column("key")),
         _byte_strings(batch.column("value")),
         repeat(()) if _has_no_entries(headers) else _pairs(headers),
@@ -220,8 +227,12 @@ def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicParti
 
 
 def _byte_strings(column: pa.Array) -> Iterable[bytes | None]:
-    """Return a column of bytes as Python values: several times as fast as ``to_pylist``, which makes scalars."""
-    return repeat(None) if column.null_count == len(column) else column.to_numpy(zero_copy_only=False).tolist()
+    """Return a column of bytes as Python values."""
+    if column.null_count == len(column):
+        return repeat(None)
+    values: list[bytes | None]
+    values = column.to_pylist() if _LISTS_ARE_FAST else column.to_numpy(zero_copy_only=False).tolist()
+    return values
 
 
 def _has_no_entries(headers: pa.Array) -> bool:

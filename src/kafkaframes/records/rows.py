@@ -17,6 +17,7 @@ Nothing is copied that need not be: blobs stay where Arrow has them, as start an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,8 +126,15 @@ def rows_of_lists(
         raise EncodeError(f"timestamp {times[row]} is below -1").within(row).within("timestamp")
     ends = np.cumsum(counts, dtype=np.int64)
     offsets = np.arange(len(times)) - np.repeat(ends - counts, counts)
-    arrays = _headers(_plain_headers(headers) if any(headers) else None)
-    return Rows(offsets, times, _blobs_of_list(keys), _blobs_of_list(values), *arrays)
+    return Rows(offsets, times, _blobs_of_list(keys), _blobs_of_list(values), *_headers_of_lists(headers))
+
+
+def _headers_of_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> tuple[Int64s, Blobs, Blobs]:
+    pairs = list(chain.from_iterable(headers))
+    if not pairs:
+        return _NO_HEADERS
+    starts = np.cumsum([0, *map(len, headers)], dtype=np.int64)
+    return starts, _blobs_of_list([name.encode() for name, _ in pairs]), _blobs_of_list([value for _, value in pairs])
 
 
 def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
@@ -285,6 +293,7 @@ def blobs_of(name: str, array: pa.Array) -> Blobs:
 
 
 _NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+_NO_HEADERS = np.zeros(0, np.int64), _NO_BLOBS, _NO_BLOBS
 
 
 def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
@@ -299,9 +308,8 @@ def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
 
 def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
     """Lay out lists of (key, value); a null list is an empty one."""
-    nothing = np.zeros(0, np.int64), _NO_BLOBS, _NO_BLOBS
     if array is None or pa.types.is_null(array.type):
-        return nothing
+        return _NO_HEADERS
     kind = array.type
     if pa.types.is_map(kind):
         names, values = array.keys, array.items
@@ -312,7 +320,7 @@ def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
         raise EncodeError(f"{kind} is not a list of struct<key, value>").within("headers")
     starts = _list_bounds(array)
     if starts[0] == starts[-1]:
-        return nothing
+        return _NO_HEADERS
     name_blobs, value_blobs = blobs_of("headers", names), blobs_of("headers", values)
     _refuse_null_names(name_blobs, starts)
     return starts, name_blobs, value_blobs
