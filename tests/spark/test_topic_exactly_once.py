@@ -21,6 +21,8 @@ from tests.spark.topics import make_anew
 
 import kafkaframes
 from kafkaframes.client import Consumer, Producer
+from kafkaframes.spark.checkpoint_files import HadoopFiles
+from kafkaframes.spark.topic_stream_writer import _qualified
 
 pytestmark = pytest.mark.spark
 
@@ -165,6 +167,11 @@ def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers,
     rule.remove()
     restarts[0].join()
     assert sorted(values(servers, "out")) == sorted(wanted)
+
+
+def test_a_checkpoint_has_one_name_however_it_is_given(spark, tmp_path):
+    for path in (f"{tmp_path}/c", f"{tmp_path}/c/", f"file://{tmp_path}/c", f"file:{tmp_path}/d/../c"):
+        assert _qualified(path) == HadoopFiles(spark, path).path == f"file:{tmp_path}/c"
 
 
 CLUSTER = """

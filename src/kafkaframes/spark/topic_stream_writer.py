@@ -118,7 +118,11 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _qualified(checkpoint: str) -> str:
-    """Return a checkpoint's path as Hadoop qualifies it, so that the sink's markers are those of ``write_topic``."""
+    """Return a checkpoint's path as Hadoop qualifies it, so that the sink's markers are those of ``write_topic``.
+
+    >>> _qualified("/c/"), _qualified("file:///c"), _qualified("s3a://b/c/")
+    ('file:/c', 'file:/c', 's3a://b/c')
+    """
     if "://" in checkpoint and not checkpoint.startswith("file://"):
         return checkpoint.rstrip("/")
     return "file:" + os.path.abspath(checkpoint.removeprefix("file://").removeprefix("file:"))
