@@ -24,10 +24,12 @@ from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 
-def frame_of(number, producer_id, topic="orders", value=None):
+def frame_of(number, producer_id, topic="orders", value=None, timestamp=None):
+    """Return a request; by default its record is of now, as clients send them."""
     types = message("ProduceRequest")
+    timestamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
     records = build_records(
-        {"value": [b"%d" % number if value is None else value]},
+        {"value": [b"%d" % number if value is None else value], "timestamp": [timestamp]},
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=number if producer_id >= 0 else -1,
@@ -74,16 +76,17 @@ def start(directory):
     return process, int(re.search(r":(\d+)$", process.stderr.readline().strip())[1])
 
 
+def make_topic(port):
+    types = message("MetadataRequest")
+    ask(port, types(topics=[types.MetadataRequestTopic(name="orders")]), 4)
+
+
 def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothing(tmp_path):
     acknowledged, producer_id, first = [], None, 0
     for _ in range(2):
         process, port = start(tmp_path)
         try:
-            ask(
-                port,
-                message("MetadataRequest")(topics=[message("MetadataRequest").MetadataRequestTopic(name="orders")]),
-                4,
-            )
+            make_topic(port)
             if producer_id is None:
                 producer_id = ask(port, message("InitProducerIdRequest")(transactional_id=None), 1).producer_id
             writer = Writer(port, producer_id, first)
@@ -104,6 +107,23 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothi
     assert set(acknowledged) <= set(there)
     assert len(there) == len(set(there))
     assert there == sorted(there)
+
+
+@pytest.mark.parametrize(("timestamp", "is_known"), [(None, True), (-1, False)])
+def test_after_kill_9_a_batch_that_is_sent_again_is_known_by_its_producer(tmp_path, timestamp, is_known):
+    """Kafka 4.3.1, too, drops producers at its start whose last timestamp is older than producer.id.expiration.ms."""
+    offsets = []
+    for _ in range(2):
+        process, port = start(tmp_path)
+        try:
+            make_topic(port)
+            answer = ask(port, frame_of(0, 7, timestamp=timestamp), 9)
+        finally:
+            process.kill()
+            process.wait(60)
+            process.stderr.close()
+        offsets.append(answer.responses[0].partition_responses[0].base_offset)
+    assert offsets == [0, 0 if is_known else 1]
 
 
 @pytest.mark.parametrize("rest", [b"", bytes(100), b"\xff" * 40], ids=["cut", "zeros", "ones"])
