@@ -13,6 +13,11 @@ def test_properties_and_keywords_mean_the_same():
     assert by_property == ProducerSettings(bootstrap_servers="h:1", linger_ms=20, enable_idempotence=True)
 
 
+def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
+    assert ClientSettings(bootstrap_servers="h:1", security_protocol="ssl").security_protocol == "SSL"
+    assert ConsumerSettings(bootstrap_servers="h:1", group_protocol="CONSUMER").group_protocol == "consumer"
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

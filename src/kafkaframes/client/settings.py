@@ -101,6 +101,7 @@ class ClientSettings:
             release(self.api_version)  # raises where it is not known
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
+        object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         for name, value in resolved(self).items():
             object.__setattr__(self, name, value)
@@ -233,6 +234,7 @@ class ConsumerSettings(ClientSettings):
         super().__post_init__()
         choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
         choices("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        object.__setattr__(self, "group_protocol", self.group_protocol.lower())  # as above
         choices("group_protocol", self.group_protocol, ("classic", "consumer"))
 
     @property
