@@ -82,6 +82,7 @@ def test_what_is_refused(log):
             "registry": "http://localhost:9",
         },
         "no JSON Schema": {"value": "json", "schema": "{"},
+        "`schema` /nope.json: neither JSON nor a file": {"value": "json", "schema": "/nope.json"},
     }.items():
         with pytest.raises((OptionError, MissingExtraError), match=message):
             scan.decode(**options)

@@ -36,6 +36,8 @@ BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
         ({"schema": "{}"}, r"option schema is for decode=json\|avro\|protobuf"),
         ({"decode": "JSON"}, "takes the option schema, or schemaRegistry"),
         ({"decode": "xml"}, "decode must be one of json, avro, protobuf, not xml"),
+        ({**JSON, "schema": "id INT"}, "schema id INT: neither JSON nor a file"),
+        ({**JSON, "columns": "offset, _error,value"}, "columns: _error comes by itself, behind the others"),
         ({**JSON, "decodeErrors": "drop"}, "decodeErrors=drop: must be one of null, raise"),
     ],
 )

@@ -98,12 +98,17 @@ def _subject(topics: Collection[str]) -> str:
     return f"{next(iter(topics))}-value"
 
 
+_JSON_BEGINS: Final = ("", "{", "[", '"')  # of a schema
+
+
 def _text(schema: Schema) -> bytes | None:
     if schema is None or isinstance(schema, bytes):
         return schema
     if isinstance(schema, Mapping):
         return json.dumps(schema).encode()
     if isinstance(schema, str) and not os.path.isfile(schema):
+        if schema.lstrip()[:1] not in _JSON_BEGINS and schema.strip() not in ("true", "false"):
+            raise OptionError(f"`schema` {schema}: neither JSON nor a file")
         return schema.encode()
     try:
         return Path(schema).read_bytes()

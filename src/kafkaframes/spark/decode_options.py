@@ -91,6 +91,8 @@ def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> 
     del own[next(name for name in own if name.lower() == DECODE)]
     if not choice.keys() & {"schema", "registry"}:
         raise OptionError(f"decode={mode} takes the option schema, or schemaRegistry")
+    if ERROR in (name.strip() for name in by_name.get("columns", "").split(",")):
+        raise OptionError(f"columns: {ERROR} comes by itself, behind the others, where value is among them")
     return Values(_decoding(mode, choice, by_name.get("subscribe", ""))), own
 
 
