@@ -563,7 +563,7 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
     ("protocol", "said"),
     [
         ("SSL", r"ended the TLS handshake; is this port one for TLS\? \(security.protocol is SSL\)"),
-        ("PLAINTEXT", r"answered nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need api_version\)"),
+        ("PLAINTEXT", r"nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need `api_version`\)"),
     ],
 )
 @pytest.mark.parametrize("resets", [False, True], ids=["ends", "resets"])

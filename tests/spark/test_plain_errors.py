@@ -1,10 +1,12 @@
 """What a user of DataFrames reads when something of ours fails: Spark's prefix, then our sentence, and no traceback."""
 
 import pytest
+from pyspark.sql.types import StructType
 
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.spark._compat import reason_of
+from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 from kafkaframes.spark.worker import tells_plainly
 
 
@@ -27,6 +29,16 @@ def environment(monkeypatch):
     import os
 
     return os.environ
+
+
+def test_settings_of_the_client_have_kafkas_names():
+    @tells_plainly
+    class Slow:
+        def plan(self):
+            raise OptionError("nobody answered (`max_block_ms`, `retries`, `start`)")
+
+    with pytest.raises(OptionError, match=r"\(kafka\.max\.block\.ms, kafka\.retries, startingOffsets\)"):
+        Slow().plan()
 
 
 @pytest.mark.parametrize("call", [lambda: Failing().plan(), lambda: list(Failing().read())], ids=["plan", "read"])
@@ -102,6 +114,12 @@ def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log)
     finally:
         spark.sql("DROP TABLE refused")
     assert len(list(log.rglob("*.log"))) == 1
+
+
+def test_insert_into_a_table_of_a_topic_is_refused_in_a_sentence():
+    writer = KafkaTopicDataSource({"path": "file:/warehouse/t"}).writer
+    with pytest.raises(OptionError, match=r"tables are for reading: .*INSERT INTO"):
+        writer(StructType().add("value", "binary"), overwrite=False)
 
 
 @pytest.mark.spark

@@ -47,6 +47,8 @@ def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_s
         ("1 AS value", {"topic": "t"}, "column value is int and must be binary or string"),
         ("'v' AS value", {}, "give the option topic, or a column topic"),
         ("'v' AS value, 1 AS timestamp", {"topic": "t", "timestamps": "column"}, "column timestamp is int"),
+        ("'v' AS value", {"topic": "t", "timestamps": "column"}, "timestamps=column: there is no column timestamp"),
+        ("'v' AS value", {"topic": "t", "kafka.transactional.id": "x"}, "option kafka.transactional.id: only"),
         ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),
         ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),
     ],

@@ -330,7 +330,7 @@ class Connection:
         try:
             frame = await self.exchange(body, known_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
-            hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need api_version"
+            hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
             raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
         again = fallback_version(frame, specs=self._settings.specs)
         if again is not None:

@@ -66,7 +66,7 @@ def checked_record(
     else:
         timestamp = _whole("timestamp_ms", timestamp_ms, "milliseconds since 1970", _SMALLEST, _LARGEST)
     if size > largest:
-        raise EncodeError(f"a record of about {size} bytes; max_request_size is {largest}")
+        raise EncodeError(f"a record of about {size} bytes; `max_request_size` is {largest}")
     return topic, key, value, pairs, partition, timestamp, size
 
 

@@ -89,6 +89,11 @@ class KafkaTopicDataSource(DataSource):
 
         if overwrite:
             raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
+        if not self._options.keys() - {"path"}:
+            raise OptionError(
+                "tables are for reading: Spark passes a table's options to no Python writer, so INSERT INTO knows no "
+                'brokers; write with df.write.format("kafka-topic").mode("append") and the options'
+            )
         return KafkaTopicWriter(topic_write_options(without_added(self._options)), types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)

@@ -60,6 +60,8 @@ def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> lis
         raise OptionError("a column named value is required")
     if "topic" not in names and options.topic is None:
         raise OptionError("no topic: give the option topic, or a column topic")
+    if options.timestamps == "column" and "timestamp" not in names:
+        raise OptionError("timestamps=column: there is no column timestamp")
     return names
 
 
@@ -74,6 +76,8 @@ class TopicTaskWriter:
 
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         written_columns(types, options)
+        if "transactional.id" in options.client:
+            raise OptionError("option kafka.transactional.id: only delivery=exactly-once has transactions")
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

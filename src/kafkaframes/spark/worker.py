@@ -71,7 +71,7 @@ def _plain() -> Iterator[None]:
     try:
         yield
     except KafkaframesError as error:
-        rename_settings(error, setting_names())
+        rename_settings(error, {**setting_names(), **_client_settings()})
         if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
             os.environ[_HIDE] = "1"
         raise
@@ -84,3 +84,12 @@ def setting_names() -> Mapping[str, str]:
     from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
 
     return {option.field: option.name for option in (*TOPIC_OPTIONS.values(), *OPTIONS.values())}
+
+
+def _client_settings() -> Mapping[str, str]:
+    """Return the ``kafka.*`` options by the settings of our client that they fill."""
+    from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+    from kafkaframes.client.settings import setting_names as names_of
+
+    names = {*names_of(ConsumerSettings), *names_of(ProducerSettings)}
+    return {name: f"kafka.{name.replace('_', '.')}" for name in names}
