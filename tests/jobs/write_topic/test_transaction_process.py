@@ -6,6 +6,7 @@ what it consists of.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -24,7 +26,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic import process_control, transaction_process
-from kafkaframes.jobs.write_topic.process_control import TransactionProcess, socket_path
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, locked, socket_path
 from kafkaframes.jobs.write_topic.transaction_process import Holder, serve
 from kafkaframes.spark.exactly_once_task import Work, write_rows
 from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
@@ -63,7 +65,7 @@ def made(broker, tmp_path):
 @contextmanager
 def served(control):
     """Serve on threads of this process, which end with the block."""
-    path = socket_path(control.options, control.checkpoint)
+    path = socket_path(control.checkpoint)
     with Holder(control) as holder:
         ready, must_end = threading.Event(), threading.Event()
         holder.must_end = must_end.is_set
@@ -196,6 +198,10 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(c
         (tmp_path / "checkpoint" / "offsets" / "8").mkdir()
         with pytest.raises(KafkaframesError, match=r"cannot be read by a process on the driver's machine: .*offsets/8"):
             write_rows(work_of(control, "four", 8), 0, iter([ROWS]))
+        work = work_of(control, "five", 7)
+        for task in range(2):  # each of them: Spark shows the reason of one
+            with pytest.raises(KafkaframesError, match="has no offsets of micro-batch 7"):
+                write_rows(work, task, iter([ROWS]))
     assert values(control) == WANTED
 
 
@@ -207,7 +213,7 @@ def test_what_is_no_question_is_answered(control):
 
 
 def test_nobody_else_may_enter_the_folder(control, tmp_path):
-    socket_path(control.options, control.checkpoint).parent.chmod(0o755)
+    socket_path(control.checkpoint).parent.chmod(0o755)
     with pytest.raises(KafkaframesError, match="must be a folder of this user's that nobody else can enter"):
         control.announce("one")
 
@@ -246,14 +252,42 @@ def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_
     [holder] = mine()
     parent.communicate(b"\n")  # as when Spark is gone
     assert gone([holder])
-    assert not socket_path(control.options, control.checkpoint).exists()
+    assert not socket_path(control.checkpoint).exists()
+
+
+def test_other_options_of_the_same_checkpoint_end_the_process_and_what_it_had_open(control, monkeypatch):
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
+    port = free_port()
+    first = replace(control, options=replace(control.options, driver_port=port))
+    write_rows(work_of(first, "one"), 0, iter([ROWS]))  # the query is stopped, and nobody aborts
+    [holder] = mine()
+    other = replace(first, options=replace(first.options, client={**control.options.client, "linger.ms": "7"}))
+    write(other, "two")
+    assert gone([holder])
+    [holder] = mine()
+    assert values(control) == WANTED
+    parent.communicate(b"\n")
+    assert gone([holder])
+    assert not list(socket_path(control.checkpoint).parent.iterdir())
+
+
+def test_a_sink_that_waits_for_its_cluster_holds_up_no_other_sink(control, broker, tmp_path):
+    other = replace(control, checkpoint=f"{control.checkpoint}2")
+    with locked(socket_path(control.checkpoint)), served(other):
+        other.announce("one")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
     with Holder(control) as holder:
         now = time.monotonic()
         monkeypatch.setattr(transaction_process.time, "monotonic", lambda: now)
-        holder.answer({"announce": "one", "watch": os.getpid()})
+        holder.answer({"announce": "one", "watch": os.getpid(), "options": digest_of(control.options)})
         now += 1_000
         assert not holder.must_end()  # its tasks may wait for their turn
         holder.answer({"abort": "one"})

@@ -4,15 +4,16 @@ Those run for each micro-batch: nothing here imports the client.
 
 ``writeStream.format("kafka-topic")`` has no process of Spark's that lives from the first row of a micro-batch to its
 commit. So the first ``streamWriter()`` starts one of our own (``transaction_process.py``), and the later ones find it:
-it listens on a socket in a folder of this user's that nobody else can enter, under a name made of the sink's options
-and the checkpoint. It ends by itself: when Spark's process that asked it last is gone, and after a minute with nothing
-to do.
+it listens on a socket in a folder of this user's that nobody else can enter, under a name made of the checkpoint. It
+ends by itself: when Spark's process that asked it last is gone, after a minute with nothing to do, and when the query
+is started with other options, before another takes its place: it may hold the port that these ask for.
 
 What is said there are JSON objects, one for each connection, and one answer:
 
 =============================================================== ======================================================
-``{"announce": attempt, "watch": pid}``                         ``{"host", "port", "secret"}``: of the lease server,
-                                                                to which tasks may come with this attempt
+``{"announce": attempt, "watch": pid, "options": digest}``      ``{"host", "port", "secret"}``: of the lease server,
+                                                                to which tasks may come with this attempt;
+                                                                ``{"ends": true}``: it has other options
 ``{"commit": attempt, "batch": N, "counts": [[topic, partition, ``{}``: it is committed
 records]]}``
 ``{"abort": attempt}``                                          ``{}``
@@ -34,6 +35,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -47,6 +49,7 @@ from kafkaframes.scan.topic.options import TopicWriteOptions
 READY: Final = b"ready\n"
 _MODULE: Final = "kafkaframes.jobs.write_topic.transaction_process"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_LOOK_S: Final = 0.1
 _started: Final[list[subprocess.Popen[bytes]]] = []  # they outlive this process, as is intended
 
 
@@ -70,14 +73,18 @@ class TransactionProcess:
         Raises:
             KafkaframesError: it cannot be started, or a port that was asked for is taken.
         """
-        path = socket_path(self.options, self.checkpoint)
-        question = {"announce": attempt, "watch": os.getppid()}
-        with locked(path):
-            try:
-                answer = _ask(path, question)
-            except OSError:
-                self._start(path)
-                answer = _ask(path, question)
+        path = socket_path(self.checkpoint)
+        question = {"announce": attempt, "watch": os.getppid(), "options": digest_of(self.options)}
+        while True:
+            with locked(path):
+                try:
+                    answer = _ask(path, question)
+                except OSError:
+                    self._start(path)
+                    answer = _ask(path, question)
+            if "ends" not in answer:
+                break
+            time.sleep(_LOOK_S)  # it needs the lock to end
         return Address(answer["host"], answer["port"], bytes.fromhex(answer["secret"]))
 
     def commit(self, attempt: str, batch_id: int, counts: Mapping[tuple[str, int], int]) -> None:
@@ -105,7 +112,7 @@ class TransactionProcess:
 
     def _tell(self, question: Mapping[str, Any]) -> None:
         try:
-            _ask(socket_path(self.options, self.checkpoint), question)
+            _ask(socket_path(self.checkpoint), question)
         except OSError as error:
             raise KafkaframesError(
                 f"the process that held the transaction of this micro-batch is gone: {error}"
@@ -135,8 +142,13 @@ class TransactionProcess:
             raise KafkaframesError(f"the process that is to hold this sink's transactions does not start: {reason}")
 
 
-def socket_path(options: TopicWriteOptions, checkpoint: str) -> Path:
-    """Return where the process of a sink listens.
+def digest_of(options: TopicWriteOptions) -> str:
+    """Return what tells a sink's options from others, and does not tell the secrets in them."""
+    return hashlib.sha256(json.dumps(asdict(options), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def socket_path(checkpoint: str) -> Path:
+    """Return where the process of a checkpoint's sink listens.
 
     Raises:
         KafkaframesError: others could get at what is in the folder.
@@ -147,20 +159,36 @@ def socket_path(options: TopicWriteOptions, checkpoint: str) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & _OTHERS:
         raise KafkaframesError(f"{folder} must be a folder of this user's that nobody else can enter")
     version = [__file__, Path(__file__).stat().st_mtime_ns]
-    known = json.dumps([version, checkpoint, asdict(options)], sort_keys=True, default=str)
+    known = json.dumps([version, checkpoint])
     return folder / hashlib.sha256(known.encode()).hexdigest()[:24]
 
 
 @contextmanager
 def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
     """Keep others from starting the process of a path, or from ending it; say whether that could be had."""
-    with (path.parent / "lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+    name = lock_path(path)
+    while True:
+        with name.open("wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            if _is_there(file.fileno(), name):  # else the process has ended meanwhile, and another lock counts
+                yield True
+                return
+
+
+def lock_path(path: Path) -> Path:
+    """Return the file of a path's lock: a sink that waits for its cluster holds up no other."""
+    return path.with_suffix(".lock")
+
+
+def _is_there(opened: int, name: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(opened), name.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
-from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, locked
+from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, digest_of, lock_path, locked
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
@@ -42,21 +42,21 @@ LOOK_S: Final = 1.0
 _ENDING_S: Final = 10.0
 _NEWER: Final = "a newer attempt to write this micro-batch has begun"
 _ENDED: Final = "the attempt to write the micro-batch that this task belongs to has ended"
-_GONE: Final = "Spark's process on the driver is gone"
+_GONE: Final = "the query ends, or begins anew with other options"
 
 
 class Attempt:
     """One try to write a micro-batch: its transaction, on a thread of its own."""
 
-    def __init__(self, name: str, batch: StreamBatch, make_sink: Callable[[], Sink]) -> None:
-        """``make_sink`` may ask the cluster."""
+    def __init__(self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], Sink]):
+        """``make_batch`` reads the checkpoint, ``make_sink`` may ask the cluster; all tasks are told why that fails."""
         self.name = name
-        self.batch = batch
+        self.number = number
         self.opened: Future[Shared | None] = Future()  # None: it is written already
         self.ended: Future[None] = Future()
         self._counts: Future[Mapping[TopicPartition, int]] = Future()
         self._ledger = Ledger(now_ms)
-        self._make_sink = make_sink
+        self._make_batch, self._make_sink = make_batch, make_sink
         threading.Thread(target=self._run, name="kafkaframes transaction", daemon=True).start()
 
     def commit(self, counts: Mapping[TopicPartition, int]) -> None:
@@ -74,8 +74,8 @@ class Attempt:
 
     def _run(self) -> None:
         try:
-            sink = self._make_sink()
-            sink.write(self.batch, partial(self._send, sink))
+            batch, sink = self._make_batch(), self._make_sink()
+            sink.write(batch, partial(self._send, sink))
         except Exception as error:
             failure = error if isinstance(error, KafkaframesError) else KafkaframesError(repr(error))
             if not self.opened.done():
@@ -104,6 +104,8 @@ class Holder:
         self._attempt: Attempt | None = None
         self._sink: Sink | None = None
         self._watched = 0
+        self._is_replaced = False
+        self._has_ended = False
         self._since = time.monotonic()  # of when there was something to do
         self._server = LeaseServer(
             self._find, listen=of.options.driver_host, host=of.options.driver_host, port=of.options.driver_port
@@ -114,11 +116,18 @@ class Holder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Abort what is under way, and give the port back; once."""
         with self._lock:
             self._announced = ""
+        if self._has_ended:
+            return
+        self._has_ended = True
         if self._attempt is not None:
             self._attempt.give_up(_GONE, _ENDING_S)
-        self._server.__exit__(kind, error, at)
+        self._server.__exit__(None, None, None)
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question; ``process_control.py`` lists them.
@@ -127,7 +136,7 @@ class Holder:
             KafkaframesError: what was asked for failed.
         """
         if "announce" in question:
-            return self._announce(question["announce"], question["watch"])
+            return self._announce(question["announce"], question["watch"], question["options"])
         if "commit" in question:
             counts = {TopicPartition(topic, partition): records for topic, partition, records in question["counts"]}
             self._commit(question["commit"], question["batch"], counts)
@@ -138,14 +147,17 @@ class Holder:
     def must_end(self) -> bool:
         """Return whether nobody needs this process any more."""
         with self._lock:
-            if self._watched and not _is_running(self._watched):
+            if self._is_replaced or (self._watched and not _is_running(self._watched)):
                 return True
             if self._announced or (self._attempt is not None and not self._attempt.ended.done()):
                 self._since = time.monotonic()
             return time.monotonic() - self._since > IDLE_S
 
-    def _announce(self, name: str, watched: int) -> dict[str, Any]:
+    def _announce(self, name: str, watched: int, options: str) -> dict[str, Any]:
         with self._lock:
+            if self._is_replaced or options != digest_of(self._of.options):
+                self._is_replaced = True
+                return {"ends": True}
             self._announced = name
             self._watched = watched
         host, port, secret = self._server.address.host, self._server.address.port, self._server.address.secret
@@ -166,8 +178,9 @@ class Holder:
                 self._announced = ""
                 if attempt is not None:
                     attempt.give_up(_NEWER)
-                batch = self._batch(said["query"], said["batch"])
-                attempt = self._attempt = Attempt(name, batch, partial(self._sink_of, said["query"]))
+                query, number = said["query"], said["batch"]
+                make_batch, make_sink = partial(self._batch, query, number), partial(self._sink_of, query)
+                attempt = self._attempt = Attempt(name, number, make_batch, make_sink)
         shared = attempt.opened.result()
         if shared is not None and attempt.ended.done():
             attempt.ended.result()
@@ -205,7 +218,7 @@ class Holder:
         with self._lock:
             attempt = self._attempt
             self._announced = ""
-        if attempt is not None and (attempt.name, attempt.batch.batch_id) == (name, number):
+        if attempt is not None and (attempt.name, attempt.number) == (name, number):
             attempt.commit(counts)
         elif counts:
             raise KafkaframesError(f"the transaction of micro-batch {number} is gone: it must be written again")
@@ -263,7 +276,9 @@ def serve(path: Path, holder: Holder, ready: Callable[[], None] = lambda: None) 
                 continue
             with locked(path, waits=False) as is_ours:  # else somebody is announcing an attempt just now
                 if is_ours and holder.must_end():
+                    holder.end()
                     path.unlink(missing_ok=True)
+                    lock_path(path).unlink()
                     break
         sockets.shutdown()
 
