@@ -49,7 +49,7 @@ class Attempt:
     """One try to write a micro-batch: its transaction, on a thread of its own."""
 
     def __init__(self, name: str, number: int, make_batch: Callable[[], StreamBatch], make_sink: Callable[[], Sink]):
-        """``make_batch`` reads the checkpoint, ``make_sink`` may ask the cluster; all tasks are told why that fails."""
+        """``make_batch`` reads the checkpoint, ``make_sink`` may ask the cluster; all tasks are given its failure."""
         self.name = name
         self.number = number
         self.opened: Future[Shared | None] = Future()  # None: it is written already
