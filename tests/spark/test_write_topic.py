@@ -2,6 +2,7 @@
 
 import pytest
 from tests.spark.test_topic_exactly_once import values
+from tests.spark.topics import ROWS
 
 import kafkaframes
 from kafkaframes.errors import OptionError
@@ -17,6 +18,22 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
     with pytest.raises(Exception, match="no"):
         kafkaframes.spark.write_topic(broken, options)
     assert sorted(map(int, values(servers, "whole"))) == list(range(100))
+
+
+def test_aggregates_of_a_stream_are_written_as_they_change(spark, servers, topic, tmp_path):
+    counts = read_stream(spark, servers, topic).groupBy("partition").count()
+    rows = counts.selectExpr("CAST(partition AS string) AS key", "CAST(count AS string) AS value")
+    options = {"kafka.bootstrap.servers": servers, "topic": "counts"}
+    query = kafkaframes.spark.write_topic(
+        rows, options, checkpoint=str(tmp_path), trigger={"availableNow": True}, output_mode="update"
+    )
+    assert query.awaitTermination(240)
+    assert sum(map(int, values(servers, "counts"))) == ROWS
+
+
+def read_stream(spark, servers, topic):
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    return stream.options(subscribe=topic, startingOffsets="earliest").load()
 
 
 def test_what_a_write_chooses_itself_is_refused(spark, servers):

@@ -29,6 +29,7 @@ def write_topic(
     checkpoint: str | None = None,
     sink: str = "sink",
     trigger: Mapping[str, Any] | None = None,
+    output_mode: str | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery | None:
     """Write a DataFrame into topics exactly once: a stream batch by batch, a batch as a whole or not at all.
@@ -42,6 +43,7 @@ def write_topic(
         checkpoint: of the stream.
         sink: names this sink among several of one query.
         trigger: what ``DataStreamWriter.trigger`` takes, ``{"availableNow": True}``.
+        output_mode: what ``DataStreamWriter.outputMode`` takes: ``append`` (the default), ``update``, ``complete``.
         query_name: as Spark shows it.
 
     Returns:
@@ -54,7 +56,15 @@ def write_topic(
     """
     from kafkaframes.spark.topic_exactly_once import write
 
-    return write(frame, options, checkpoint=checkpoint, sink=sink, trigger=trigger, query_name=query_name)
+    return write(
+        frame,
+        options,
+        checkpoint=checkpoint,
+        sink=sink,
+        trigger=trigger,
+        output_mode=output_mode,
+        query_name=query_name,
+    )
 
 
 MODES = ("append", "overwrite", "errorifexists", "error", "ignore")

@@ -65,6 +65,7 @@ def write(
     checkpoint: str | None,
     sink: str,
     trigger: Mapping[str, Any] | None,
+    output_mode: str | None,
     query_name: str | None,
 ) -> StreamingQuery | None:
     """Write as ``kafkaframes.spark.write_topic`` says."""
@@ -84,6 +85,8 @@ def write(
     writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
+    if output_mode is not None:
+        writer = writer.outputMode(output_mode)
     return (writer if trigger is None else writer.trigger(**trigger)).start()
 
 
