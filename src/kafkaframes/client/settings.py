@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _LARGEST_INT32: Final = 2**31 - 1
 _YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
