@@ -9,12 +9,11 @@ from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.records.arrays import int64_values, numbers, texts
+from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
@@ -154,10 +153,9 @@ def placed(
     """Return these columns of a batch, with the partition that it is of where they name it."""
     if batch.schema.names == list(columns):
         return batch
-    target = {"topic": texts([partition.topic]), "partition": numbers(np.array([partition.partition]))}
-    first = numbers(np.zeros(batch.num_rows, np.int64))
+    target: dict[str, str | int] = {"topic": partition.topic, "partition": partition.partition}
     arrays = [
-        target[name].take(first).cast(schema.field(name).type) if name in target else batch.column(name)
+        repeated(target[name], TARGET_COLUMNS[name], batch.num_rows) if name in target else batch.column(name)
         for name in columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

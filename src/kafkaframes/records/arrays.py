@@ -38,6 +38,23 @@ def texts(values: Sequence[str]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
 
 
+def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
+    """Return ``count`` times the same: a text, an integer of ``kind``, or null.
+
+    >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
+    (['orders', 'orders'], [3, 3])
+    """
+    if value is None:
+        return pa.nulls(count, kind)
+    if isinstance(value, str):
+        text = value.encode()
+        if len(text) * count > np.iinfo(np.int32).max:
+            return pa.repeat(pa.scalar(value, kind), count)
+        ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], null_count=0)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(np.full(count, value, f"i{kind.bit_width // 8}"))])
+
+
 def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
     """Return booleans as an array.
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.records.arrays import int64_values
+from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -92,23 +92,6 @@ class Conversion:
 def said_by(origin: Origin, column: Column, rows: int) -> pa.Array:
     """Return a column that says of each row what its origin says."""
     return repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
-
-
-def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Return ``count`` times the same: a text, an integer of ``kind``, or null.
-
-    >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
-    (['orders', 'orders'], [3, 3])
-    """
-    if value is None:
-        return pa.nulls(count, kind)
-    if isinstance(value, str):
-        text = value.encode()
-        if len(text) * count > np.iinfo(np.int32).max:
-            return pa.repeat(pa.scalar(value, kind), count)
-        ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
-        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)], null_count=0)
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(np.full(count, value, f"i{kind.bit_width // 8}"))])
 
 
 def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
-from kafkaframes.scan.arrow import repeated
+from kafkaframes.records.arrays import repeated
 from kafkaframes.scan.values.columns import decoded_struct
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
 

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.arrays import flags
+from kafkaframes.records.arrays import flags, repeated
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Batches, Bytes, Flags, check_crcs
-from kafkaframes.scan.arrow import repeated
 from kafkaframes.scan.where import Where
 
 _ORIGIN_FIELDS: Final = {
