@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafkaframes.errors import KafkaframesError, LogDirError
+from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.restore.writing import Commit
 from kafkaframes.spark.log_writer import (
@@ -39,6 +38,7 @@ from kafkaframes.spark.log_writer import (
     new_topic_id,
     write_runs,
 )
+from kafkaframes.spark.micro_batches import micro_batch_of_task
 from kafkaframes.spark.worker import tells_plainly
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.filesystem import join, store_of
@@ -46,7 +46,6 @@ from kafkaframes.storage.files.filesystem import join, store_of
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
 _NAME_LENGTH: Final = 16
 
 
@@ -65,14 +64,9 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of a task as runs."""
-        context = TaskContext.get()
-        if context is None:
-            raise LogDirError("a stream is written by Spark's tasks only", file=self.target.path)
-        query_id, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
-        if query_id is None or batch_id is None:
-            raise LogDirError(f"Spark does not set {_QUERY_ID} and {_BATCH_ID}", file=self.target.path)
+        context, query_id, batch_id = micro_batch_of_task()
         number = context.partitionId()
-        directory = self._staging(int(batch_id)) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
+        directory = self._staging(batch_id) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
         with atomic.writing(directory):
             directory.mkdir(parents=True)
         return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number), query_id)

@@ -1,4 +1,6 @@
-"""A query's first micro-batch, and how much each may hold: for streams of logs and of topics. Spark 4.2 or later.
+"""A query's first micro-batch, how much each may hold, and which a task writes: for streams of logs and of topics.
+
+Spark 4.2 or later.
 
 The first micro-batch may have been planned by an earlier run that did not finish it.
 
@@ -14,15 +16,32 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.topic.options import TopicOptions
 
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
 Nested = Mapping[str, Mapping[str, int]]
+
+
+def micro_batch_of_task() -> tuple[TaskContext, str, int]:
+    """Return the context of a task that writes a stream, the id of its query, and the number of its micro-batch.
+
+    Raises:
+        KafkaframesError: it is no such task.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise KafkaframesError("a stream is written by Spark's tasks only")
+    query_id, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
+    if query_id is None or batch_id is None:
+        raise KafkaframesError(f"Spark does not set {_QUERY_ID} and {_BATCH_ID}")
+    return context, query_id, int(batch_id)
 
 
 class FirstBatch:

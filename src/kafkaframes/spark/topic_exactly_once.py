@@ -24,20 +24,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaframes.client import Producer, TopicPartition
-from kafkaframes.client.shared_transaction import add_partitions, share
-from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
-from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.errors import LostTaskError, OptionError
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.markers import make_topic, marker_for, read_markers
 from kafkaframes.jobs.write_topic.producer import open_producer
-from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of
+from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, target_of, transactional_id_of
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, asker, checkpoint_files, is_connect
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
 from kafkaframes.spark.schemas import types_of
-from kafkaframes.spark.topic_options import check_exactly_once, topic_write_options
-from kafkaframes.spark.topic_writer import SPECULATION, SPECULATION_REFUSED, first_failure, written_columns
+from kafkaframes.spark.topic_options import SPECULATION, check_exactly_once, check_speculation, topic_write_options
+from kafkaframes.spark.topic_writer import first_failure, written_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +71,7 @@ def write(
     parsed = replace(topic_write_options({**options, "sink": sink}), delivery="exactly-once")
     check_exactly_once(parsed)
     frame = frame.select(*written_columns(types_of(frame.schema), parsed))
-    _check_speculation(frame.sparkSession)
+    check_speculation(frame.sparkSession.conf.get(SPECULATION, "false"))
     if not frame.isStreaming:
         write_frame(Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))), frame, None)
         return None
@@ -88,16 +87,6 @@ def write(
     if output_mode is not None:
         writer = writer.outputMode(output_mode)
     return (writer if trigger is None else writer.trigger(**trigger)).start()
-
-
-def _check_speculation(spark: Any) -> None:
-    """Refuse a session whose tasks may run twice at once.
-
-    Raises:
-        OptionError: says which setting.
-    """
-    if spark.conf.get(SPECULATION, "false").strip().lower() == "true":
-        raise OptionError(SPECULATION_REFUSED)
 
 
 def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
@@ -137,14 +126,11 @@ class Query:
         self._sink = Sink(options, transactional_id_of(options, query_id))
         self._query_id = query_id
         self._files = files
-        self._target = target_of(options)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is there."""
-        begins, ends = offsets_in(self._files.read, batch_id)
-        if ends is None:
-            raise KafkaframesError(f"the checkpoint {self._files.path} has no offsets of micro-batch {batch_id}")
-        batch = StreamBatch(self._query_id, batch_id, self._files.path, self._target, begins, ends)
+        files = self._files
+        batch = planned_batch(self._sink.options, self._query_id, batch_id, files.path, files.read)
         write_frame(self._sink, frame, batch)
 
 
@@ -172,7 +158,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
         KafkaframesError: a task has met an error.
     """
     ledger = Ledger(now_ms)
-    shared = Shared(ledger, partial(add_partitions, producer), sink.transactional_id, share(producer))
+    shared = sink.shared(producer, ledger)
     listen, host = _driver_address(frame.sparkSession)
     with (
         LeaseServer(lambda _: shared, listen=listen, host=host, port=sink.options.driver_port) as server,
@@ -194,7 +180,7 @@ def send(frame: DataFrame, sink: Sink, producer: Producer, *, is_written_anew: b
     for topic, partition, records, _, _ in results:
         name = TopicPartition(topic, partition)
         reported[name] = reported.get(name, 0) + records
-    return Sent(ledger.settle(reported), now_ms() if ledger.since_ms is None else ledger.since_ms)
+    return Sent.of(ledger, reported)
 
 
 def _driver_address(spark: Any) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from kafkaframes.spark.option_values import (
 )
 from kafkaframes.storage.files.units import parse_size
 
+SPECULATION: Final = "spark.speculation"
 # What Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
@@ -107,6 +108,19 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
     forbidden = sorted(_CHOSEN & set(options.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: an exactly-once write sets this itself")
+
+
+def check_speculation(value: str | None) -> None:
+    """Refuse a session whose tasks may run twice at once, by its value of ``SPECULATION``.
+
+    Raises:
+        OptionError: says which setting.
+    """
+    if (value or "").strip().lower() == "true":
+        raise OptionError(
+            "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
+            "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
+        )
 
 
 def _starting(text: str) -> int | PartitionOffsets | AtGroup:

@@ -17,27 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.process_control import TransactionProcess
 from kafkaframes.scan.topic.options import TopicWriteOptions
-from kafkaframes.spark.topic_options import check_exactly_once
-from kafkaframes.spark.topic_writer import (
-    SPECULATION,
-    SPECULATION_REFUSED,
-    TopicTaskWriter,
-    first_failure,
-    written_columns,
-    written_rows,
-)
+from kafkaframes.spark.micro_batches import micro_batch_of_task
+from kafkaframes.spark.topic_options import SPECULATION, check_exactly_once, check_speculation
+from kafkaframes.spark.topic_writer import TopicTaskWriter, first_failure, written_columns, written_rows
 from kafkaframes.spark.worker import settle, tells_plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
 
 
 class KafkaTopicStreamWriter(TopicTaskWriter, DataSourceStreamArrowWriter):
@@ -77,19 +68,12 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         """Write one task's rows in the transaction; an error of ours goes into the message: Spark would repeat it."""
         from kafkaframes.spark.exactly_once_task import Work, write_rows
 
-        context = TaskContext.get()
-        if context is None:
-            raise KafkaframesError("a stream is written by Spark's tasks only")
-        batch = {
-            "attempt": self._attempt,
-            "query": context.getLocalProperty(_QUERY_ID),
-            "batch": int(context.getLocalProperty(_BATCH_ID) or -1),
-        }
+        context, query_id, number = micro_batch_of_task()
+        batch = {"attempt": self._attempt, "query": query_id, "batch": number}
         rows = written_rows(iterator, self._options)
         wrote = TaskWrote(self._attempt)
         try:
-            if (context.getLocalProperty(SPECULATION) or "").strip().lower() == "true":
-                raise OptionError(SPECULATION_REFUSED)
+            check_speculation(context.getLocalProperty(SPECULATION))
             counts = write_rows(Work(self._options, self._address, batch), context.partitionId(), rows)
             wrote.counts = {(at.topic, at.partition): records for at, records in counts.items()}
         except KafkaframesError as error:

@@ -31,13 +31,6 @@ _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
 _MOST_UNDER_WAY: Final = 2  # beside those that are gathered
 
 
-SPECULATION: Final = "spark.speculation"
-SPECULATION_REFUSED: Final = (
-    "spark.speculation is true: the second copy of a task would write its rows again, so each micro-batch with "
-    "a slow task would fail. Use a session without spark.speculation for exactly-once writes"
-)
-
-
 @dataclass
 class TaskSent(WriterCommitMessage):
     """What one task wrote: how many records to each topic partition."""

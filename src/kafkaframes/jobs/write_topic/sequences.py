@@ -297,13 +297,10 @@ class LeaseServer:
             if shared is not None:
                 shared.ledger.enter(task)
         except KafkaframesError as error:
-            await _say(writer, {"refused": str(error)})
-            shared = None
-        else:
-            if shared is None:
-                await _say(writer, {"written": True})
+            await _say_last(reader, writer, {"refused": str(error)})
+            return
         if shared is None:
-            await reader.read(1)  # until it has read that, and hangs up
+            await _say_last(reader, writer, {"written": True})
             return
         try:
             await _say(writer, {"id": shared.transactional_id, "producer": list(shared.identity)})
@@ -456,6 +453,12 @@ class Leases:
 async def _say(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
     writer.write(json.dumps(answer).encode() + b"\n")
     await writer.drain()
+
+
+async def _say_last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
+    """Say it, and wait until the task has read it and hangs up."""
+    await _say(writer, answer)
+    await reader.read(1)
 
 
 async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:

@@ -22,14 +22,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Self
 
-from kafkaframes.client import Producer
+from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
-from kafkaframes.jobs.micro_batch import StreamBatch
+from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
 from kafkaframes.jobs.write_topic.markers import (
     MARKERS,
     Marker,
@@ -40,6 +42,7 @@ from kafkaframes.jobs.write_topic.markers import (
     read_markers,
 )
 from kafkaframes.jobs.write_topic.producer import open_producer
+from kafkaframes.jobs.write_topic.sequences import Ledger, Shared
 from kafkaframes.jobs.write_topic.transaction_time import (
     LIMIT,
     OPTION,
@@ -64,6 +67,15 @@ class Sent(NamedTuple):
     records: int
     since_ms: int  # since 1970: when the first of them could be sent
 
+    @classmethod
+    def of(cls, ledger: Ledger, reported: Mapping[TopicPartition, int]) -> Self:
+        """Return what tasks have sent, when the ledger says the same.
+
+        Raises:
+            KafkaframesError: it does not; the transaction must not be committed.
+        """
+        return cls(ledger.settle(reported), now_ms() if ledger.since_ms is None else ledger.since_ms)
+
     def open_ms(self) -> int:
         """Return for how long the transaction has been open."""
         return max(now_ms() - self.since_ms, 0)
@@ -80,6 +92,24 @@ def transactional_id_of(options: TopicWriteOptions, query_id: str) -> str:
 def target_of(options: TopicWriteOptions) -> str:
     """Return the name of the sink and where it writes to, as markers have it."""
     return f"{options.sink}, {'topic ' + options.topic if options.topic is not None else 'topics of the rows'}"
+
+
+def planned_batch(
+    options: TopicWriteOptions, query_id: str, batch_id: int, path: str, read: Callable[[str], str | None]
+) -> StreamBatch:
+    """Return a micro-batch as its checkpoint has planned it.
+
+    Args:
+        path: of the checkpoint.
+        read: returns the text of a file in it; None where it is not there.
+
+    Raises:
+        KafkaframesError: it has not.
+    """
+    begins, ends = offsets_in(read, batch_id)
+    if ends is None:
+        raise KafkaframesError(f"the checkpoint {path} has no offsets of micro-batch {batch_id}")
+    return StreamBatch(query_id, batch_id, path, target_of(options), begins, ends)
 
 
 class Committed(NamedTuple):
@@ -134,6 +164,10 @@ class Sink:
                 if reason is None or not is_end_of_transaction(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
+
+    def shared(self, producer: Producer, ledger: Ledger) -> Shared:
+        """Return the transaction of ``write``'s producer, for tasks to write in."""
+        return Shared(ledger, partial(add_partitions, producer), self.transactional_id, share(producer))
 
     def name_of(self, batch: StreamBatch | None) -> str:
         """Return what a message calls a batch."""

@@ -29,12 +29,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kafkaframes.client import Producer, TopicPartition
-from kafkaframes.client.shared_transaction import add_partitions, share
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.micro_batch import StreamBatch, offsets_in
+from kafkaframes.jobs.micro_batch import StreamBatch
 from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, digest_of, lock_path, locked
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
-from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, target_of, transactional_id_of
+from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 
 IDLE_S: Final = 60.0
@@ -88,10 +87,8 @@ class Attempt:
 
     def _send(self, sink: Sink, producer: Producer) -> Sent:
         """Let tasks write in the transaction, until somebody says how it ends."""
-        add = partial(add_partitions, producer)
-        self.opened.set_result(Shared(self._ledger, add, sink.transactional_id, share(producer)))
-        records = self._ledger.settle(self._counts.result())
-        return Sent(records, now_ms() if self._ledger.since_ms is None else self._ledger.since_ms)
+        self.opened.set_result(sink.shared(producer, self._ledger))
+        return Sent.of(self._ledger, self._counts.result())
 
 
 class Holder:
@@ -99,6 +96,7 @@ class Holder:
 
     def __init__(self, of: TransactionProcess) -> None:
         self._of = of
+        self._digest = digest_of(of.options)
         self._lock = threading.Lock()
         self._announced = ""  # the attempt whose first task may come
         self._attempt: Attempt | None = None
@@ -155,7 +153,7 @@ class Holder:
 
     def _announce(self, name: str, watched: int, options: str) -> dict[str, Any]:
         with self._lock:
-            if self._is_replaced or options != digest_of(self._of.options):
+            if self._is_replaced or options != self._digest:
                 self._is_replaced = True
                 return {"ends": True}
             self._announced = name
@@ -179,29 +177,23 @@ class Holder:
                 if attempt is not None:
                     attempt.give_up(_NEWER)
                 query, number = said["query"], said["batch"]
-                make_batch, make_sink = partial(self._batch, query, number), partial(self._sink_of, query)
-                attempt = self._attempt = Attempt(name, number, make_batch, make_sink)
+                make_batch = partial(planned_batch, self._of.options, query, number, self._of.checkpoint, self._read)
+                attempt = self._attempt = Attempt(name, number, make_batch, partial(self._sink_of, query))
         shared = attempt.opened.result()
         if shared is not None and attempt.ended.done():
             attempt.ended.result()
             raise LostTaskError(_ENDED)
         return shared
 
-    def _batch(self, query_id: str, number: int) -> StreamBatch:
-        path = self._of.checkpoint
-        try:
-            begins, ends = offsets_in(self._read, number)
-        except Exception as error:  # of a store's own library, too
-            reason = f"the checkpoint {path} cannot be read by a process on the driver's machine: {error}"
-            raise KafkaframesError(reason) from error
-        if ends is None:
-            raise KafkaframesError(f"the checkpoint {path} has no offsets of micro-batch {number}")
-        return StreamBatch(query_id, number, path, target_of(self._of.options), begins, ends)
-
     def _read(self, name: str) -> str | None:
-        path = join(self._of.checkpoint.removeprefix("file:"), name)
-        store = store_of(path)
-        return None if store.stat(path) is None else store.read(path).decode()
+        top = self._of.checkpoint
+        path = join(top.removeprefix("file:"), name)
+        try:
+            store = store_of(path)
+            return None if store.stat(path) is None else store.read(path).decode()
+        except Exception as error:  # of a store's own library, too
+            reason = f"the checkpoint {top} cannot be read by a process on the driver's machine: {error}"
+            raise KafkaframesError(reason) from error
 
     def _sink_of(self, query_id: str) -> Sink:
         transactional_id = transactional_id_of(self._of.options, query_id)
