@@ -18,3 +18,21 @@ def test_lint_tells_errors_and_warnings(spec_here, tmp_path):
     bad = spec_here("lint", "bad.json", "good.json")
     assert bad.exit_code == 1
     assert "int33" in bad.output
+
+
+CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
+
+
+def test_lint_finds_an_untagged_error_in_a_rewritten_response_and_by_a_flag_in_any(spec_here, tmp_path):
+    second = {"name": "SecondErrorCode", "type": "int16", "versions": "3+"}
+    new = {**CODE, "tag": 0, "taggedVersions": "3+"}
+    tmp_path.joinpath("new.json").write_text(source("FooResponse", new, second, type="response"))
+    found = spec_here("lint", "new.json")
+    assert "SecondErrorCode: mandatory in version 3, although other errors" in found.output
+    assert "(untagged-error)" in found.output
+    assert (found.exit_code, spec_here("lint", "new.json", "--strict").exit_code) == (0, 1)
+    tmp_path.joinpath("plain.json").write_text(source("FooResponse", CODE, second, type="response"))
+    assert "untagged-error" not in spec_here("lint", "plain.json").output
+    by_flag = spec_here("lint", "plain.json", "--tagged-errors", "--strict")
+    assert by_flag.exit_code == 1
+    assert by_flag.output.count("(untagged-error)") == 2

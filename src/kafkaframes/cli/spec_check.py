@@ -26,8 +26,14 @@ from kafkaframes.protocol.spec.model import MessageSpec
 @click.command("lint")
 @click.argument("paths", metavar="FILE|DIR|JAR|ZIP...", nargs=-1, required=True)
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-def lint_files(paths: tuple[str, ...], strict: bool) -> None:
+@click.option(
+    "--tagged-errors", is_flag=True, help="Warn of every error code and message that is not tagged (KIP-636)."
+)
+def lint_files(paths: tuple[str, ...], strict: bool, tagged_errors: bool) -> None:
     """Check message specs by the rules of Kafka's generator, and warn of mistakes that it accepts.
+
+    A response whose errors are tagged fields, as `spec rewrite kip-636` writes it, is also checked for error codes and
+    messages that were added later without a tag. --tagged-errors checks all responses for untagged errors.
 
     Exit status: 0 clean or warnings only, 1 errors, 2 not readable.
     """
@@ -35,7 +41,7 @@ def lint_files(paths: tuple[str, ...], strict: bool) -> None:
     errors = warnings = 0
     specs: list[MessageSpec] = []
     for file in files:
-        for is_error, line in _judge(file, specs):
+        for is_error, line in _judge(file, specs, tagged_errors=tagged_errors):
             errors, warnings = errors + is_error, warnings + (not is_error)
             _print_line(is_error, line)
     for line in _between(specs) if len(files) > 1 else ():
@@ -50,7 +56,7 @@ def _print_line(is_error: bool, line: str) -> None:
     say(line)
 
 
-def _judge(entry: Published, specs: list[MessageSpec]) -> Iterator[tuple[bool, str]]:
+def _judge(entry: Published, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
     """Yield (is it an error, line) for one file; a spec without errors joins ``specs``."""
     dialect = PUBLISHED if entry.release != "0" else NEWEST
     try:
@@ -63,7 +69,7 @@ def _judge(entry: Published, specs: list[MessageSpec]) -> Iterator[tuple[bool, s
     if is_good:
         declared = declaration(document, dialect)
         specs.append(build(declared))
-        problems = list(lint(document, declared))
+        problems = list(lint(document, declared, tagged_errors=tagged_errors))
         if document.trailing:
             yield False, f"{entry.file}:{document.trailing_line}: text after the closing brace (one-object)"
     for problem in problems:

@@ -12,7 +12,7 @@ from kafkaframes.protocol.messages import class_of
 from kafkaframes.protocol.spec import catalog, load_message
 from kafkaframes.protocol.spec.emit import to_text
 from kafkaframes.protocol.spec.evolution import check_sets
-from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, numbers, rewrite
+from kafkaframes.protocol.spec.kip_636 import TRUNK_OF_OCTOBER_2024, find_untagged_errors, numbers, rewrite
 
 CODE = {"name": "ErrorCode", "type": "int16", "versions": "0+"}
 TEXT = {"name": "ErrorMessage", "type": "string", "versions": "0+", "nullableVersions": "0+"}
@@ -213,3 +213,80 @@ def test_what_is_no_request_or_response_is_passed_on():
         json.dumps({"type": "data", "name": "D", "validVersions": "0", "flexibleVersions": "none", "fields": [CODE]})
     )
     assert rewrite({"D": data}).specs == {"D": data}
+
+
+# ---- the guard: "easily forgotten about" ----
+
+SECOND_CODE = {"name": "SecondErrorCode", "type": "int16", "versions": "2+"}
+SECOND_TEXT = {"name": "SecondErrorMessage", "type": "string", "versions": "2+", "nullableVersions": "2+"}
+
+
+def add_fields(spec, *fields, struct=None):
+    """Return a spec with more fields at the end of its top level, or of one of its structs."""
+    value = json.loads(to_text(spec))
+    target = (
+        value["fields"] if struct is None else next(one for one in value["fields"] if one["name"] == struct)["fields"]
+    )
+    target += fields
+    return load_message(json.dumps(value))
+
+
+def untagged(spec, **options):
+    return [".".join(error.path) for error in find_untagged_errors(spec, **options)]
+
+
+def test_no_spec_of_kafka_and_no_rewritten_one_has_an_untagged_error():
+    every = [catalog.load(name) for name in catalog.names()]
+    assert [spec.name for spec in every if find_untagged_errors(spec)] == []
+    for options in ({}, {"suffix": True}, {"suffix": True, "as_written": True}):
+        done = rewrite(SPECS, **options)
+        assert [name for name, spec in done.specs.items() if find_untagged_errors(spec)] == []
+
+
+@pytest.mark.parametrize("suffix", [False, True], ids=["exact names", "suffix"])
+@pytest.mark.parametrize("api", APIS)
+def test_an_error_added_to_a_rewritten_response_is_found_and_the_next_rewrite_tags_it(api, suffix):
+    specs = rewrite({name: SPECS[name] for name in (api.request, api.response)}, suffix=suffix).specs
+    newest = f"{api.version}+"
+    code, text = {**SECOND_CODE, "versions": newest}, {**SECOND_TEXT, "versions": newest, "nullableVersions": newest}
+    specs |= {api.response: add_fields(specs[api.response], code, text)}
+    assert untagged(specs[api.response]) == ["SecondErrorCode", "SecondErrorMessage"]
+    again = rewrite(specs, suffix=suffix)
+    assert [one.path for one in again.fields] == [("SecondErrorCode",), ("SecondErrorMessage",)]
+    assert untagged(again.specs[api.response]) == []
+
+
+def test_errors_in_new_and_in_common_structs_are_found():
+    inner = {"name": "Parts", "type": "[]Part", "versions": "2+", "fields": [CODE]}
+    specs = rewrite(pair(CODE)).specs
+    assert untagged(add_fields(specs["FooResponse"], inner)) == ["Parts.ErrorCode"]
+    shared = {"name": "Node", "versions": "0+", "fields": [{**CODE, "versions": "2+"}]}
+    uses = {"name": "Left", "type": "Node", "versions": "0+"}, {"name": "Right", "type": "[]Node", "versions": "2+"}
+    response = pair(
+        {**CODE, "tag": 0, "taggedVersions": "2+"}, *uses, valid="0-2", commonStructs=[shared]
+    )["FooResponse"]  # fmt: skip
+    assert untagged(response) == ["Left.ErrorCode"]
+
+
+def test_only_names_and_types_of_errors_and_only_versions_in_use_are_found():
+    specs = rewrite(pair(CODE, TEXT)).specs
+    others = [
+        {"name": "ErrorCodes", "type": "[]int16", "versions": "2+"},
+        {"name": "OtherErrorCode", "type": "int32", "versions": "2+"},
+        {"name": "OldErrorCode", "type": "int16", "versions": "0-1"},
+        {"name": "LaterErrorCode", "type": "int16", "versions": "3+"},
+        {"name": "OlderErrorCode", "type": "int16", "versions": "1+"},  # the rewrite by exact names left it
+    ]
+    assert untagged(add_fields(specs["FooResponse"], *others)) == []
+    assert untagged(add_fields(specs["FooResponse"], *others), is_required=True) == ["OlderErrorCode"]
+
+
+def test_responses_that_were_never_rewritten_are_held_to_the_rule_by_the_flag_alone():
+    plain = pair(CODE, TEXT, {**SECOND_CODE, "versions": "1+"})["FooResponse"]
+    assert untagged(plain) == []
+    assert untagged(plain, is_required=True) == ["ErrorCode", "ErrorMessage", "SecondErrorCode"]
+    tags_by_suffix = pair(CODE, {**SECOND_CODE, "versions": "1+", "tag": 0, "taggedVersions": "1+"})["FooResponse"]
+    new = {"name": "ThirdErrorCode", "type": "int16", "versions": "1+"}
+    assert untagged(add_fields(tags_by_suffix, new)) == []  # as CreateTopicsResponse, whose ErrorCode is mandatory
+    assert untagged(SPECS["ApiVersionsResponse"], is_required=True) == []
+    assert untagged(SPECS["SaslHandshakeResponse"], is_required=True) == []

@@ -7,17 +7,20 @@ done about it:
 * ApiVersions must be readable by who does not know the version (KIP-511), so its code stays where it is.
 * What every proposal needs: numbers of tags, null for texts, ranges that go on (``drafts.py``).
 
-What is tagged already stays, so a rewrite of a rewrite changes nothing. Specs in, specs out; no I/O.
+What is tagged already stays, so a rewrite of a rewrite changes nothing. The document worries that the convention is
+"easily forgotten about": ``find_untagged_errors`` reports an error field that was added to a rewritten response without
+a tag, and the next rewrite tags it. Specs in, specs out; no I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaframes.protocol.spec.drafts import MessageDraft, Path
-from kafkaframes.protocol.spec.model import MessageSpec
+from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.protocol.spec.versions import Versions
 
 SASL_HANDSHAKE, API_VERSIONS = 17, 18
 _BY_DOCUMENT: Final = {
@@ -67,11 +70,14 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
     """Make the error codes and messages of a response tags; return what was, and what was meant and was not.
 
     Args:
-        suffix: names that end so are meant too.
+        suffix: names that end so are meant too. In a response that was rewritten before, a new error field is meant
+            by either name: see ``find_untagged_errors``.
     """
     tagged, kept = [], []
+    forgotten = {(error.struct, error.field.name) for error in find_untagged_errors(draft.old)}
     for at in draft.fields():
-        if not any(at.field.name == name or (suffix and at.field.name.endswith(name)) for name in FIELDS):
+        is_error = at.field.name in FIELDS or (suffix and _ends_in_error(at.field.name))
+        if not is_error and (at.struct, at.field.name) not in forgotten:
             continue
         kind = None if at.field.type.is_array else _KINDS.get(at.field.type.name)
         reason = f"its type is {at.field.type}" if kind is None else draft.reason_not_to_tag(at.field)
@@ -82,6 +88,85 @@ def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[Tagge
         is_null = new.default is None and at.field.default is not None
         tagged.append(TaggedField(draft.old.name, at.path, kind, new.tag or 0, draft.version, is_null, at.arrays))
     return tagged, kept
+
+
+# ---- the guard: error fields that were added without a tag ----------------------------------------------------------
+
+
+class ErrorField(NamedTuple):
+    """An error code or error message of a response.
+
+    Attributes:
+        struct: name of the struct that declares the field.
+        path: names of the fields that lead to it, its own name last.
+        versions: versions of the message that have the field, those of its parents considered.
+    """
+
+    struct: str
+    field: FieldSpec
+    path: Path
+    versions: Versions
+
+
+def find_untagged_errors(response: MessageSpec, *, is_required: bool = False) -> list[ErrorField]:
+    """Return the error codes and messages that a response's newest version has and that should be tagged in it.
+
+    A response counts as rewritten if its newest version tags a field named exactly ``ErrorCode`` or ``ErrorMessage``,
+    or if it tags only fields whose names end so and has no older mandatory one of the exact names. In such a response
+    the result has the mandatory error fields that first appear in or after the first version with a tagged error.
+    None of Kafka's own specs is rewritten in this sense: ``CreateTopicsResponse`` tags ``TopicConfigErrorCode`` alone.
+
+    Args:
+        response: spec of a message; the result is empty unless it is a response.
+        is_required: return every mandatory error field of the newest version, in any response but those of
+            SaslHandshake and ApiVersions, which KIP-636 and KIP-511 exclude.
+    """
+    if response.type != "response" or response.is_removed:
+        return []
+    newest = response.valid_versions.highest
+    errors = [error for error in _error_fields(response) if error.versions.contains(newest)]
+    untagged = [error for error in errors if not error.field.is_tagged(newest) and not error.field.map_key]
+    if is_required:
+        return [] if response.api_key in _BY_DOCUMENT | _BY_KIP_511 else untagged
+    tagged = [error for error in errors if error.field.is_tagged(newest)]
+    if not tagged:
+        return []
+    first = min(error.field.tagged_versions.intersect(error.versions).lowest for error in tagged)
+    older = [error for error in untagged if error.versions.lowest < first]
+    tags_exact_name = any(error.field.name in FIELDS for error in tagged)
+    is_rewritten = tags_exact_name or not any(error.field.name in FIELDS for error in older)
+    return [error for error in untagged if is_rewritten and error.versions.lowest >= first]
+
+
+def _ends_in_error(name: str) -> bool:
+    return name.endswith(tuple(FIELDS))
+
+
+def _error_fields(response: MessageSpec) -> Iterator[ErrorField]:
+    """Yield each declared error field once, with the versions of all its uses joined from the lowest one on."""
+    errors: dict[tuple[str, str], ErrorField] = {}
+    for error in _walk(response, response.struct, (), response.valid_versions, ()):
+        key = (error.struct, error.field.name)
+        first = errors.setdefault(key, error)
+        lowest = min(first.versions.lowest, error.versions.lowest)
+        highest = max(first.versions.highest, error.versions.highest)
+        errors[key] = first._replace(versions=Versions(lowest, highest))
+    yield from errors.values()
+
+
+def _walk(
+    response: MessageSpec, struct: StructSpec, path: Path, parents: Versions, open_structs: tuple[str, ...]
+) -> Iterator[ErrorField]:
+    for field in struct.fields:
+        versions = parents.intersect(field.versions)
+        if versions.is_empty:
+            continue
+        field_path = (*path, field.name)
+        if field.type.is_struct and field.type.name not in open_structs:
+            inner = response.struct_of(field)
+            yield from _walk(response, inner, field_path, versions, (*open_structs, field.type.name))
+        elif any(field.name.endswith(name) and str(field.type) == type_name for name, type_name in FIELDS.items()):
+            yield ErrorField(struct.name, field, field_path, versions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from typing import Any
 
 from kafkaframes.protocol.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.protocol.spec.jsontext import JsonText
+from kafkaframes.protocol.spec.kip_636 import find_untagged_errors
+from kafkaframes.protocol.spec.load import build
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.rules_fields import Message, Rule, Spoken, Violation, judge, registry
 
@@ -129,8 +131,12 @@ MESSAGE_LINTS: tuple[Rule[MessageDecl], ...] = (
 )
 
 
-def lint(document: JsonText, declared: MessageDecl) -> Iterator[Violation]:
-    """Yield the warnings about a spec that the generator accepts."""
+def lint(document: JsonText, declared: MessageDecl, *, tagged_errors: bool = False) -> Iterator[Violation]:
+    """Yield the warnings about a spec that the generator accepts.
+
+    Args:
+        tagged_errors: hold any response to KIP-636, not only those whose errors are tagged already.
+    """
     structs, _ = registry(declared)
     message = Message(declared, structs)
     for where, field in _every_field(message):
@@ -138,9 +144,28 @@ def lint(document: JsonText, declared: MessageDecl) -> Iterator[Violation]:
     for struct in (declared.struct, *structs.values()):
         yield from judge(STRUCT_LINTS, struct, message, struct.where, struct.path)
     yield from judge(MESSAGE_LINTS, declared, message, (), ())
+    yield from _untagged_errors(declared, structs, is_required=tagged_errors)
     yield from (
         Violation("key-twice", f"key {key!r} is given twice: the last wins", (), ()) for key in _twice(document)
     )
+
+
+def _untagged_errors(
+    declared: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
+) -> Iterator[Violation]:
+    """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all of any response."""
+    if declared.type != "response":
+        return
+    newest = declared.struct.versions.highest
+    for error in find_untagged_errors(build(declared), is_required=is_required):
+        struct = declared.struct if error.struct == declared.struct.name else structs[error.struct]
+        where = next(field.where for field in struct.fields if field.name == error.field.name)
+        others = "" if is_required else ", although other errors of the response are tagged"
+        reason = (
+            f"mandatory in version {newest}{others}: give it a tag and taggedVersions, "
+            "or run `spec rewrite kip-636` again"
+        )
+        yield Violation("untagged-error", reason, where, error.path)
 
 
 def _every_field(message: Message) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
