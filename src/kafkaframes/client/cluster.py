@@ -2,6 +2,9 @@
 
 Everything above (producer, consumer, admin) asks here: ``any_broker``, ``request`` to a node, ``leader_of``,
 ``coordinator``. Runs on one asyncio event loop.
+
+A broker handles the requests of a connection one after the other, so a request that it holds back delays all that
+follow. Requests of this kind have connections of their own (``Channel``).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeVar
 
 from kafkaframes.client.loop import background
@@ -34,6 +38,14 @@ _PAUSES_S: Final = (10.0, 30.0, 60.0)  # between the warnings that follow; the l
 Result = TypeVar("Result")
 
 
+class Channel(Enum):
+    """One of a client's connections to a node: which requests share it."""
+
+    REQUESTS = "requests"  # those that a broker answers at once
+    FETCH = "fetch"  # Fetch: held back until there are records, at most fetch_max_wait_ms
+    JOIN = "join"  # JoinGroup and SyncGroup: held back until the other members have joined
+
+
 def is_retriable(error: Exception) -> bool:
     """Return whether the same request can succeed later."""
     if isinstance(error, BrokerError):
@@ -47,9 +59,9 @@ class ClusterClient:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self.cluster = Cluster()
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[tuple[int, Channel], Connection] = {}
         self._retired: list[Connection] = []  # their authentication does not hold, and answers are under way
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
         self._failures: dict[int, tuple[int, float]] = {}  # node id: how often in a row, when it may be tried again
         self.unreachable = Unreachable(settings.client_id)
         self._coordinators: dict[tuple[int, str], Broker] = {}
@@ -58,12 +70,12 @@ class ClusterClient:
 
     # ------------------------------------------------------------------------------------------------ connections
 
-    def open_connection(self, broker: Broker) -> Connection | None:
-        """Return the connection to a broker if there is a usable one."""
-        known = self._connections.get(broker.node_id)
-        return known if known is not None and known.is_usable else None
+    def open_connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection | None:
+        """Return a broker's connection for these requests if there is a usable one."""
+        connection = self._connections.get((broker.node_id, channel))
+        return connection if connection is not None and connection.is_usable else None
 
-    async def connection(self, broker: Broker) -> Connection:
+    async def connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection:
         """Return a usable connection to a broker.
 
         Raises:
@@ -72,12 +84,12 @@ class ClusterClient:
         """
         if self._closed:
             raise NetworkError("this client was closed")
-        if (known := self.open_connection(broker)) is not None:
-            return known
-        async with self._opening.setdefault(broker.node_id, asyncio.Lock()):
-            return self.open_connection(broker) or await self._open(broker)
+        if (connection := self.open_connection(broker, channel)) is not None:
+            return connection
+        async with self._opening.setdefault((broker.node_id, channel), asyncio.Lock()):
+            return self.open_connection(broker, channel) or await self._open(broker, channel)
 
-    async def _open(self, broker: Broker) -> Connection:
+    async def _open(self, broker: Broker, channel: Channel) -> Connection:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
@@ -96,10 +108,11 @@ class ClusterClient:
             opened.close()
             raise NetworkError("this client was closed")
         self._failures.pop(broker.node_id, None)
-        if (before := self._connections.get(broker.node_id)) is not None:
+        key = broker.node_id, channel
+        if (before := self._connections.get(key)) is not None:
             before.retire()
             self._retired = [entry for entry in (*self._retired, before) if not entry.has_ended]
-        self._connections[broker.node_id] = opened
+        self._connections[key] = opened
         return opened
 
     async def any_connection(self) -> Connection:
@@ -109,9 +122,9 @@ class ClusterClient:
             NetworkError: none of them can be reached; it names every address that was tried.
             BrokerError: the last one tried refuses us.
         """
-        for known in self._connections.values():
-            if known.is_usable:
-                return known
+        for (_, channel), connection in self._connections.items():
+            if channel is Channel.REQUESTS and connection.is_usable:
+                return connection
         brokers = list(self.cluster.brokers.values())
         random.shuffle(brokers)
         servers = self.settings.servers
@@ -284,20 +297,29 @@ class ClusterClient:
         self._coordinators.pop((kind, key), None)
 
     @contextlib.asynccontextmanager
-    async def coordinated(self, key: str, kind: int = GROUP) -> AsyncIterator[Connection]:
+    async def coordinated(
+        self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
+    ) -> AsyncIterator[Connection]:
         """Give a connection to the coordinator; if it cannot be reached, it is looked for anew next time."""
         broker = await self.coordinator(key, kind)
         try:
-            yield await self.connection(broker)
+            yield await self.connection(broker, channel)
         except NetworkError:
             self.forget_coordinator(key, kind)
             raise
 
     async def ask_coordinator(
-        self, key: str, body: Message, kind: int = GROUP, *, most: int | None = None, timeout_ms: int | None = None
+        self,
+        key: str,
+        body: Message,
+        kind: int = GROUP,
+        *,
+        most: int | None = None,
+        timeout_ms: int | None = None,
+        channel: Channel = Channel.REQUESTS,
     ) -> Any:
         """Ask the coordinator once, as ``request`` does."""
-        async with self.coordinated(key, kind) as connection:
+        async with self.coordinated(key, kind, channel) as connection:
             at = connection.version_of(body, most=most)
             return await connection.request(body, version=at, timeout_ms=timeout_ms)
 

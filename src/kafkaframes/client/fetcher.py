@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.client import fetch_session
-from kafkaframes.client.cluster import ClusterClient, is_retriable
+from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.loop import background, cancelled, waited
@@ -254,7 +254,7 @@ class Fetcher:
         self, node: Broker, queried: dict[TopicPartition, Position]
     ) -> list[tuple[TopicPartition, Any, int]]:
         settings = self._settings
-        connection = await self._cluster.connection(node)
+        connection = await self._cluster.connection(node, Channel.FETCH)
         cls = settings.message("FetchRequest")
         requested = {entry: self._requested(entry, position) for entry, position in queried.items()}
         ids = {entry.topic: at.topic_id for entry, at in requested.items()}

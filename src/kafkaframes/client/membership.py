@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
-from kafkaframes.client.cluster import ClusterClient, is_retriable
+from kafkaframes.client.cluster import Channel, ClusterClient, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.loop import background, cancelled
 from kafkaframes.client.metadata import TopicPartition, by_topic
@@ -64,8 +64,8 @@ class _Membership:
         self._group_id = settings.group_id
         self._consumer = consumer
 
-    async def _ask(self, body: Message, *, timeout_ms: int | None = None) -> Any:
-        return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms)
+    async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
+        return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
 
     def _check(self, number: int, what: str, said: str | None = None) -> None:
         self._cluster.check_coordinator(number, what, self._group_id, said=said)
@@ -168,10 +168,11 @@ class ClassicMembership(_Membership):
                 cls.JoinGroupRequestProtocol(name=name, metadata=self._subscription()) for name in settings.strategies
             ],
         )
-        answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
+        wait_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
+        answer = await self._ask(body, timeout_ms=wait_ms, channel=Channel.JOIN)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = body.member_id = answer.member_id
-            answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
+            answer = await self._ask(body, timeout_ms=wait_ms, channel=Channel.JOIN)
         self._check(answer.error_code, f"joining group {self._group_id}")
         self._member_id, self._generation = answer.member_id, answer.generation_id
         return answer
@@ -195,6 +196,7 @@ class ClassicMembership(_Membership):
                 protocol_name=answer.protocol_name,
                 assignments=[cls.SyncGroupRequestAssignment(member_id=entry, assignment=it) for entry, it in encoded],
             ),
+            channel=Channel.JOIN,
         )
         self._check(response.error_code, f"the assignment of group {self._group_id}")
         if not response.assignment:
