@@ -57,6 +57,46 @@ def test_the_text_form_gives_the_names_and_types_of_json():
     assert json.loads(row["response"])["brokers"] == [{"nodeId": 1, "host": "h", "port": 9092, "rack": None}]
 
 
+CONNECTION = "127.0.0.1:9092-10.0.0.7:60838-0;totalTime:18.7,securityProtocol:PLAINTEXT,principal:User:x (k)"
+
+
+@pytest.mark.parametrize(
+    "client", ["x from client a;", "x from connection a:1-b:2;totalTime", "a -- b", "{},response:{}", "from connection"]
+)
+def test_a_client_id_does_not_hide_its_call(client):
+    """A client chooses its id, and the text forms do not escape it."""
+    call = f"RequestHeader(apiKey=METADATA, apiVersion=1, clientId={client}, correlationId=7) -- {{topics=[orders]}}"
+    row = row_of(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
+    assert (row["_error"], row["clientId"], row["correlationId"]) == (None, client, 7)
+    assert (row["clientAddress"], row["clientPort"], row["principal"]) == ("10.0.0.7", 60838, "User:x")
+    assert json.loads(row["request"]) == {"topics": ["orders"]}
+
+
+@pytest.mark.parametrize("client", ["x from client a;", "a -- b"])
+def test_a_client_id_in_a_struct_does_not_hide_its_call(client):
+    call = f"{{api_key=3,api_version=1,correlation_id=7,client_id={client}}} -- {{topics=[orders]}}"
+    row = row_of(f"Completed request:{call},response:{{brokers=[]}} from connection {CONNECTION}")
+    assert (row["_error"], row["clientId"], row["clientPort"]) == (None, client, 60838)
+    assert json.loads(row["response"]) == {"brokers": []}
+
+
+@pytest.mark.parametrize(
+    ("connection", "ends"),
+    [
+        ("127.0.0.1:9092-10.0.0.7:60838-0", ("127.0.0.1", 9092, "10.0.0.7", 60838)),
+        ("127.0.0.1:9092-10.0.0.7:60838-0-17", ("127.0.0.1", 9092, "10.0.0.7", 60838)),
+        ("kafka-1:9092-client-7:60838", ("kafka-1", 9092, "client-7", 60838)),
+        ("[::1]:9092-0:0:0:0:0:0:0:1:60838-3", ("[::1]", 9092, "0:0:0:0:0:0:0:1", 60838)),
+        ("127.0.0.1:9092-10.0.0.7:60838-x", (None, None, None, None)),
+        ("127.0.0.1:9092", (None, None, None, None)),
+    ],
+)
+def test_the_ends_of_a_connection(connection, ends):
+    line = f"Completed request:Name:MetadataRequest; Version:0; CorrelationId:1; ClientId:x; from client {connection};"
+    row = row_of(line)
+    assert tuple(row[name] for name in ("serverAddress", "serverPort", "clientAddress", "clientPort")) == ends
+
+
 @pytest.mark.parametrize(
     "line",
     [

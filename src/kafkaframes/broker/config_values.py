@@ -123,7 +123,8 @@ _WORDS: Mapping[int, str] = {
     INT: "a whole number of 32 bits",
     LONG: "a whole number",
 }
-_WHOLE, _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}"), re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _REPLICAS = re.compile(r"[0-9]{1,9}:[0-9]{1,9}")
 _DURATION = re.compile(
     r"by_duration:P(?=[0-9T])([0-9]{1,9}D)?(T(?=[0-9])([0-9]{1,9}H)?([0-9]{1,9}M)?([0-9]{1,9}(\.[0-9]{1,9})?S)?)?"

@@ -19,7 +19,8 @@ _MOST_AT_ONCE: Final = 4 << 20  # bytes that one piece of input may become at on
 _FIRST_STEP: Final = 512
 _GZIP, _ZSTD, _LZ4 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
-LOG_NAME: Final = re.compile(r"\.log([.-][\w.-]+)?(\.gz|\.zst)?$", re.IGNORECASE)
+_NAME_END: Final = re.compile(r"[\w.-]*")  # of a name that is read backwards
+_LOG_SUFFIX: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -54,6 +55,16 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(dict.fromkeys(result))
 
 
+def has_log_name(path: str) -> bool:
+    """Return whether a file is named as logs are, also rotated or compressed ones.
+
+    >>> [has_log_name(name) for name in ("server.log", "a.log.2026-01-31.gz", "a.logs", "x.log.1!")]
+    [True, True, False, False]
+    """
+    end = _NAME_END.match(path[::-1])
+    return end is not None and _LOG_SUFFIX.search(end[0][::-1]) is not None
+
+
 def is_traffic(path: str) -> bool:
     """Tell captures and request logs from logs: a file by its name, a directory by those in it."""
     location = Path(path)
@@ -62,11 +73,11 @@ def is_traffic(path: str) -> bool:
     if "://" in path or not location.is_file():
         return False
     is_segment = location.suffix == ".log" and location.stem.isdecimal()
-    return bool(CAPTURE_NAME.search(location.name) or (LOG_NAME.search(location.name) and not is_segment))
+    return bool(CAPTURE_NAME.search(location.name) or (has_log_name(location.name) and not is_segment))
 
 
 def _is_ours(name: str) -> bool:
-    return bool(CAPTURE_NAME.search(name) or LOG_NAME.search(name)) and not name.startswith(".")
+    return bool(CAPTURE_NAME.search(name) or has_log_name(name)) and not name.startswith(".")
 
 
 @contextmanager

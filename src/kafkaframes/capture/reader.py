@@ -12,7 +12,7 @@ import pyarrow as pa
 from kafkaframes.capture.calls import CallMaker
 from kafkaframes.capture.client_facts import unpaired
 from kafkaframes.capture.columns import Column, choose, schema_of
-from kafkaframes.capture.files import LOG_NAME, find_files, open_bytes
+from kafkaframes.capture.files import find_files, has_log_name, open_bytes
 from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.request_log import MARK, log_rows
@@ -228,7 +228,7 @@ def is_request_log(path: str) -> bool:
     """Tell whether a file is a broker's request log: by what is in it, or by its name where nothing is in it."""
     with open_bytes(path) as file:
         head = file.read(_PEEK)
-    return MARK.encode() in head or (not head.strip() and bool(LOG_NAME.search(path))) or _is_text(head)
+    return MARK.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
 
 
 def _is_text(head: bytes) -> bool:

@@ -153,11 +153,15 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}
 _LEVEL: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
 _OLD_HEADER: Final = re.compile(
     r"RequestHeader\(apiKey=(\w+), apiVersion=(-?\d+), clientId=(.*?), correlationId=(-?\d+)(?:, headerVersion=\d+)?\)"
+    r"(?: -- |\s*$)"
 )
 _SCALA: Final = re.compile(r"Name: ?(\w+?)(?:Request)?; Version: ?(\d+); CorrelationId: ?(-?\d+); ?ClientId: ?(.*?);")
-_FROM: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(.*?)(?: \([\w.$]+\))?\s*$")
-_SOFTWARE: Final = re.compile(r"clientInformation:ClientInformation\(softwareName=(.*?), softwareVersion=(.*?)\)")
-_CONNECTION: Final = re.compile(r"^(.*):(\d+)-(.*):(\d+)(?:-[\d-]+)?$")
+_FROM: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(totalTime:)?")
+_LOGGER: Final = re.compile(r"[\w.$]+\)")
+_SOFTWARE_MARK: Final = "clientInformation:ClientInformation(softwareName="
+_SOFTWARE: Final = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
+_PORT: Final = re.compile(r":(\d+)$")
+_NUMBERS: Final = re.compile(r"[\d-]*")
 _NO_BODY: Final = "not in the log (its level is {})"
 _COLUMNS: Final = tuple(column.name for column in CALLS)
 Row = dict[str, Any]
@@ -259,11 +263,11 @@ def _text(value: Any) -> str | None:
 
 
 def _of_text(text: str, apis: Apis) -> Row:
-    origin = _FROM.search(text)
+    origin = _find_origin(text)
     if origin is None:
         raise ValueError("no connection at its end")
-    call, facts = text[: origin.start()], origin.group(2)
-    software = _SOFTWARE.search(facts)
+    call, facts = text[: origin.start()], _without_logger(text[origin.end(1) + 1 :])
+    software = _SOFTWARE.match(facts, mark + len(_SOFTWARE_MARK)) if (mark := facts.find(_SOFTWARE_MARK)) >= 0 else None
     values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
     result = _old_call(call, apis)
     return result | {
@@ -275,6 +279,25 @@ def _of_text(text: str, apis: Apis) -> Row:
     }
 
 
+def _find_origin(text: str) -> re.Match[str] | None:
+    """Return where a line names the client's connection: after the request and the response.
+
+    Both may contain these words, in a client id for example. The broker's own words are the last ones, with the times.
+    """
+    last = last_with_times = None
+    for last in _FROM.finditer(text):
+        if last[2] is not None:
+            last_with_times = last
+    return last_with_times or last
+
+
+def _without_logger(facts: str) -> str:
+    """Return the facts without the name of the logger in brackets, which some layouts put at the end of a line."""
+    facts = facts.rstrip()
+    rest, bracket, logger = facts.rpartition(" (")
+    return rest if bracket and _LOGGER.fullmatch(logger) else facts
+
+
 def _old_call(call: str, apis: Apis) -> Row:
     scala = _SCALA.match(call.strip())
     if scala is not None:
@@ -284,19 +307,33 @@ def _old_call(call: str, apis: Apis) -> Row:
             "request": None,
             "response": None,
         }
-    head, _, bodies = call.partition(" -- ")
-    match = _OLD_HEADER.match(head.strip())
+    call = call.strip()
+    match = _OLD_HEADER.match(call)
     if match is not None:
         result = _head(_key_of(match.group(1), apis), int(match.group(2)), int(match.group(4)), match.group(3))
+        bodies = call[match.end() :]
     else:
-        header = parse_struct(head.strip())
+        head, bodies = _split_after_struct(call, " -- ")
+        header = parse_struct(head)
         key, version, correlation_id = (int(header[name]) for name in ("api_key", "api_version", "correlation_id"))
         result = _head(key, version, correlation_id, header.get("client_id"))
-    request, separator, response = bodies.partition(",response:")
+    request, response = _split_after_struct(bodies, ",response:")
     return result | {
         "request": _body(request, result, REQUEST, apis),
-        "response": _body(response, result, RESPONSE, apis) if separator else None,
+        "response": _body(response, result, RESPONSE, apis) if response else None,
     }
+
+
+def _split_after_struct(text: str, separator: str) -> tuple[str, str]:
+    """Return a struct and what follows it and the separator, which may also occur inside a text of the struct.
+
+    A bracket in a text hides the end of its struct. The first separator counts then.
+    """
+    _, end = _value(text, 0, 0)
+    if text.startswith(separator, end):
+        return text[:end], text[end + len(separator) :]
+    struct, _, rest = text.partition(separator)
+    return struct, rest
 
 
 def _head(key: int, version: int, correlation_id: int, client_id: str | None) -> Row:
@@ -378,15 +415,16 @@ _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def _ends(connection: str | None) -> Row:
     """Return the two ends of a connection, as a broker names it: its own, then the client's, then a number."""
-    match = _CONNECTION.match(connection or "")
-    if match is None:
+    parts = (connection or "").split("-")
+    ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT.search(part))]
+    if len(ports) < 2 or not _NUMBERS.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
         return {}
-    server, server_port, client, client_port = match.groups()
+    (server_end, server_port), (client_end, client_port) = ports[-2:]
     return {
-        "serverAddress": server,
-        "serverPort": int(server_port),
-        "clientAddress": client,
-        "clientPort": int(client_port),
+        "serverAddress": "-".join(parts[: server_end + 1])[: -len(server_port[0])],
+        "serverPort": int(server_port[1]),
+        "clientAddress": "-".join(parts[server_end + 1 : client_end + 1])[: -len(client_port[0])],
+        "clientPort": int(client_port[1]),
     }
 
 

@@ -24,7 +24,7 @@ from kafkaframes.protocol.spec.load import PUBLISHED, Dialect, load_message
 from kafkaframes.protocol.spec.model import MessageSpec
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
-_JAR = re.compile(r"(.+?)-\d+(?:\.\d+)+[^/]*\.jar")
+_JAR_VERSION = re.compile(r"(?<=.)-\d+\.\d")
 _MOST_BYTES = 4 << 20  # of one spec; a larger member of an archive is not read
 _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
@@ -84,13 +84,14 @@ def _file(path: Path) -> Iterator[Published]:
 
 
 def _archive(name: str, raw: bytes) -> Iterator[Published]:
-    jar = _JAR.fullmatch(PurePosixPath(name).name)
+    file_name = PurePosixPath(name).name
+    version = _JAR_VERSION.search(file_name) if file_name.endswith(".jar") else None
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         for info in sorted(archive.infolist(), key=lambda entry: entry.filename):
             if info.filename.endswith(".jar"):
                 yield from _archive(info.filename, archive.read(info))
             elif info.filename.endswith(".json") and info.file_size <= _MOST_BYTES:
-                module = jar[1] if jar else PurePosixPath(info.filename).parent.name
+                module = file_name[: version.start()] if version else PurePosixPath(info.filename).parent.name
                 yield from _member(f"{name}/{info.filename}", archive.read(info), module=module)
 
 

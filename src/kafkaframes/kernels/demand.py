@@ -267,7 +267,7 @@ def _run(command: Sequence[str]) -> None:
 # ------------------------------------------------------- what there is
 
 _ENTRY: Final = re.compile(r"^@kernel\(", re.MULTILINE)
-_UNIT_FILE: Final = re.compile(r"(?P<name>.+)-[a-z0-9-]+-(?P<digest>[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
+_UNIT_FILE: Final = re.compile(r"[^-]+-[a-z0-9-]+(?<=[a-z0-9-]-[0-9a-f]{16})\.abi3\.so|numba-[0-9a-f]{16}")
 UNUSED_SECONDS: Final = 30 * 86400
 
 

@@ -138,7 +138,7 @@ def _duration_ms(text: str) -> int:
     >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
     True
     """
-    match = re.fullmatch(r"\s*(\d{1,12})\s*(ms|s|m|min|h|d)?\s*", text)
+    match = re.fullmatch(r"(\d{1,12})\s*(ms|s|m|min|h|d)?", text.strip())
     if match is None:
         raise ValueError("must be a duration such as 900000, 900s or 15m")
     factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

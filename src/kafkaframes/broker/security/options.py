@@ -35,10 +35,9 @@ from kafkaframes.errors import OptionError
 PLAIN, OAUTHBEARER, GSSAPI = "PLAIN", "OAUTHBEARER", "GSSAPI"
 PASSWORD_MECHANISMS = (PLAIN, *HASHES)
 MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
-_BEARER = re.compile(
-    r"[ny],(?:a=(?P<acting_for>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
-    r"auth=Bearer +(?P<token>[^\x01\s]+)\x01(?:[^\x01]*\x01)*"
-)
+_GS2_HEADER = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
+_KEY_VALUE = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
+_BEARER = re.compile(r"auth=Bearer +(?P<token>\S+)")
 CheckToken = Callable[[str, int], str]  # a token and the time in milliseconds -> the user; AuthenticationError
 
 
@@ -83,18 +82,34 @@ class BearerExchange(Exchange):
         """Return nothing for a right token; an ``AuthenticationError`` once the client knows that it is wrong."""
         if self._refusal is not None:
             raise AuthenticationError(self._refusal)
-        match = _BEARER.fullmatch(message.decode("utf-8", "replace"))
-        if match is None:
-            raise AuthenticationError("this is no first message of OAUTHBEARER")
+        authzid, token = _parse_initial_response(message.decode("utf-8", "replace"))
         try:
-            user = self._check(match["token"], self._now_ms())
-            if match["acting_for"] not in (None, "", user):
-                raise AuthenticationError("nobody may act for somebody else")
-            self.user, self.expires_ms = user, expiry_ms(match["token"])
+            user = self._check(token, self._now_ms())
+            if authzid not in ("", user):
+                raise AuthenticationError("authorization as another user (authzid) is not supported")
+            self.user, self.expires_ms = user, expiry_ms(token)
         except AuthenticationError as error:
             self._refusal = str(error)
             return b'{"status":"invalid_token"}'
         return b""
+
+
+def _parse_initial_response(text: str) -> tuple[str, str]:
+    """Return the authorization id and the token of a client's initial response (RFC 7628, section 3.1).
+
+    Raises:
+        AuthenticationError: the text is not such a response.
+    """
+    header, *pairs = text.split("\x01")
+    gs2 = _GS2_HEADER.fullmatch(header)
+    if gs2 is not None and len(pairs) > 1 and not pairs[-1]:
+        for pair in pairs[:-1]:
+            bearer = _BEARER.fullmatch(pair)
+            if bearer is not None:
+                return gs2["authzid"] or "", bearer["token"]
+            if _KEY_VALUE.fullmatch(pair) is None:
+                break
+    raise AuthenticationError("the message is not an OAUTHBEARER initial response")
 
 
 @dataclass(slots=True)

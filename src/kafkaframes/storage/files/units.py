@@ -15,7 +15,7 @@ def parse_size(text: str) -> int:
     Raises:
         ValueError: ``text`` is not a size, or 0.
     """
-    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
     if match is None or int(match.group(1)) == 0:
         raise ValueError("must be a size such as 134217728, 128m or 1g")
     return int(match.group(1)) << (10 * " kmgt".index(match.group(2).lower() or " "))

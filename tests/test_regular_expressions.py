@@ -1,0 +1,193 @@
+"""No expression of the package takes more than linear time, whatever text it meets.
+
+The test finds every use of ``re`` in the sources, so that a new one is covered without being listed. A use whose
+expression is not a constant has to be listed in ``PATTERNS_OF_USERS`` or ``TABLES``. Expressions that clients send are
+RE2's (``coordination/groups/subscriptions.py``) and do not use ``re``.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkaframes.broker.http_server import _pattern
+from kafkaframes.capture.redaction import KEPT_TEXTS
+from tests.pumping import grows_faster_than_linear, pumped
+
+ROOT = Path(__file__).parent.parent / "src"
+FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
+METHODS = FUNCTIONS - {"compile"}
+
+# Expressions that the user of a command or the operator of a broker gives. Their time is the user's own choice.
+PATTERNS_OF_USERS = {
+    "broker/config_changes.py": "client metrics: compiled to be checked, and never matched",
+    "broker/security/kerberos.py": "sasl.kerberos.principal.to.local.rules",
+    "client/consumer.py": "Consumer.subscribe(pattern=)",
+    "jobs/dump/chunks.py": "--key-regex",
+    "scan/log/options.py": "shell patterns of topics, which fnmatch translates into atomic groups",
+    "spark/option_values.py": "subscribePattern",
+}
+# Expressions that a function makes or a table holds: the file, and the expressions.
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "broker/http_server.py": lambda: [_pattern("/topics/{}/partitions/{}/records").pattern],
+    "capture/redaction.py": lambda: list(KEPT_TEXTS.values()),
+}
+
+
+class Use(NamedTuple):
+    """An expression in the sources, and the methods that are called on it."""
+
+    place: str
+    pattern: re.Pattern[Any]
+    methods: frozenset[str]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_re_call(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "re"
+        and node.func.attr in FUNCTIONS
+    )
+
+
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def methods_by_name(sources: dict[Path, ast.Module]) -> dict[tuple[Path | None, str], set[str]]:
+    """Return the methods that are called on each name, in a file if the name is private, else in the package."""
+    found: dict[tuple[Path | None, str], set[str]] = {}
+    for path, tree in sources.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                value = node.value
+                name = value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
+                found.setdefault((path if name.startswith("_") else None, name), set()).add(node.attr)
+    return found
+
+
+def names_of_assignments(tree: ast.Module) -> dict[ast.AST, str]:
+    """Return the name that a call's value is assigned to, by call; also in an assignment of several names."""
+    found: dict[ast.AST, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            pairs = [(target, node.value) for target in targets]
+            if isinstance(targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(targets[0].elts, node.value.elts, strict=True))
+            found |= {value: target.id for target, value in pairs if isinstance(target, ast.Name)}
+    return found
+
+
+def uses_of_re() -> Iterator[Use | str]:
+    """Yield each use of ``re``; as text, the place of one whose expression is not a constant."""
+    sources = trees()
+    methods = methods_by_name(sources)
+    for path, tree in sources.items():
+        names = names_of_assignments(tree)
+        for node in ast.walk(tree):
+            if not is_re_call(node):
+                continue
+            assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            place = str(path.relative_to(ROOT / "kafkaframes"))
+            scope = vars(importlib.import_module(module_name(path)))
+            try:
+                expression, flags = (ast.unparse(one) for one in flags_of(node))
+                pattern = re.compile(eval(expression, scope), eval(flags, scope))  # noqa: S307
+            except NameError:
+                yield place
+                continue
+            name = names.get(node, "")
+            calls = methods.get((path if name.startswith("_") else None, name), set())
+            own = {node.func.attr} if node.func.attr in METHODS else calls
+            yield Use(f"{place}:{node.lineno}", pattern, frozenset(own or {"match", "fullmatch", "search"}))
+
+
+def flags_of(node: ast.Call) -> tuple[ast.expr, ast.expr]:
+    """Return a call's expression and its flags."""
+    assert isinstance(node.func, ast.Attribute)
+    position = {"compile": 1, "sub": 4, "subn": 4, "split": 3}.get(node.func.attr, 2)
+    named = [one.value for one in node.keywords if one.arg == "flags"]
+    given = named or node.args[position : position + 1] or [ast.Constant(0)]
+    return node.args[0], given[0]
+
+
+def run(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
+    """Return what a use does with a text."""
+    if method in ("sub", "subn"):
+        return lambda text: getattr(pattern, method)(text[:0], text)
+    if method == "finditer":
+        return lambda text: [None for _ in pattern.finditer(text)]
+    return getattr(pattern, method)
+
+
+def slow_texts(use: Use) -> Iterator[str]:
+    encode = (lambda text: text.encode()) if isinstance(use.pattern.pattern, bytes) else str
+    for start, text, end in pumped(use.pattern):
+        for method in sorted(use.methods):
+            call = run(use.pattern, method)
+
+            def text_of(size: int, start: str = start, text: str = text, end: str = end) -> Any:
+                return encode(start + text * (size // len(text)) + end)
+
+            if grows_faster_than_linear(call, text_of):
+                yield f"{method}: {start!r} + {text!r} * n + {end!r}"
+                return
+
+
+USES = list(uses_of_re())
+
+
+def test_every_expression_is_a_constant_a_table_or_the_users():
+    others = {one for one in USES if isinstance(one, str)}
+    assert others == PATTERNS_OF_USERS.keys() | TABLES.keys()
+
+
+def test_re_is_only_used_by_its_name():
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "re", path
+            if isinstance(node, ast.Import):
+                assert not any(one.name == "re" and one.asname for one in node.names), path
+
+
+CASES = [one for one in USES if isinstance(one, Use)]
+CASES += [
+    Use(f"{place}:{number}", re.compile(text), frozenset({"fullmatch"}))
+    for place, texts in TABLES.items()
+    for number, text in enumerate(texts())
+]
+
+
+@pytest.mark.parametrize("use", CASES, ids=lambda use: use.place)
+def test_an_expression_takes_linear_time(use):
+    assert list(slow_texts(use)) == [], use.pattern.pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("(a+)+b", "fullmatch"),
+        (r"\s+$", "search"),
+        (r"(.*),(.*)=", "match"),
+        (r"[ny],,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=Bearer +[^\x01\s]+\x01(?:[^\x01]*\x01)*", "fullmatch"),
+        (r" from client ([^;,\s]+);(.*?)(?: \([\w.$]+\))?\s*$", "search"),
+        (r"[0-9]+\.?[0-9]*", "fullmatch"),
+    ],
+)
+def test_slow_expressions_are_found(text, method):
+    assert list(slow_texts(Use("", re.compile(text), frozenset({method}))))
