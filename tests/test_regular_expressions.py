@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.pumping import grows_faster_than_linear, pumped
 
 from kafkaframes.broker.http_server import _pattern
 from kafkaframes.capture.redaction import KEPT_TEXTS
-from tests.pumping import grows_faster_than_linear, pumped
 
 ROOT = Path(__file__).parent.parent / "src"
 FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
@@ -101,12 +101,13 @@ def uses_of_re() -> Iterator[Use | str]:
         for node in ast.walk(tree):
             if not is_re_call(node):
                 continue
-            assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            assert isinstance(node, ast.Call)
+            assert isinstance(node.func, ast.Attribute)
             place = str(path.relative_to(ROOT / "kafkaframes"))
             scope = vars(importlib.import_module(module_name(path)))
             try:
                 expression, flags = (ast.unparse(one) for one in flags_of(node))
-                pattern = re.compile(eval(expression, scope), eval(flags, scope))  # noqa: S307
+                pattern = re.compile(eval(expression, scope), eval(flags, scope))
             except NameError:
                 yield place
                 continue
