@@ -36,32 +36,35 @@ def sample(items: Any, groups: dict[int, str] | None = None) -> str:
 
 
 def _sample_item(kind: Any, value: Any, groups: dict[int, str]) -> str:
-    if kind is op.LITERAL:
-        return chr(value)
-    if kind is op.NOT_LITERAL:
-        return "x" if value != ord("x") else "y"
-    if kind is op.ANY:
-        return "x"
-    if kind is op.IN:
-        return next(_characters(value), "")
-    if kind is op.BRANCH:
-        return sample(value[1][0], groups)
-    if kind is op.SUBPATTERN:
-        number, _, _, items = value
-        text = sample(items, groups)
-        if number is not None:
-            groups[number] = text
-        return text
-    if kind in _REPEATS:
-        low, high, items = value
-        return sample(items, groups) * max(low, min(high, 1))
-    if kind is op.ATOMIC_GROUP:
-        return sample(value, groups)
-    if kind is op.GROUPREF:
-        return groups.get(value, "")
-    if kind is op.GROUPREF_EXISTS:
-        return sample(value[1], groups)
-    return ""  # AT, ASSERT, ASSERT_NOT
+    make = _SAMPLES.get(kind)  # nothing for AT, ASSERT, ASSERT_NOT
+    return "" if make is None else make(value, groups)
+
+
+def _sample_group(value: Any, groups: dict[int, str]) -> str:
+    number, _, _, items = value
+    text = sample(items, groups)
+    if number is not None:
+        groups[number] = text
+    return text
+
+
+def _sample_repeat(value: Any, groups: dict[int, str]) -> str:
+    low, high, items = value
+    return sample(items, groups) * max(low, min(high, 1))
+
+
+_SAMPLES: dict[Any, Callable[[Any, dict[int, str]], str]] = {
+    op.LITERAL: lambda value, _: chr(value),
+    op.NOT_LITERAL: lambda value, _: "x" if value != ord("x") else "y",
+    op.ANY: lambda _, __: "x",
+    op.IN: lambda value, _: next(_characters(value), ""),
+    op.BRANCH: lambda value, groups: sample(value[1][0], groups),
+    op.SUBPATTERN: _sample_group,
+    op.ATOMIC_GROUP: sample,
+    op.GROUPREF: lambda value, groups: groups.get(value, ""),
+    op.GROUPREF_EXISTS: lambda value, groups: sample(value[1], groups),
+    **dict.fromkeys(_REPEATS, _sample_repeat),
+}
 
 
 def _characters(members: Any) -> Iterator[str]:
