@@ -154,8 +154,8 @@ def pumped(pattern: re.Pattern[Any]) -> list[tuple[str, str, str]]:
     return [(start, text, end) for start in starts for text in chosen for end in _SUFFIXES]
 
 
-MIN_CHARACTERS = 4_000
-_SUSPICIOUS_SECONDS = 0.002  # of 4,000 characters: a linear matcher needs a tenth of that
+MIN_CHARACTERS = 12_000
+_SUSPICIOUS_SECONDS = 0.003  # of so many characters: a linear matcher needs a fifth of that
 _SURE_SECONDS = 0.02
 _MAX_CHARACTERS = 1 << 20
 
@@ -167,7 +167,7 @@ def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[
         return True
     if _seconds(match, text_of(MIN_CHARACTERS)) < _SUSPICIOUS_SECONDS:
         return False
-    size = MIN_CHARACTERS
+    size = MIN_CHARACTERS // 8
     before = _least_seconds(match, text_of(size))
     while size < _MAX_CHARACTERS:
         size *= 2
@@ -180,7 +180,7 @@ def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[
 
 def _lasts_long(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
     """Return whether a text of up to 28 characters, or of 1,000, already takes long: exponential or cubic time."""
-    return any(_seconds(match, text_of(size)) > _SURE_SECONDS for size in (24, 400))
+    return any(_seconds(match, text_of(size)) > _SURE_SECONDS for size in (22, 400))
 
 
 def _seconds(match: Callable[[str], object], text: str) -> float:
