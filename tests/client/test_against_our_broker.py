@@ -26,7 +26,7 @@ from kafkaframes.client import (
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.client.shared_transaction import Numbered
-from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError, OptionError
+from kafkaframes.errors import BrokerError, NetworkError, OptionError, UnsupportedFormatError
 from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.build import build_apart
 from kafkaframes.records.limits import budget
@@ -329,13 +329,50 @@ def test_two_members_share_a_group_and_one_takes_over(servers, topic):
         assert admin.group_offsets(topic)[TopicPartition(topic, 0)] == CommittedOffset(1)
 
 
-def test_an_old_consumer_raises_at_a_format_that_it_does_not_read(servers, topic):
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda consumer: consumer.poll(60_000),
+        lambda consumer: consumer.fetch(60_000),
+        lambda consumer: consumer.fetch_arrow(60_000),
+        lambda consumer: next(iter(consumer)),
+    ],
+    ids=["poll", "fetch", "fetch_arrow", "iteration"],
+)
+def test_an_old_consumer_raises_at_each_read_of_a_format_that_it_does_not_support(servers, topic, read):
+    """KIP-31: an old consumer that meets a newer format gets "unsupported version"; no record is skipped."""
     with Producer(servers) as producer:
         producer.send(topic, b"new", partition=0).result()
+    partition = TopicPartition(topic, 0)
     with Consumer(servers, formats=(0, 1)) as consumer:
-        consumer.assign({TopicPartition(topic, 0): 0})
-        with pytest.raises(CorruptRecordError, match="record format 2"):
+        consumer.assign({partition: 0})
+        for _ in range(2):
+            with pytest.raises(UnsupportedFormatError, match=f"format 2 in {topic}-0 at offset 0: .* format 0 and 1"):
+                read(consumer)
+            assert consumer.position(partition) == 0
+    with Consumer(servers) as consumer:
+        consumer.assign({partition: 0})
+        assert [record.value for record in consumer.poll(60_000)] == [b"new"]
+
+
+def test_an_old_consumer_reads_up_to_the_first_batch_that_it_does_not_support(servers, topic):
+    with Admin(servers) as admin, Producer(servers, record_format=1) as old, Producer(servers) as new:
+        admin.alter_configs("topic", topic, {"message.format.version": "0.10.0"})
+        old.send(topic, b"0", partition=0).result()
+        old.send(topic, b"1", partition=0).result()
+        admin.alter_configs("topic", topic, {"message.format.version": "3.0"})
+        new.send(topic, b"2", partition=0).result()
+    partition = TopicPartition(topic, 0)
+    with Consumer(servers, formats=(1,)) as consumer:
+        consumer.assign({partition: 0})
+        assert [record.value for record in consumer.poll(60_000)] == [b"0", b"1"]
+        with pytest.raises(UnsupportedFormatError) as raised:
             consumer.poll(60_000)
+        error = raised.value
+        assert (error.partition, error.offset, error.record_format) == (f"{topic}-0", 2, 2)
+        assert error.supported_formats == (1,)
+        consumer.seek(partition, 0)
+        assert len(consumer.poll(60_000)) == 2
 
 
 def test_admin_makes_and_unmakes(servers, topic):

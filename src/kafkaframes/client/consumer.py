@@ -28,7 +28,14 @@ from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership, Consume
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
 from kafkaframes.client.settings import ConsumerSettings, merged
-from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
+from kafkaframes.errors import (
+    BrokerError,
+    ErrorCode,
+    KafkaframesError,
+    OptionError,
+    UnsupportedFormatError,
+    broker_error,
+)
 from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
@@ -357,7 +364,8 @@ class AsyncConsumer:
 
         Raises:
             BrokerError: a partition cannot be read.
-            CorruptRecordError: a record format that this consumer was told not to read.
+            UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
+                position stays in front of it.
         """
         if self._errors:
             raise self._errors.pop(0)
@@ -367,9 +375,18 @@ class AsyncConsumer:
         fetched = await self._next(deadline)
         if self._errors:
             raise self._errors.pop(0)
-        if fetched is not None:
-            fetched.check_formats(self.settings.formats)
-        return fetched
+        return None if fetched is None else self._select_formats(fetched)
+
+    def _select_formats(self, fetched: Fetched) -> Fetched:
+        """Return the batches of the formats that this consumer reads; set the position to the first other batch."""
+        try:
+            selected = fetched.select_formats(self.settings.formats)
+        except UnsupportedFormatError:
+            self._fetcher.set_position(fetched.partition, fetched.fetch_offset)
+            raise
+        if selected is not fetched:
+            self._fetcher.set_position(fetched.partition, selected.next_offset)
+        return selected
 
     async def _attend(self, deadline: float | None) -> bool:
         """Do what is due before records are handed out; return False where a rebalance goes on at the deadline."""

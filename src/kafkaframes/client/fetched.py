@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from operator import length_hint
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import CorruptRecordError
+from kafkaframes.errors import UnsupportedFormatError
 from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.fields import NO_TIMESTAMP
@@ -66,21 +66,19 @@ class Fetched:
         self.next_offset = max(int(last[-1]) + 1, self.fetch_offset) if len(last) else self.fetch_offset
         self.leader_epoch = int(epochs[-1]) if len(epochs) else -1
 
-    def check_formats(self, formats: Sequence[int]) -> None:
-        """Raise for a record format that the consumer does not read, as old consumers do (KIP-31).
+    def select_formats(self, formats: Sequence[int]) -> Fetched:
+        """Return the batches before the first one of another format, which is the object itself in most cases.
 
         Raises:
-            CorruptRecordError: the batch's position, and its format.
+            UnsupportedFormatError: the first batch has another format.
         """
-        unread = self.formats.difference(formats)
-        if unread:
-            magics = self.batches.column("magic").tolist()
-            first = next(index for index, magic in enumerate(magics) if magic in unread)
-            known = ", ".join(map(str, formats))
-            raise CorruptRecordError(
-                f"record format {magics[first]} of {self.partition}, this consumer reads {known}",
-                position=int(self.batches.column("position")[first]),
-            )
+        if self.formats.issubset(formats):
+            return self
+        magics = self.batches.column("magic").tolist()
+        first = next(index for index, magic in enumerate(magics) if magic not in formats)
+        if first == 0:
+            raise UnsupportedFormatError(str(self.partition), self.fetch_offset, magics[0], tuple(formats))
+        return replace(self, data=self.data[: int(self.batches.column("position")[first])])
 
     def read(
         self,

@@ -10,6 +10,7 @@
         * DamagedChunkError     ... a piece of a tiered segment cannot be read
         * StorageError          ... because the disk refused a write: it is full, forbidden, broken, or offline since
     * AppendRefusedError    a broker would not append these records (append.py)
+    * UnsupportedFormatError a consumer met a record format that it is not configured to read
     * OffsetOutOfRangeError an offset lies outside of a partition's log
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs
@@ -117,6 +118,30 @@ class DamagedChunkError(LogDirError):
 
 class StorageError(LogDirError):
     """A log directory's disk refused a write (KAFKA_STORAGE_ERROR); the directory is offline unless it is full."""
+
+
+class UnsupportedFormatError(KafkaframesError):
+    """A consumer met records of a format that it is not configured to read, as consumers before 0.10 do (KIP-31).
+
+    The records are intact. The consumer's position stays at the first of them.
+
+    Attributes:
+        partition: topic and partition, as ``orders-0``.
+        offset: the consumer's position: every record from it on is unread.
+        record_format: format of the batch at the position: 0, 1 or 2.
+        supported_formats: formats that the consumer reads.
+    """
+
+    def __init__(self, partition: str, offset: int, record_format: int, supported_formats: tuple[int, ...]) -> None:
+        formats = " and ".join(map(str, supported_formats))
+        super().__init__(
+            f"unsupported record format {record_format} in {partition} at offset {offset}: this consumer reads "
+            f"format {formats} (`formats`)"
+        )
+        self.partition = partition
+        self.offset = offset
+        self.record_format = record_format
+        self.supported_formats = supported_formats
 
 
 class OffsetOutOfRangeError(KafkaframesError):
