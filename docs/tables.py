@@ -29,7 +29,7 @@ from kafkaframes.jobs.mirror.settings import MirrorSettings
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import AuditSettings, CompactSettings, RewriteSettings
 from kafkaframes.jobs.tables.settings import TableSettings
-from kafkaframes.protocol.spec import catalog
+from kafkaframes.protocol.spec import catalog, releases
 from kafkaframes.records.layout import CODECS
 from kafkaframes.scan.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.log_options import NAMES, OPTIONS
@@ -229,6 +229,25 @@ def settings_table(command: str, settings: type) -> str:
     return rows(("setting", f"flag of `{command}`", "default", "meaning"), body)
 
 
+def flexible_releases_table() -> str:
+    """One row for each release that brought first flexible versions: changed APIs, and new ones."""
+    changed: dict[str, list[str]] = {name: [] for name in releases.releases()}
+    new: dict[str, list[str]] = {name: [] for name in releases.releases()}
+    for api in catalog.apis():
+        release = None if api.flexible_since is None else releases.first_release_with(api.key, api.flexible_since)
+        if release is not None:
+            target = new if api.flexible_since == 0 else changed
+            target[release].append(api.name if target is new else f"{api.name} {api.flexible_since}")
+    body = [
+        (name, str(len(changed[name])), ", ".join(changed[name]), str(len(new[name])), ", ".join(new[name]))
+        for name in releases.releases()
+        if changed[name] or new[name]
+    ]
+    return rows(
+        ("release", "changed", "APIs and first flexible versions", "new", "APIs that are flexible from 0 on"), body
+    )
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -254,6 +273,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "export-settings": (ROOT / "docs" / "exporting.md", partial(settings_table, "export", ExportSettings)),
     "table-settings": (ROOT / "docs" / "tables.md", partial(settings_table, "table", TableSettings)),
     "audit-settings": (ROOT / "docs" / "audit.md", partial(settings_table, "audit", AuditSettings)),
+    "flexible-releases": (ROOT / "docs" / "spec-evolution.md", flexible_releases_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 

@@ -182,6 +182,34 @@ def measured_records():
     return count, round(sizes["sizes"]["value"][0] / count), f"{new:.2f}", round(old), *totals
 
 
+LENGTH_INPUTS = (
+    "captures/share-groups-broker43.pcap.zst",
+    CAPTURE.removeprefix("tests/data/"),
+    "captures/raw-oldversions-broker39.pcap",
+    "captures/raw-resets-broker43.pcap",
+    "captures/sasl-raw-tokens-broker39.pcap.gz",
+    "request-logs/broker-4.3.1-trace.log.gz",
+)
+
+
+def lengths():
+    """Return the counts of arrays and of one-byte lengths in the inputs that the page on KIP-636 uses."""
+    page = (ROOT / "docs/kip-636.md").read_text()
+    assert all(f"| `tests/data/{path}` |" in page for path in LENGTH_INPUTS)
+    rows = [
+        kind
+        for path in LENGTH_INPUTS
+        for row in lines_of("spec", "propose", "flexible", ROOT / "tests/data" / path)
+        for kind in row.get("lengths", [])
+    ]
+    sums = {
+        kind: [sum(row[name] for row in rows if row["kind"] == kind) for name in ("hundred", "one_byte", "count")]
+        for kind in ("arrays", "strings", "bytes", "records")
+    }
+    assert sums["arrays"][1] == sums["arrays"][2]
+    return sums["arrays"][0], *(number for one in sums.values() for number in one[1:])
+
+
 def lost_from(length):
     adopted, draft = (TAG_HEADERS[name].size(0, length) for name in ("adopted", "interleaved"))
     return draft - adopted
@@ -224,6 +252,8 @@ COUNTED = {
     r"the ([\d,]+) records of `tests/data/logs/zk-28-mixed` \((\d+) bytes of value each\) lengths take ([\d.]+) bytes "
     r"a record instead of (\d+), all together ([\d.]+) instead of ([\d.]+) \(format 0\) and ([\d.]+)": measured_records,
     r"the run over (\d+) releases": releases,
+    r"([\d,]+) of [\d,]+ arrays have at most 100 elements; .* one byte in all of these, in ([\d,]+) of ([\d,]+) "
+    r"strings, (\d+) of (\d+) byte fields and (\d+) of (\d+) record sets": lambda: (lengths()[0], *lengths()[3:]),
 }
 #: Bounds that other tests hold (tests/wire, tests/protocol/spec), numbers of the documents, releases.
 BOUNDS = {"100", "95", "3.0", "300", "128", "15", "2047", "1023", "2048", "127", "1024", "126", "4.4", "10", "32", "64"}

@@ -77,3 +77,23 @@ def test_ports_that_are_no_numbers_are_refused(arguments):
     result = ask("spec", "propose", "kip-636", *arguments, "--ports", "abc")
     assert isinstance(result.exception, OptionError)
     assert str(result.exception) == "--ports abc: must be numbers and ranges, 9092,9094-9096"
+
+
+def test_flexible_prints_the_lengths_of_arrays_strings_and_bytes(tmp_path):
+    """KIP-482: "these objects are usually small ... most arrays do not have more than 100 elements"."""
+    page = tmp_path / "page.html"
+    result = ask("spec", "propose", "flexible", CAPTURE, "-o", str(page))
+    (arrays,) = [line.split() for line in result.output.splitlines() if line.startswith("arrays ")]
+    assert arrays == ["arrays", "333", "7", "100.00", "%", "100.00", "%", "1", "6", "75", "100"]
+    assert "One-byte length" in page.read_text()
+    assert "one-byte length" not in ask("spec", "propose", "tag-header", CAPTURE).output
+
+
+def test_lengths_are_kept_by_group_and_summed_over_groups():
+    rows = [json.loads(line) for line in ask("spec", "propose", "flexible", LOG, "--json").output.splitlines()]
+    metadata = next(row for row in rows if (row["api"], row["direction"]) == ("Metadata", "response"))
+    arrays = metadata["lengths"][0]
+    assert arrays["kind"] == "arrays"
+    assert arrays["count"] >= arrays["one_byte"] >= arrays["hundred"] > 0
+    kinds = {kind["kind"] for row in rows for kind in row.get("lengths", [])}
+    assert kinds == {"arrays", "strings", "bytes", "records"}

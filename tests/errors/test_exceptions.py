@@ -45,6 +45,7 @@ ARGUMENTS = {
     "MissingExtraError": (("a feature", "spark"), {"instead": "do without"}),
     "RefusedError": ((ErrorCode.NOT_COORDINATOR,), {}),
     "UnknownOutcomeError": (("table", "run", "why"), {}),
+    "UnsupportedFormatError": (("orders-0", 17, 2, (0, 1)), {}),
 }
 
 

@@ -163,8 +163,29 @@ def _print(outcome: Outcome, question: Question, by: tuple[str, ...]) -> None:
             cells = [[name, *_cells(weight, names)] for name, weight in _by(outcome, dimension, kind)]
             say(f"{title}, by {dimension}:")
             print_table([dimension, *_COUNTS, *names, "break-even"], cells)
+        _print_lengths(outcome.by(kind=kind)[()])
     for line in _left_out(outcome):
         say(line)
+
+
+def _print_lengths(total: Weight) -> None:
+    from kafkaframes.jobs.analyze.outcome import summarize_lengths
+
+    summaries = summarize_lengths(total)
+    if not summaries:
+        return
+    say("Lengths of arrays (elements), strings, byte fields and record sets (bytes); null counts as one byte:")
+    names = ("fields", "count", "null", "one-byte length", "at most 100", "median", "90 %", "99 %", "largest")
+    rows = [
+        [
+            one.kind,
+            *map(str, (one.count, one.nulls)),
+            *(f"{100 * share / one.count:.2f} %" for share in (one.one_byte, one.hundred)),
+            *("-" if length is None else str(length) for length in (one.median, one.p90, one.p99, one.maximum)),
+        ]
+        for one in summaries
+    ]
+    print_table(names, rows)
 
 
 _INNER = frozenset({"bytes of unset", "moved", "moved and set"})

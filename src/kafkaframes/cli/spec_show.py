@@ -16,6 +16,7 @@ from kafkaframes.protocol.spec.evolution import fields_of
 from kafkaframes.protocol.spec.layout import as_json as layout_as_json
 from kafkaframes.protocol.spec.layout import bnf, changes, default_words, is_telling, rows
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
+from kafkaframes.protocol.spec.releases import first_release_with
 
 
 def named(name: str) -> list[MessageSpec]:
@@ -51,7 +52,7 @@ def list_messages(pattern: str, records: bool, as_json: bool) -> None:
     """List the messages of the catalog: APIs by key with their versions, or records by module.
 
     PATTERN keeps the names that contain it, ignoring case. "Versions" are all that kafkaframes supports; "current" are
-    those of the newest Kafka release in the catalog.
+    those of the newest Kafka release in the catalog. "Flexible since" is the first release with a flexible version.
     """
     table = _records() if records else _apis()
     result = [row for row in table if pattern.lower() in str(row["name"]).lower()]
@@ -70,10 +71,15 @@ def _apis() -> list[dict[str, object]]:
             "versions": str(api.versions),
             "current": str(api.current_versions) + (" (newest unstable)" if api.is_latest_unstable else ""),
             "flexible": "-" if api.flexible_since is None else f"{api.flexible_since}+",
+            "flexible since": _flexible_release(api) or "-",
             "headers": _headers(api),
         }
         for api in catalog.apis()
     ]
+
+
+def _flexible_release(api: catalog.Api) -> str | None:
+    return None if api.flexible_since is None else first_release_with(api.key, api.flexible_since)
 
 
 def _headers(api: catalog.Api) -> str:

@@ -93,9 +93,9 @@ def build_records(
             kept), ``timestamp`` (ms or an Arrow timestamp), ``headers`` (lists of struct<key, value>, maps, or pairs).
             The reader's other columns may be there and are ignored.
         record_format: 0, 1 or 2; formats 0 and 1 hold neither headers nor anything below ``timestamp_type`` here,
-            0 holds no timestamp (that column is ignored then). With a codec, the wrapper of format 0 or 1 has the offset
-            of its last message, as Java's producers of 0.8.2 to 0.10 and every broker write it. KIP-31's text leaves
-            it blank.
+            0 holds no timestamp (that column is ignored then). With a codec, the wrapper of format 0 or 1 has the
+            offset of its last message, as Java's producers of 0.8.2 to 0.10 and every broker write it. KIP-31's text
+            leaves it blank.
         codec: none, gzip, snappy, lz4 or zstd (format 2 only).
         level: the codec's level (KIP-390); None is Kafka's default.
         base_offset: the first offset where ``columns`` has none.

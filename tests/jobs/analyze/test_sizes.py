@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.analyze.weighing import columns
 from tests.protocol.messages.values import make_value
 
-from kafkaframes.jobs.analyze.sizes import default_size, fitted, saved_by, sizes
+from kafkaframes.jobs.analyze.sizes import default_size, fitted, lengths_in, saved_by, sizes
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.spec import catalog
 
@@ -93,3 +93,30 @@ def test_fitting_keeps_nulls_drops_what_is_not_there_and_adds_values():
         {"topics": None},
         {"topics": []},
     ]
+
+
+def test_lengths_are_those_of_every_array_string_and_byte_field_by_message():
+    cls = message("JoinGroupRequest")
+    protocols = [cls.JoinGroupRequestProtocol(name="range", metadata=bytes(200)) for _ in range(3)]
+    first = cls(group_id="g" * 130, member_id="", protocol_type="consumer", protocols=protocols, reason="why")
+    second = cls(group_id="g", member_id="m", group_instance_id="i", protocol_type="x", protocols=[], reason=None)
+    array = columns("JoinGroupRequest", 9, first, second)
+    found = Counter()
+    for kind, lengths, rows in lengths_in(array, cls.codec(9).plan.root):
+        found.update((kind, length, row) for length, row in zip(lengths.tolist(), rows.tolist(), strict=True))
+    assert found == {
+        ("strings", 130, 0): 1, ("strings", 0, 0): 1, ("strings", -1, 0): 1, ("strings", 8, 0): 1,
+        ("arrays", 3, 0): 1, ("strings", 5, 0): 3, ("bytes", 200, 0): 3, ("strings", 3, 0): 1,
+        ("strings", 1, 1): 4, ("arrays", 0, 1): 1, ("strings", -1, 1): 1,
+    }  # fmt: skip
+
+
+def test_a_tagged_field_at_its_default_has_no_length():
+    cls = message("FetchRequest")
+    unset, named = cls(cluster_id=None), cls(cluster_id="c" * 9)
+    array, plan = columns("FetchRequest", 17, unset, named), cls.codec(17).plan
+    strings = [
+        (lengths.tolist(), rows.tolist()) for kind, lengths, rows in lengths_in(array, plan.root) if kind == "strings"
+    ]
+    assert ([9], [1]) in strings  # the cluster id
+    assert ([0, 0], [0, 1]) in strings  # the rack id, which is mandatory

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET
+from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, NULL_LENGTH
 
 NOT_READ: Final = "not read"
 NOT_RAISED: Final = "not raised"
@@ -35,6 +36,7 @@ class Weight:
         checked, mismatched: those whose size on the wire is known, and those that have another one when encoded again.
         counts: what the proposal counts: fields moved and set (``sizes.py``), tag sections, blank bytes.
         reasons: why others could not be read or raised, and how many.
+        lengths: number of arrays, strings, byte fields and record sets, by kind and length.
     """
 
     messages: int = 0
@@ -44,6 +46,7 @@ class Weight:
     mismatched: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    lengths: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def add(self, other: Weight) -> None:
         """Add what was weighed elsewhere."""
@@ -84,6 +87,68 @@ class Weight:
         each = gained / (total - is_set) if total > is_set else _HEADER_BYTES
         cost = (gained - self.saved) / is_set if is_set else _HEADER_BYTES
         return each / (each + cost) if each + cost > 0 else None
+
+
+@dataclass(frozen=True)
+class LengthSummary:
+    """The lengths of one kind of variable-length field.
+
+    Attributes:
+        kind: ``arrays`` (lengths are numbers of elements), ``strings``, ``bytes`` or ``records`` (bytes).
+        count: number of fields, nulls included.
+        nulls: number of null fields. A compact null length takes one byte.
+        one_byte: number of fields whose compact length takes one byte: null, and up to 126.
+        hundred: number of fields that are null or not longer than 100.
+        median, p90, p99, maximum: quantiles of the lengths, nulls excluded; None if all fields are null.
+    """
+
+    kind: str
+    count: int
+    nulls: int
+    one_byte: int
+    hundred: int
+    median: int | None
+    p90: int | None
+    p99: int | None
+    maximum: int | None
+
+
+def summarize_lengths(weight: Weight) -> list[LengthSummary]:
+    """Return a summary for each kind of field, arrays first.
+
+    >>> summarize_lengths(Weight(lengths=Counter({("arrays", 1): 98, ("arrays", 127): 1, ("arrays", -1): 1})))
+    [LengthSummary(kind='arrays', count=100, nulls=1, one_byte=99, hundred=99, median=1, p90=1, p99=127, maximum=127)]
+    """
+    return [
+        _length_summary(kind, {length: count for (name, length), count in weight.lengths.items() if name == kind})
+        for kind in _LENGTH_KINDS
+        if any(name == kind for name, _ in weight.lengths)
+    ]
+
+
+_LENGTH_KINDS: Final = ("arrays", "strings", "bytes", "records")
+_MAX_ONE_BYTE_LENGTH: Final = 126  # a compact length is the length plus one in groups of seven bits
+
+
+def _length_summary(kind: str, counts: dict[int, int]) -> LengthSummary:
+    values = sorted(counts.items())
+    total, nulls = sum(counts.values()), counts.get(NULL_LENGTH, 0)
+    one_byte, hundred = (
+        sum(count for length, count in values if length <= bound) for bound in (_MAX_ONE_BYTE_LENGTH, 100)
+    )
+    quantiles = [_quantile(values, total - nulls, share) for share in (0.5, 0.9, 0.99, 1.0)]
+    return LengthSummary(kind, total, nulls, one_byte, hundred, *quantiles)
+
+
+def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | None:
+    """Return the smallest length that at least this share of the fields with a length does not exceed."""
+    seen = 0
+    for length, count in values:
+        if length != NULL_LENGTH:
+            seen += count
+            if seen >= math.ceil(share * total):
+                return length
+    return None
 
 
 @dataclass
@@ -147,6 +212,7 @@ def row_of(weight: Weight) -> dict[str, Any]:
         "wireChecked": weight.checked,
         "wireMismatched": weight.mismatched,
         "leftOut": dict(weight.reasons),
+        **({"lengths": [asdict(one) for one in summarize_lengths(weight)]} if weight.lengths else {}),
     }
 
 

@@ -43,6 +43,7 @@ class Layout(NamedTuple):
         before, after: the two forms; where they are the same the bytes are.
         tag_header: how tagged fields begin in ``after``.
         blank: count mandatory fields whose names end so and that are at their default.
+        has_lengths: record the lengths of arrays, strings and bytes, too.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Layout(NamedTuple):
     after: Form
     tag_header: str = ADOPTED
     blank: str = ""
+    has_lengths: bool = False
 
 
 Layouts: TypeAlias = Callable[[Form, "SpecsByName | None"], Iterator[Layout]]
@@ -101,7 +103,7 @@ def _with_error_tags(form: Form) -> Form:
 def _flexible(sent: Form, _: SpecsByName | None) -> Iterator[Layout]:
     """The same fields: lengths of two and four bytes and no tags, or compact lengths and tag sections."""
     forms = [sent._replace(spec=_relaid(sent.spec, sent.version, flexible=flexible)) for flexible in (False, True)]
-    yield Layout("all", forms[0], forms[1], blank="AuthorizedOperations")
+    yield Layout("all", forms[0], forms[1], blank="AuthorizedOperations", has_lengths=True)
 
 
 def _relaid(spec: MessageSpec, version: int, *, flexible: bool) -> MessageSpec:

@@ -286,6 +286,36 @@ def fields_in(
             yield from fields_in(inner, field.struct, rows[owners], f"{here}.")
 
 
+NULL_LENGTH: Final = -1
+_LENGTH_KINDS: Final = {"string": "strings", "bytes": "bytes", "records": "records"}
+
+
+def lengths_in(array: pa.StructArray, plan: StructPlan) -> Iterator[tuple[str, Ints, Ints]]:
+    """Yield the lengths that messages carry: elements of arrays, bytes of strings, byte fields and record sets.
+
+    A tagged field at its default is not on the wire, so it has no length here. Strings within an array of strings are
+    elements, and their own lengths follow.
+
+    Yields:
+        Kind (``arrays``, ``strings``, ``bytes`` or ``records``), the lengths (``NULL_LENGTH`` for null), and the row of
+        the message that each length is in.
+    """
+    for _, field, values, rows in fields_in(array, plan):
+        if field.tag is not None:
+            is_sent = is_set(field, values)
+            values, rows = values.filter(pa.array(is_sent)), rows[is_sent]
+        if field.array:
+            yield "arrays", _filled(values.value_lengths()), rows
+            counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+            values, rows = values.flatten(), np.repeat(rows, counts)
+        if field.struct is None and field.type in _LENGTH_KINDS:
+            yield _LENGTH_KINDS[field.type], _filled(pc.binary_length(values)), rows
+
+
+def _filled(lengths: pa.Array) -> Ints:
+    return np.asarray(lengths.fill_null(NULL_LENGTH).to_numpy(zero_copy_only=False), np.int64)
+
+
 def is_set(field: FieldPlan, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return which values of a field are not its default."""
     if field.default is None:

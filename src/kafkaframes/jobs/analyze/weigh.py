@@ -29,6 +29,7 @@ from kafkaframes.jobs.analyze.sizes import (
     count_moved,
     fields_in,
     fitted,
+    lengths_in,
     saved_by,
     sizes,
 )
@@ -285,6 +286,8 @@ class _LaidOut:
             count_moved(array, before_plan.root, after_plan.root, self._count)
         if self.layout.blank:
             self._count_blank()
+        if self.layout.has_lengths:
+            self._count_lengths()
 
     def _weights(self) -> Iterator[tuple[int, Weight]]:
         for label in np.unique(self.messages.labels).tolist():
@@ -319,6 +322,21 @@ class _LaidOut:
         for label, weight in self._weights():
             if label < len(sums) and sums[label]:
                 weight.counts[name] += int(sums[label])
+
+    def _count_lengths(self) -> None:
+        """Add the lengths of the arrays, strings and bytes that the messages carry."""
+        for kind, lengths, rows in lengths_in(self.array, self.plans[0].root):
+            if kind != "records" or not any(self.messages.records):  # a request log has records by their sizes
+                self._add_lengths(kind, lengths, rows)
+        for row, record_sizes in enumerate(self.messages.records):
+            self._add_lengths("records", np.array(record_sizes, np.int64), np.full(len(record_sizes), row))
+
+    def _add_lengths(self, kind: str, lengths: Ints, rows: Ints) -> None:
+        labels = self.messages.labels[rows]
+        for label, weight in self._weights():
+            values, counts = np.unique(lengths[labels == label], return_counts=True)
+            for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+                weight.lengths[kind, value] += count
 
     def _count_blank(self) -> None:
         """Count the bytes of mandatory numbers of some name that hold their default: KIP-482's example."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkaframes.jobs.analyze.outcome import Outcome, Weight, name_of, row_of
+from kafkaframes.jobs.analyze.outcome import LengthSummary, Outcome, Weight, name_of, row_of, summarize_lengths
 from kafkaframes.jobs.analyze.proposals import Question, spec_changes
 from kafkaframes.jobs.analyze.scale import SECONDS_A_DAY, Scaled
 from kafkaframes.jobs.report.sections import card, empty
@@ -113,6 +113,8 @@ def _costs(question: Question, outcome: Outcome) -> Iterator[tuple[str, str, Mar
             continue
         total = _Row("all", outcome.by(kind=kind)[()])
         yield kind, kind.capitalize(), _weighed(kind, title, [*rows, total])
+        if total.weight.lengths:
+            yield f"{kind}-lengths", "Lengths", _lengths(f"{kind}-lengths", summarize_lengths(total.weight))
         for dimension in question.by:
             sums = outcome.by(dimension, kind=kind).items()
             some = [_Row(name_of(name), weight) for (name,), weight in sums if weight.messages]
@@ -131,6 +133,26 @@ def _weighed(name: str, title: str, rows: Sequence[_Row]) -> Markup:
         Field("Break-even", _even, lambda row: row.weight.break_even or -1.0),
     ]
     return card(name, title, table(rows, fields, name=title, searchable=len(rows) > 20, stacked=True), wide=True)
+
+
+def _lengths(name: str, summaries: Sequence[LengthSummary]) -> Markup:
+    fields = [
+        Field("Fields", lambda row: tag("b", row.kind)),
+        Field("Count", lambda row: f"{row.count:,}", lambda row: float(row.count)),
+        Field("Null", lambda row: f"{row.nulls:,}", lambda row: float(row.nulls)),
+        Field("One-byte length", lambda row: f"{100 * row.one_byte / row.count:.2f} %"),
+        Field("At most 100", lambda row: f"{100 * row.hundred / row.count:.2f} %"),
+        *(
+            Field(title, lambda row, name=attribute: _length_text(getattr(row, name)))  # type: ignore[misc]
+            for title, attribute in (("Median", "median"), ("90 %", "p90"), ("99 %", "p99"), ("Largest", "maximum"))
+        ),
+    ]
+    note = "Elements of arrays; bytes of strings, byte fields and record sets. A compact length of null takes one byte."
+    return card(name, "Lengths", table(summaries, fields, name="lengths", stacked=True), note=note, wide=True)
+
+
+def _length_text(length: int | None) -> str:
+    return NONE if length is None else f"{length:,}"
 
 
 def _number(name: str, attribute: str) -> Field:

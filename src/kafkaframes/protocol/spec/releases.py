@@ -112,6 +112,26 @@ def release(name: str) -> Release:
     return _release(matching[0])
 
 
+def first_release_with(key: int, version: int) -> str | None:
+    """Return the oldest release in the table that serves a version of an API, or a later version.
+
+    Args:
+        key: API key.
+        version: version of the API.
+
+    Returns:
+        None if no release serves it yet.
+
+    >>> first_release_with(3, 9), first_release_with(1, 12)  # Metadata, Fetch: their first flexible versions
+    ('2.4.1', '2.7.2')
+    """
+    for name in releases():
+        served = release(name).all_apis.get(key)
+        if served is not None and not served.accepted.is_empty and served.accepted.highest >= version:
+            return name
+    return None
+
+
 def _release(name: str) -> Release:
     known = releases()
     until = known.index(name)

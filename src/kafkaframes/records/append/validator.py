@@ -263,7 +263,8 @@ def _keep(append: _Append) -> Appended:
     if (first <= before).any():
         row = int(np.flatnonzero(first <= before)[0])
         raise AppendRefusedError(
-            "InvalidRecordException", f"batch {row}: offset {first[row]} after {before[row]}; offsets must increase"
+            "InvalidRecordException",
+            f"batch {row}: offset {first[row]} follows offset {before[row]}: offsets must increase",
         )
     return _patched(append, last, largest, int(last[-1]) + 1)
 

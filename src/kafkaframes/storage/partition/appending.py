@@ -240,12 +240,21 @@ def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disor
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
-            offsets = f"offsets {header.base_offset} to {header.last_offset} follow {last}"
-            raise AppendRefusedError(disorder, offsets)
+            raise AppendRefusedError(disorder, _offset_reason(header, last))
         last = header.last_offset
     if headers and _first_or_last_offset(headers[0]) < log_end_offset:
         reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
         raise AppendRefusedError(below, reason)
+
+
+def _offset_reason(header: BatchHeader, last: int) -> str:
+    """Return why a batch cannot have its offsets, after a batch that ends at ``last``."""
+    offsets = f"offsets {header.base_offset} to {header.last_offset}"
+    if header.base_offset < 0:
+        return f"{offsets}: offsets start at 0"
+    if header.last_offset >= LARGEST_INT64:
+        return f"{offsets}: offsets end at {LARGEST_INT64 - 1}"
+    return f"{offsets} follow offset {last}: offsets must increase"
 
 
 def _first_or_last_offset(header: BatchHeader) -> int:
