@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kafkaframes.client import accumulator as module
 from kafkaframes.client.accumulator import Accumulator
+from kafkaframes.client.batches import PartResult
 from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.client.settings import ProducerSettings
@@ -135,7 +136,7 @@ class Gathers(RuleBasedStateMachine):
             assert batch.size <= BATCH or len(batch.values) == 1
             del rows[: len(batch.values)]
             self.gathered.built_bytes += batch.size
-            batch.results.written(self.number, -1)
+            batch.results.finish([PartResult(0, len(batch.values), self.number)])
             offsets = [self.futures.pop(value).result(0).offset for value in batch.values]
             assert offsets == list(range(self.number, self.number + len(offsets)))
         if now is not None:  # what has waited long enough is gone

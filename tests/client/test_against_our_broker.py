@@ -436,7 +436,7 @@ def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
         assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 10 + 12
         with Admin(broker.bootstrap_servers) as admin:
             assert admin.group_offsets("g") == {TopicPartition("money", 0): CommittedOffset(3)}
-        with broker.on("Produce").error("MESSAGE_TOO_LARGE").once():
+        with broker.on("Produce").error("INVALID_RECORD").once():
             producer.begin_transaction()
             with pytest.raises(BrokerError):
                 producer.send_arrow(TABLE, topic="money")

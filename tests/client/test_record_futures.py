@@ -10,6 +10,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, Producer, RecordMetadata, TopicPartition
+from kafkaframes.client.batches import PartResult
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.errors import BrokerError, EncodeError, NetworkError
 
@@ -35,7 +36,7 @@ def test_a_batch_that_is_written_gives_each_record_its_offset():
     assert not futures[0].cancel()
     with pytest.raises(TimeoutError):
         futures[0].result(0)
-    results.written(7, -1)
+    results.finish([PartResult(0, results.count, 7)])
     assert [future.result() for future in futures] == [RecordMetadata("numbers", 0, 7 + n, 100 + n) for n in range(3)]
     assert futures[2].exception() is None
 
@@ -43,7 +44,7 @@ def test_a_batch_that_is_written_gives_each_record_its_offset():
 @pytest.mark.parametrize(("base", "append_time", "last"), [(-1, -1, (-1, 101)), (5, 9, (6, 9))])
 def test_offsets_without_acks_and_times_of_the_broker(base, append_time, last):
     results, futures = batch(2)
-    results.written(base, append_time)
+    results.finish([PartResult(0, 3, base, append_time)])
     assert futures[1].result()[2:] == last
 
 
@@ -58,7 +59,7 @@ def test_a_batch_that_failed_raises_its_error():
 def test_wait_as_completed_and_asyncio_see_them():
     first, early = batch(2)
     second, late = batch(2)
-    first.written(0, -1)
+    first.finish([PartResult(0, first.count, 0)])
     done, pending = concurrent.futures.wait(early + late, 0)
     assert (done, pending) == (set(early), set(late))
     threading.Timer(0.05, second.failed, [NetworkError("gone")]).start()
@@ -76,7 +77,7 @@ def test_callbacks_are_called_once_each_and_what_they_raise_is_logged(caplog):
     futures[0].add_done_callback(lambda future: 1 / 0)
     futures[1].add_done_callback(lambda future: seen.append(future.result().offset))
     with caplog.at_level(logging.ERROR):
-        results.written(3, -1)
+        results.finish([PartResult(0, results.count, 3)])
     futures[1].add_done_callback(lambda future: seen.append("later"))
     assert seen == [4, "later"]
     assert "ZeroDivisionError" in caplog.text

@@ -218,6 +218,33 @@ def test_epochs_have_an_end():
     assert sequences(take_all(one, FIRST)) == [(0, 0)]
 
 
+def test_parts_of_a_batch_that_is_too_large_go_in_its_place_with_its_sequences():
+    one = machine()
+    known(one)
+    large = Batch(TARGET, b"12345", 5, 0.0, None)
+    one.put(large)
+    after = put(one, 2)
+    assert take_all(one, FIRST) == [large, *after]
+    parts = [Batch(TARGET, b"12", 2, 9.0, None), Batch(TARGET, b"345", 3, 9.0, None)]
+    one.divide(large, parts)
+    assert (one.open_batches, one.open_bytes) == (4, 9)
+    assert one.take(TARGET, FIRST, 0.0) is None  # those after it are under way
+    for batch in after:
+        refuse(one, batch, OUT_OF_ORDER)
+    assert take_all(one, FIRST) == [*parts, *after]
+    assert sequences([*parts, *after]) == [(0, 1), (0, 3), (0, 6), (0, 7)]
+    assert [(part.first, part.created) for part in parts] == [(0, 0.0), (2, 0.0)]
+
+
+def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_aborted():
+    one = machine()
+    one.transactional = True
+    single, several = (Batch(TARGET, b"12", count, 0.0, None) for count in (1, 2))
+    assert (one.can_divide(single), one.can_divide(several)) == (False, True)
+    one.spoil()
+    assert not one.can_divide(several)
+
+
 @pytest.mark.parametrize(("number", "kind"), [(TOO_LARGE, BrokerError), (STALE_LEADER, MaybeWrittenError)])
 def test_what_a_leader_refuses_is_not_written_unless_its_error_can_come_afterwards(number, kind):
     one = machine(retries=0)
@@ -250,6 +277,9 @@ def test_what_is_under_way_when_everything_ends_may_be_written():
 
 
 # --------------------------------------------------------------------------------------------------------- schedules
+
+
+SIZES = st.lists(st.integers(1, 2), max_size=2)
 
 
 class Schedules(RuleBasedStateMachine):
@@ -287,9 +317,13 @@ class Schedules(RuleBasedStateMachine):
     def handle(self, wire, fault):
         self.simulation.handle(wire, fault=fault)
 
-    @rule(wire=st.integers(0, 5))
-    def deliver(self, wire):
-        self.simulation.deliver(wire)
+    @rule(wire=st.integers(0, 5), sizes=SIZES)
+    def deliver(self, wire, sizes):
+        self.simulation.deliver(wire, sizes=sizes)
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), sizes=SIZES)
+    def divide(self, partition, sizes):
+        self.simulation.divide_next(partition, sizes)
 
     @rule(wire=st.integers(0, 5), kept=st.integers(0, 5))
     def cut(self, wire, kept):

@@ -148,6 +148,44 @@ MUTANTS = {
         "        if self.must_abort:\n            self._end_waiting(line, _aborting())\n",
         "",
     ),
+    "a part is not in doubt": (
+        "part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt",
+        "part.created, part.attempts = batch.created, batch.attempts",
+    ),
+    "a part is new": (
+        "part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt",
+        "part.in_doubt = batch.in_doubt",
+    ),
+    "parts are numbered later": (
+        "                part.number = batch.number._replace(base_sequence=sequence)\n",
+        "                pass\n",
+    ),
+    "parts have one sequence": ("(batch.number.base_sequence, taken)", "(batch.number.base_sequence, 0)"),
+    "parts have sequences in reverse": (
+        "(batch.number.base_sequence, taken)",
+        "(batch.number.base_sequence, batch.count - taken - part.count)",
+    ),
+    "parts stand last": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = len(self.waiting)"),
+    "parts stand first": ("index = bisect_left(self.waiting, batch.order, key=_ORDER)", "index = 0"),
+    "what comes after parts does not move up": (
+        "later.order += shift if later.order > batch.order else 0",
+        "later.order += 0",
+    ),
+    "new ones do not come after parts": ("        self.put_so_far += shift\n", ""),
+    "what is absent does not move up": ("            self.absent_from += shift\n", "            pass\n"),
+    "parts overtake what is under way": (
+        "self.goes_again = self.goes_again or is_in_flight",
+        "self.goes_again = self.goes_again",
+    ),
+    "parts go out in a transaction that must be aborted": (
+        "return batch.count > 1 and not self.must_abort",
+        "return batch.count > 1",
+    ),
+    "parts are not counted": ("        self.open_batches += len(parts) - 1\n", ""),
+    "the bytes of parts are not counted": (
+        "        self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)\n",
+        "        self.open_bytes -= len(batch.data)\n",
+    ),
     "retries without end": (
         "return batch.attempts < self._retries and now - batch.created < self._timeout_s",
         "return True",

@@ -12,7 +12,8 @@ passes until batches expire; transactions whose end is repeated, for its answer 
 What the client does is judged at once, not only by what becomes of it: Kafka's checks of sequences would hide many a
 fault. Each batch that goes out must keep the rules of ``client/sequencing.py``; what is numbered anew, or reported as
 not written, must be in no log, and no request that is still under way may bring it there, in whatever order brokers
-handle these.
+handle these. A batch that is refused as too large is divided by chance (KIP-126), and now and then one that waits: the
+parts must have its place, its sequences, its age and its attempts.
 
 Before KIP-890 a transaction's marker does not raise the epoch: a late batch of an aborted transaction gets into the log
 behind it. No client can prevent that; how often it happens is counted.
@@ -150,9 +151,12 @@ class Simulation:
         self.leaders = dict.fromkeys(self.partitions, 0)
         self.known = dict(self.leaders)  # what the client's metadata says
         self.wires: list[Wire] = []
-        self.values: dict[Batch, list[int]] = {}
+        self.values: dict[Batch, list[int]] = {}  # of each batch that was not divided
+        self.contents: dict[Batch, list[int]] = {}  # of each batch
+        self.origins: dict[Batch, list[Batch]] = {}  # of a part: the batches that it was divided from
         self.results: dict[Batch, tuple[int, Exception | None]] = {}
         self.ended_transactions: dict[int, bool] = {}
+        self.sequence_of: dict[Batch, int | None] = {}  # of a part that was not written yet: its whole's, moved on
         self.transaction_of: dict[Batch, int] = {}
         self.transaction = 0
         self.next_value = 0
@@ -162,12 +166,49 @@ class Simulation:
 
     def put(self, partition: int, count: int) -> None:
         """Queue a batch."""
-        batch = Batch(self.partitions[partition], bytes(count), count, self.now, None)  # type: ignore[arg-type]
-        self.values[batch] = list(range(self.next_value, self.next_value + count))
+        batch = self.new_batch(self.partitions[partition], count)
+        self.values[batch] = self.contents[batch] = list(range(self.next_value, self.next_value + count))
         self.transaction_of[batch] = self.transaction
         self.next_value += count
         self.machine.put(batch)
         self.settle()
+
+    def new_batch(self, partition: TopicPartition, count: int) -> Batch:
+        """Return a batch with this many records."""
+        return Batch(partition, bytes(count), count, self.now, None)  # type: ignore[arg-type]
+
+    def divide(self, batch: Batch, sizes: Sequence[int]) -> bool:
+        """Let the client send a batch again in parts of these sizes; return whether it may."""
+        if len(sizes) < 2 or not self.machine.can_divide(batch):
+            return False
+        values, before = self.values.pop(batch), list(self.machine._lines[batch.partition].waiting)
+        parts = [self.new_batch(batch.partition, size) for size in sizes]
+        number, taken = batch.number, 0
+        after = [one for one in before if one.order > batch.order]
+        self.machine.divide(batch, parts)
+        for part in parts:
+            self.values[part] = self.contents[part] = values[taken : taken + part.count]
+            self.transaction_of[part] = self.transaction_of[batch]
+            self.origins[part] = [batch, *self.origins.get(batch, [])]
+            self.attempts[part] = max(self.attempts[batch] - 1, 0)
+            self.sequence_of[part] = None if number is None else (number.base_sequence + taken) & LARGEST
+            assert part.number is None or part.number.producer == number.producer, "a part has another epoch"
+            assert part.in_doubt == batch.in_doubt, "a part is not as much in doubt as the whole"
+            assert (part.created, part.attempts) == (batch.created, batch.attempts), "a part is younger than the whole"
+            taken += part.count
+        waiting = list(self.machine._lines[batch.partition].waiting)
+        position = waiting.index(parts[0])
+        assert waiting[position : position + len(parts)] == parts, "parts are not in the place of the whole"
+        assert [one.order for one in waiting] == sorted({one.order for one in waiting}), "two have the same order"
+        assert waiting[position + len(parts) :] == after, "parts are not before what comes after the whole"
+        self.seen["batches divided"] += 1
+        return True
+
+    def divide_next(self, partition: int, sizes: Sequence[int]) -> None:
+        """Let the client divide the batch that goes next, unless it is in doubt: it may be known by its sequences."""
+        batch = self.machine.next_batch(self.partitions[partition])
+        if batch is not None and not batch.in_doubt:
+            self.divide(batch, cut_sizes(batch.count, sizes))
 
     def send(self, partition: int, *, cut: bool = False) -> None:
         """Write what goes next to whom the client takes for the leader; ``cut``: none of it gets there."""
@@ -194,8 +235,8 @@ class Simulation:
         self.machine.unreachable(self.partitions[partition], error, self.now, retriable=retriable)
         self.settle()
 
-    def deliver(self, wire: int) -> None:
-        """Let the client read an answer."""
+    def deliver(self, wire: int, *, sizes: Sequence[int] = ()) -> None:
+        """Let the client read an answer; ``sizes``: into which parts it divides a batch that is too large."""
         if not self.wires or not (chosen := self.wires[wire % len(self.wires)]).answers:
             return
         batch, code, offset = chosen.answers.popleft()
@@ -206,6 +247,9 @@ class Simulation:
             known = ErrorCode(code)
             self.seen[known.name] += 1
             assert code != FENCED, "a batch of an old epoch went out"
+            if code == TOO_LARGE and self.divide(batch, cut_sizes(batch.count, sizes)):
+                self.note_again([batch])
+                return
             self.machine.refused(batch, BrokerError(known.name, known), self.now)
             if code == STALE_LEADER:
                 self.learn()
@@ -269,7 +313,7 @@ class Simulation:
         if fault in (0, TOO_FEW_AFTERWARDS):
             log = self.logs[batch.partition]
             before = len(log.records)
-            code, offset = log.append(stamp, self.values[batch], transaction)
+            code, offset = log.append(stamp, self.contents[batch], transaction)
             if len(log.records) > before and transaction in self.ended_transactions:
                 assert not self.raises_epochs, "a batch of a transaction that has ended"
                 self.seen["batches behind the end of their transaction, before KIP-890"] += 1
@@ -324,7 +368,11 @@ class Simulation:
 
     def check_rules(self, batch: Batch, wire: Wire) -> None:
         """Check a batch that is written now."""
+        sequence = self.sequence_of.pop(batch, None)
+        is_same = batch.number is not None and batch.number.base_sequence == sequence
+        assert sequence is None or is_same or not self.can_be_written(batch), "a part has not its sequence"
         before, self.stamps[batch] = self.stamps.get(batch), batch.number
+        was_written = before is not None or batch.in_doubt  # of a part in doubt, the whole was
         self.attempts[batch] += 1
         assert self.attempts[batch] <= self.retries + 1, "too many attempts"
         assert not self.machine.must_abort, "goes out in a transaction that must be aborted"
@@ -333,25 +381,25 @@ class Simulation:
         self.goes_again.discard(batch.partition)
         same = [other for other in self.values if other.partition == batch.partition]
         for other in same:
-            if other.order < batch.order and other not in self.results:
-                is_absent = before is not None and other not in under_way and not self.can_be_written(other)
+            if self.place(other) < self.place(batch) and other not in self.results:
+                is_absent = was_written and other not in under_way and not self.can_be_written(other)
                 assert other in wire.waiting or is_absent, "an earlier batch is open, and not on the same connection"
         if batch.number is None:
             return
         assert batch.number.producer.epoch <= LARGEST_EPOCH, "there is no such epoch"
         first = min(other.order for other in same if other not in self.results and self.stamps.get(other))
         assert batch.order - first < KEPT, "leaders would not know one before it again"
-        if before is None:
+        if not was_written:
             self.check_new(batch, batch.number.producer, same)
-        elif before != batch.number:
+        elif before is not None and before != batch.number:
             assert not self.can_be_written(batch), "numbered anew, and may be in the log"
 
     def check_new(self, batch: Batch, producer: Producer, same: list[Batch]) -> None:
         """Check that the fate of all failures under a batch's epoch is known when it goes out for the first time."""
         mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
         mine = [(one, error) for one, error in mine if self.stamps[one].producer == producer]
-        last = max((one.order for one, error in mine if error is None), default=0)
-        assert all(one.order < last for one, error in mine if error is not None), "goes on behind a failure"
+        last = max((self.place(one) for one, error in mine if error is None), default=-1)
+        assert all(self.place(one) < last for one, error in mine if error is not None), "goes on behind a failure"
         assert producer == self.machine.producer or any(
             self.stamps.get(one) and self.stamps[one].producer == producer for one in same if one not in self.results
         ), "begins under an old epoch"
@@ -360,12 +408,14 @@ class Simulation:
         """Check that a failure has a cause, and that what is not written cannot be."""
         cause = error.__cause__ if isinstance(error, MaybeWrittenError) else error
         may_retry = batch.attempts < self.retries and self.now - batch.created < TIMEOUT_S
-        is_founded = batch not in self.without_cause
+        is_founded = batch not in self.without_cause and not (self.origins.get(batch) and batch.in_doubt)
         if isinstance(cause, BrokerError) and cause.code == OUT_OF_ORDER and may_retry and is_founded:
             before = [
                 (other, result[1])
                 for other, result in self.results.items()
-                if result[1] is not None and other.partition == batch.partition and other.order < batch.order
+                if result[1] is not None
+                and other.partition == batch.partition
+                and self.place(other) < self.place(batch)
             ]
             assert before, "out of order was final, and no earlier batch had failed"
             if isinstance(error, MaybeWrittenError) and self.mode == "idempotent":
@@ -375,6 +425,10 @@ class Simulation:
                 assert not same, "of unknown fate, and a batch before it is not written"
         if not isinstance(error, MaybeWrittenError) and self.stamps.get(batch) is not None:
             assert not self.can_be_written(batch), f"reported as not written ({error}), and may be"
+
+    def place(self, batch: Batch) -> int:
+        """Return a batch's place in the order of its partition: its first record."""
+        return self.contents[batch][0]
 
     def can_be_written(self, batch: Batch) -> bool:
         """Return whether a batch is in the log, or brokers can bring it there with requests that are under way."""
@@ -388,7 +442,8 @@ class Simulation:
         for _ in pending:
             for one, stamp in pending:
                 code, offset = log.append(stamp, [0] * one.count, 0)
-                if one is batch and not code and offset >= 0:
+                is_same = one is batch or one in self.origins.get(batch, ())
+                if is_same and not code and offset >= 0:
                     return True
         return False
 
@@ -455,6 +510,18 @@ class Simulation:
             assert records == sorted(records), "out of order"
 
 
+def cut_sizes(count: int, sizes: Sequence[int]) -> list[int]:
+    """Return sizes that add up to ``count``, the first of them as given.
+
+    >>> cut_sizes(5, [2, 1]), cut_sizes(2, [3]), cut_sizes(3, [])
+    ([2, 1, 2], [2], [3])
+    """
+    result: list[int] = []
+    for size in (*sizes, count):
+        result.append(min(size, count - sum(result)))
+    return [size for size in result if size]
+
+
 FAULTS = (0, 0, 0, 0, 0, TOO_LARGE, FEW_REPLICAS, TOO_FEW_AFTERWARDS)
 
 
@@ -483,9 +550,14 @@ def explore(seed: int) -> Counter[str]:
         wire = rng.choice(open_wires) if waits and open_wires and rng.random() < 0.95 else rng.randrange(9)
         simulation.handle(wire, fault=rng.choice(FAULTS))
 
+    divides = rng.random() < 0.7
+
+    def sizes() -> list[int]:
+        return [rng.randint(1, 2) for _ in range(rng.randint(1, 3))] if divides else []
+
     def burst() -> None:
         for _ in range(rng.randint(2, 5)):
-            simulation.put(0, 1)
+            simulation.put(0, rng.choice((1, 1, 4)))
         for _ in range(5):
             simulation.send(0)
 
@@ -494,7 +566,8 @@ def explore(seed: int) -> Counter[str]:
         "send": (40, lambda: simulation.send(rng.randrange(partitions), cut=rng.random() < 0.05)),
         "burst": (rng.choice((0, 5, 10)), burst),
         "handle": (40, handle),
-        "deliver": (40, lambda: simulation.deliver(rng.randrange(9))),
+        "deliver": (40, lambda: simulation.deliver(rng.randrange(9), sizes=sizes())),
+        "divide": (2, lambda: simulation.divide_next(rng.randrange(partitions), sizes())),
         "cut": (rng.choice((0, 3, 10)), lambda: simulation.cut(rng.randrange(9), kept=rng.randrange(6))),
         "refuse": (2, lambda: simulation.refuse_connection(rng.randrange(PARTITIONS), retriable=rng.random() < 0.9)),
         "move": (rng.choice((0, 4)), lambda: simulation.move(rng.randrange(PARTITIONS))),
@@ -609,7 +682,33 @@ def out_of_order_without_a_cause() -> None:
         finish(simulation)
 
 
-SCRIPTS = (late_copies_of_what_expired, late_copies_behind_an_epoch, out_of_order_without_a_cause)
+def parts_before_an_absent_batch() -> None:
+    """A batch in doubt is in the log and is divided; a batch after it is absent, which says nothing of the parts."""
+    simulation = _begin("idempotent")
+    for count in (3, 1):
+        simulation.put(0, count)
+        simulation.send(0)
+    simulation.handle(0, fault=TOO_FEW_AFTERWARDS)
+    simulation.handle(0, fault=TOO_LARGE)
+    for _ in range(2):
+        simulation.deliver(0)
+    simulation.pass_time(1.0)
+    simulation.send(0)
+    simulation.handle(0, fault=TOO_LARGE)
+    simulation.deliver(0, sizes=[1, 1])
+    for _ in range(3):
+        simulation.send(0)
+        simulation.handle(0)
+        simulation.deliver(0)
+    finish(simulation)
+
+
+SCRIPTS = (
+    late_copies_of_what_expired,
+    late_copies_behind_an_epoch,
+    out_of_order_without_a_cause,
+    parts_before_an_absent_batch,
+)
 
 
 def main() -> None:

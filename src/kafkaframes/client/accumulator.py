@@ -18,6 +18,7 @@ from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.outgoing import CheckedRecord
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.partitioner import partition_of
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -29,12 +30,14 @@ class Gathering:
     Attributes:
         since: when the first was added, in seconds of the monotonic clock.
         size: about how many bytes they take, with what a batch adds to each.
+        limit: the largest size; a batch of one record may be larger.
     """
 
-    __slots__ = ("headers", "keys", "results", "since", "size", "target", "timestamps", "values")
+    __slots__ = ("headers", "keys", "limit", "results", "since", "size", "target", "timestamps", "values")
 
-    def __init__(self, target: TopicPartition, since: float, results: Callable[..., BatchResults]) -> None:
+    def __init__(self, target: TopicPartition, since: float, results: Callable[..., BatchResults], limit: int) -> None:
         self.target = target
+        self.limit = limit
         self.since = since
         self.size = 0
         self.keys: list[bytes | None] = []
@@ -69,7 +72,7 @@ class Accumulator:
     def __init__(self, settings: ProducerSettings, cluster: Cluster, *, wake: Callable[[], None]) -> None:
         self._cluster = cluster
         self._metadata = cluster.topics
-        self._batch_size = settings.batch_size
+        self._batch_size = min(settings.batch_size, settings.max_request_size)
         self._buffer_bytes = settings.buffer_memory
         self._linger_s = settings.linger_ms / 1000
         self._max_age_s = settings.metadata_max_age_ms / 1000
@@ -82,6 +85,7 @@ class Accumulator:
         self._random = random.Random()
         self.wake = wake
         self.results: Callable[[TopicPartition, list[int]], BatchResults]
+        self.limit_of: Callable[[str, float], int | None] = lambda topic, now: None  # bytes of a topic's batches
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # of what gathers
         self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
@@ -99,7 +103,7 @@ class Accumulator:
                 return None
             number = partition if partition is not None else known.number(key)
             gathering = known.gathering.get(number)
-            if gathering is None or gathering.size + size > self._batch_size:
+            if gathering is None or gathering.size + size > gathering.limit:
                 gathering = self._next(known, number, size, is_free=partition is None and key is None)
                 if gathering is None:
                     return None
@@ -123,7 +127,7 @@ class Accumulator:
             if is_free:
                 number = known.sticky = self._random.choice(list(known.targets))
         gathering = known.gathering.get(number)
-        if gathering is not None and gathering.size + size > self._batch_size:
+        if gathering is not None and gathering.size + size > gathering.limit:
             self._close(known, number)
             gathering = None
         return gathering or self._opened(known, number)
@@ -135,7 +139,9 @@ class Accumulator:
         is_fresh = now - (self._cluster.updated_at or 0.0) < self._max_age_s
         if target is None or not (is_known and is_fresh and self.may_open(target)):
             return None
-        gathering = known.gathering[number] = Gathering(target, now, self.results)
+        limit = self.limit_of(target.topic, now)
+        size = self._batch_size if limit is None else min(self._batch_size, limit - BATCH_V2.size)
+        gathering = known.gathering[number] = Gathering(target, now, self.results, size)
         if not self._has_timer:
             self._ask_to_wake()
         return gathering

@@ -7,8 +7,9 @@ no matter who sends it and however often it is renumbered.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaframes.client.metadata import TopicPartition
@@ -49,6 +50,61 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+class PartResult(NamedTuple):
+    """The result of consecutive records of one batch. There are several if the batch was divided (KIP-126).
+
+    Attributes:
+        first: position of the first record in the batch, from 0.
+        records: number of records.
+        base_offset: offset of the first record; -1 without acks.
+        append_time: time of append in ms if the broker stamps records itself, else -1.
+        error: why the records are not, or may not be, in the log.
+    """
+
+    first: int
+    records: int
+    base_offset: int = -1
+    append_time: int = -1
+    error: Exception | None = None
+
+
+class WrittenBatches(list[int]):
+    """The offset of the first record of each batch that was written.
+
+    Attributes:
+        divided: number of batches that were larger than the leader accepts: their records were decoded and written in
+            smaller batches.
+    """
+
+    def __init__(self, base_offsets: Iterable[int] = (), *, divided: int = 0) -> None:
+        """Take the offsets, and how many batches were divided."""
+        super().__init__(base_offsets)
+        self.divided = divided
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """The result of a batch, complete when each of its records has one.
+
+    Attributes:
+        done: a future of the results of all parts, in order. It never ends in an exception.
+        open_records: number of records without a result.
+        is_divided: whether the batch was divided, because it was larger than a leader accepts.
+    """
+
+    done: asyncio.Future[list[PartResult]]
+    open_records: int
+    is_divided: bool = False
+    parts: list[PartResult] = field(default_factory=list)
+
+    def add(self, part: PartResult) -> None:
+        """Take the result of a part."""
+        self.parts.append(part)
+        self.open_records -= part.records
+        if not self.open_records and not self.done.done():
+            self.done.set_result(sorted(self.parts, key=attrgetter("first")))
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """One batch (formats 0 and 1: one message set) on its way to one partition.
@@ -57,7 +113,8 @@ class Batch:
         data: the bytes.
         count: how many sequence numbers, so how many offsets, it takes.
         created: seconds of the sender's clock.
-        done: a future of the base offset and the append time that the broker gave.
+        delivery: takes the result; the parts of a divided batch share one.
+        first: position of the first record in the batch that the parts were made from.
         stamped: what stands in the header.
         number: the sequence that it has, and keeps when it is sent again; None before it is first sent.
         order: among all batches of the producer, in the order they were put.
@@ -68,7 +125,8 @@ class Batch:
     data: bytes
     count: int
     created: float
-    done: asyncio.Future[tuple[int, int]]
+    delivery: Delivery
+    first: int = 0
     stamped: Stamp = NOT_STAMPED
     number: Stamp | None = None
     order: int = 0
@@ -112,4 +170,9 @@ def split(data: bytes) -> Iterator[tuple[bytes, int]]:
     whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
         part = whole[position : position + size]
-        yield bytes(part) if not base else b"".join((_BASE_OFFSET_0, part[8:])), last - base + 1
+        yield at_offset_0(part), last - base + 1
+
+
+def at_offset_0(batch: bytes | memoryview) -> bytes:
+    """Return a format 2 batch at base offset 0, which is outside the CRC."""
+    return b"".join((_BASE_OFFSET_0, batch[8:]))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.client.batches import Batch
+from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import numbers, stamped, texts
@@ -191,13 +191,14 @@ def _share_out_free(partitions: Int64s, count: int, most_runs: int) -> None:
         partitions[free] = (np.random.default_rng().integers(count) + run) % count
 
 
-def written(batches: Sequence[Batch], base_offsets: Sequence[int]) -> pa.Table:
-    """Return what ``send_arrow`` reports: a row for each batch."""
-    partitions = numbers(np.array([batch.partition.partition for batch in batches], np.int64)).cast(pa.int32())
+def written(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:
+    """Return the result of ``send_arrow``: a row for each batch that was written."""
+    rows = [(batch.partition, part) for batch, parts in zip(batches, results, strict=True) for part in parts]
+    partitions = numbers(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())
     columns = {
-        "topic": texts([batch.partition.topic for batch in batches]),
+        "topic": texts([partition.topic for partition, _ in rows]),
         "partition": partitions,
-        "base_offset": numbers(np.array(base_offsets, np.int64)),
-        "count": numbers(np.array([batch.count for batch in batches], np.int64)),
+        "base_offset": numbers(np.array([part.base_offset for _, part in rows], np.int64)),
+        "count": numbers(np.array([part.records for _, part in rows], np.int64)),
     }
     return pa.table(columns)

@@ -19,7 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.accumulator import Accumulator, Gathering
-from kafkaframes.client.batches import NOT_STAMPED, Batch, Producer, RecordMetadata, Stamp, split
+from kafkaframes.client.batches import (
+    NOT_STAMPED,
+    Batch,
+    Delivery,
+    PartResult,
+    Producer,
+    RecordMetadata,
+    Stamp,
+    WrittenBatches,
+    split,
+)
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
@@ -236,7 +246,7 @@ class AsyncProducer:
             gathered[0].results.failed(error)
             return
         for gathering, data in zip(gathered, batches, strict=True):
-            done = self._queued(gathering.target, data, len(gathering.keys)).done
+            done = self._queued(gathering.target, data, len(gathering.keys)).delivery.done
             done.add_done_callback(partial(settle, gathering.results))
 
     def _built(self, gathered: list[Gathering]) -> list[bytes]:
@@ -275,7 +285,8 @@ class AsyncProducer:
             topic: of all rows.
 
         Returns:
-            One row per batch that was written: topic, partition, base_offset, count.
+            One row per batch that was written: topic, partition, base_offset, count. A batch that was larger than its
+            leader accepts was written in parts, and has a row for each.
 
         Raises:
             EncodeError: a row does not fit; ``path`` has its place.
@@ -288,7 +299,7 @@ class AsyncProducer:
             except BaseException:
                 self._transactions.spoil()
                 raise
-        return written(batches, [base for base, _ in await results_of(batches)])
+        return written(batches, await results_of(batches))
 
     async def _queued_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> list[Batch]:
         """Build a table's batches, and queue them."""
@@ -305,15 +316,22 @@ class AsyncProducer:
                 batches.append(await self._put(target, data, count, stamp))
         return batches
 
-    async def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
-        """Write format 2 batches as they are (offsets and, with a producer id, sequences are given anew); wait.
+    async def send_batches(self, partition: TopicPartition, data: bytes) -> WrittenBatches:
+        """Write format 2 batches as they are, but for new offsets and (with a producer id) sequences, and wait.
+
+        A batch that is larger than the leader accepts is decoded, and its records are written in smaller batches.
 
         Returns:
-            The base offset of each.
+            The offset of the first record of each batch: a list, with the number of batches that were divided.
+
+        Raises:
+            BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
         await self.start()
         batches = [await self._put(partition, batch, count) for batch, count in split(data)]
-        return [base for base, _ in await results_of(batches)]
+        results = await results_of(batches)
+        divided = sum(batch.delivery.is_divided for batch in batches)
+        return WrittenBatches([parts[0].base_offset for parts in results], divided=divided)
 
     def _cut(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
@@ -348,8 +366,8 @@ class AsyncProducer:
         return self._queued(target, data, count, stamp)
 
     def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        batch = Batch(target, data, count, time.monotonic(), done, stamp)
+        delivery = Delivery(asyncio.get_running_loop().create_future(), count)
+        batch = Batch(target, data, count, time.monotonic(), delivery, stamped=stamp)
         self._sender.put(batch)
         return batch
 
@@ -412,7 +430,10 @@ class AsyncProducer:
         await self._transactions.send_offsets(offsets, group)
 
 
-async def results_of(batches: list[Batch]) -> list[tuple[int, int]]:
-    """Wait for all batches; return base offset and append time of each, or raise the first error."""
-    await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
-    return [batch.done.result() for batch in batches]
+async def results_of(batches: list[Batch]) -> list[list[PartResult]]:
+    """Wait for all batches; return the parts of each (one, unless it was divided), or raise the first error."""
+    results = await asyncio.gather(*(batch.delivery.done for batch in batches))
+    for part in chain.from_iterable(results):
+        if part.error is not None:
+            raise part.error
+    return results

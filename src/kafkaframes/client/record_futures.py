@@ -9,15 +9,18 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
-from kafkaframes.client.batches import RecordMetadata
+from kafkaframes.client.batches import PartResult, RecordMetadata
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
 
 OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger(__name__)
+_FIRST: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # as ``concurrent.futures`` names them
 
 
@@ -53,7 +56,7 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     @property
     def _exception(self) -> Exception | None:  # type: ignore[override]
-        return self._results.error
+        return self._results.error(self._row)
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
@@ -71,15 +74,13 @@ class ThreadResults:
     """The results of one batch, for callers in other threads."""
 
     __slots__ = (
-        "_append_time",
-        "_base_offset",
         "_calls",
+        "_parts",
         "_target",
         "_timestamps",
         "_watched",
         "condition",
         "count",
-        "error",
         "state",
     )
 
@@ -90,9 +91,8 @@ class ThreadResults:
         self._calls: list[tuple[int, OnDelivery]] = []
         self.condition = threading.Condition()
         self.state = _PENDING
-        self.error: Exception | None = None
         self.count = 0
-        self._base_offset = self._append_time = -1
+        self._parts: Sequence[PartResult] = ()
 
     def future(self, owner: object, on_delivery: OnDelivery | None) -> RecordFuture:
         """Return the future of the record that comes next; ``on_delivery`` is called with its error or its metadata."""
@@ -108,41 +108,51 @@ class ThreadResults:
 
     def record(self, row: int) -> RecordMetadata | None:
         """Return where a record is, None while that is not known."""
-        if self.state is not _FINISHED or self.error is not None:
+        part = _part_of(self._parts, row)
+        if part is None or part.error is not None:
             return None
-        return _metadata(self._target, row, self._timestamps[row], self._base_offset, self._append_time)
+        return _metadata(self._target, part, row, self._timestamps[row])
 
-    def written(self, base_offset: int, append_time: int) -> None:
-        """Take where the batch is, and tell those who wait."""
-        self._base_offset, self._append_time = base_offset, append_time
-        self._finish()
+    def error(self, row: int) -> Exception | None:
+        """Return why a record is not in the log, None while that is not known or if it is there."""
+        part = _part_of(self._parts, row)
+        return None if part is None else part.error
 
     def failed(self, error: Exception) -> None:
-        """Take why it is not in the log, and tell those who wait."""
-        self.error = error
-        self._finish()
+        """Take why no record of the batch is in the log, and notify the waiting threads."""
+        self.finish([PartResult(0, self.count, error=error)])
 
     dropped = failed
 
-    def _finish(self) -> None:
+    def finish(self, parts: Sequence[PartResult]) -> None:
+        """Take the results of all records, and notify the waiting threads."""
         with self.condition:
+            self._parts = parts
             self.state = _FINISHED
-            for future, waiters, _ in self._watched.values():
+            for row, (future, waiters, _) in self._watched.items():
                 for waiter in waiters:
-                    waiter.add_result(future) if self.error is None else waiter.add_exception(future)
+                    waiter.add_result(future) if self.error(row) is None else waiter.add_exception(future)
             self.condition.notify_all()
         for future, _, callbacks in self._watched.values():
             for callback in callbacks:
                 _called(callback, future)
         for row, on_delivery in self._calls:
-            _called(on_delivery, self.error, self.record(row))
+            _called(on_delivery, self.error(row), self.record(row))
         self._calls.clear()
 
 
-def _metadata(target: TopicPartition, row: int, timestamp: int, base_offset: int, append_time: int) -> RecordMetadata:
-    """Return where a row of a batch is; ``append_time`` is the broker's own if it stamps records itself, else -1."""
-    offset = -1 if base_offset < 0 else base_offset + row
-    return RecordMetadata(target.topic, target.partition, offset, timestamp if append_time < 0 else append_time)
+def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:
+    """Return the part of a batch that has a record; None while there are no results."""
+    if len(parts) > 1:
+        return parts[bisect_right(parts, row, key=_FIRST) - 1]
+    return parts[0] if parts else None
+
+
+def _metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int) -> RecordMetadata:
+    """Return where a record of a batch is. If the broker stamps records itself, the timestamp is the broker's."""
+    offset = -1 if part.base_offset < 0 else part.base_offset + row - part.first
+    time_ms = timestamp if part.append_time < 0 else part.append_time
+    return RecordMetadata(target.topic, target.partition, offset, time_ms)
 
 
 def _called(function: Callable[..., object], *arguments: object) -> None:
@@ -170,17 +180,20 @@ class LoopResults:
         self._futures.append(future)
         return future
 
-    def written(self, base_offset: int, append_time: int) -> None:
-        """Give each future where its record is."""
-        for row, future in enumerate(self._futures):
-            if not future.done():
-                future.set_result(_metadata(self._target, row, self._timestamps[row], base_offset, append_time))
+    def finish(self, parts: Sequence[PartResult]) -> None:
+        """Give each future its record's metadata or its error."""
+        for part in parts:
+            for row, future in enumerate(self._futures[part.first : part.first + part.records], part.first):
+                if future.done():
+                    continue
+                if part.error is None:
+                    future.set_result(_metadata(self._target, part, row, self._timestamps[row]))
+                else:
+                    future.set_exception(part.error)
 
     def failed(self, error: Exception) -> None:
         """Give each future the error."""
-        for future in self._futures:
-            if not future.done():
-                future.set_exception(error)
+        self.finish([PartResult(0, len(self._futures), error=error)])
 
     def dropped(self, error: Exception) -> None:
         """Give each future the error, which nobody has to look at."""
@@ -193,12 +206,9 @@ class LoopResults:
 BatchResults = ThreadResults | LoopResults  # what becomes of the records of one batch
 
 
-def settle(results: BatchResults, done: asyncio.Future[tuple[int, int]]) -> None:
-    """Hand on what became of a batch."""
-    error = None if done.cancelled() else done.exception()
-    if done.cancelled() or isinstance(error, asyncio.CancelledError):
+def settle(results: BatchResults, done: asyncio.Future[list[PartResult]]) -> None:
+    """Hand on the result of a batch."""
+    if done.cancelled():
         results.failed(KafkaframesError("cancelled"))
-    elif isinstance(error, Exception):
-        results.failed(error)
     else:
-        results.written(*done.result())
+        results.finish(done.result())

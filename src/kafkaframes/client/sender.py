@@ -14,16 +14,18 @@ from functools import partial
 from typing import Any, Final
 
 from kafkaframes.client.accumulator import Accumulator
-from kafkaframes.client.batches import Batch, Producer
+from kafkaframes.client.batches import Batch, PartResult, Producer, at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
+from kafkaframes.records.divide import divide_batch
 
 PRODUCE: Final = 0
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids
@@ -33,6 +35,7 @@ _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
 NEWEST_OF_SETS: Final = 2  # the last version of Produce that carries any number of batches, of any format
 _NEWEST_WITHOUT_TRANSACTION: Final = 11  # from 12 on a batch of a transaction needs the transaction's id (KIP-890)
 _ALL_REPLICAS: Final = -1
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Sender:
@@ -57,7 +60,9 @@ class Sender:
         self.record_format = 2
         self.broker_adds_partitions = False  # the second form of transactions (KIP-890)
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
+        self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
+        accumulator.limit_of = self.limits.batch_bytes
         self._broken: Exception | None = None
         self._space = asyncio.Event()
 
@@ -161,7 +166,8 @@ class Sender:
         taken: list[Batch] = []
         size, now = 0, time.monotonic()
         for partition in partitions:
-            size += self.sequencer.next_size(partition)
+            following = self._fit_next(partition, now)
+            size += 0 if following is None else len(following.data)
             if taken and size > self._settings.max_request_size:
                 break
             batch = self.sequencer.take(partition, connection, now)
@@ -169,6 +175,36 @@ class Sender:
                 batch.stamp()
                 taken.append(batch)
         return taken
+
+    def _fit_next(self, partition: TopicPartition, now: float) -> Batch | None:
+        """Return the batch that goes next, divided first if it is larger than the topic's leaders accept."""
+        batch = self.sequencer.next_batch(partition)
+        limit = self.limits.batch_bytes(partition.topic, now)
+        if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
+            return batch  # one in doubt is sent as it was: its leader may know it by its sequences
+        return self.sequencer.next_batch(partition) if self._divide(batch, limit) else batch
+
+    def _divide(self, batch: Batch, part_bytes: int) -> bool:
+        """Put smaller batches in the place of one; return False if that is not possible."""
+        if not self.sequencer.can_divide(batch):
+            return False
+        try:
+            parts = divide_batch(batch.data, part_bytes, level=self._settings.compression_level)
+        except KafkaframesError:  # damaged bytes of the caller's: the broker's refusal is their result
+            return False
+        if len(parts) < 2 or sum(count for _, count in parts) != batch.count:  # offsets without records
+            return False
+        delivery = batch.delivery
+        delivery.is_divided = True
+        is_new = self.record_format == 2
+        self.sequencer.divide(
+            batch,
+            [
+                Batch(batch.partition, at_offset_0(data) if is_new else data, count, batch.created, delivery)
+                for data, count in parts
+            ],
+        )
+        return True
 
     def _send(self, leader: Broker, connection: Connection, batches: list[Batch]) -> None:
         """Write one request, and let a task wait for its answer."""
@@ -250,7 +286,12 @@ class Sender:
         if answer is None:
             self.sequencer.lost(batch, NetworkError(f"the answer does not name partition {batch.partition}"), now)
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self.limits.accept(batch.partition.topic, len(batch.data))
             self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
+        elif answer.error_code in _TOO_LARGE and self._divide(
+            batch, self.limits.refuse(batch.partition.topic, len(batch.data), now)
+        ):
+            pass
         else:
             if answer.error_code in LEADER_MOVED:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
@@ -318,13 +359,9 @@ class Sender:
 
 
 def _set_result(ended: Ended) -> None:
-    done = ended.batch.done
-    if done.done():
-        return
-    if ended.error is None:
-        done.set_result((ended.base_offset, ended.append_time))
-    else:
-        done.set_exception(ended.error)
+    batch = ended.batch
+    part = PartResult(batch.first, batch.count, ended.base_offset, ended.append_time, ended.error)
+    batch.delivery.add(part)
 
 
 async def takes_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:

@@ -15,15 +15,18 @@ Events come in as calls with the time; batches that have come to their end lie i
    that had sequences is known. If what came behind it was acknowledged, so was it, and nothing has changed; else the
    epoch is raised, and what is known to be absent is numbered from 0 under it (KIP-360). Other partitions go on as they
    are, and take the new epoch when they have nothing open.
-7. In a transaction any batch that is not acknowledged ends all that wait: the transaction must be aborted.
+7. A batch that is refused as too large is divided, unless it is one record (KIP-126). Its parts take its place in the
+   order, with its sequences, its age and its attempts; if it was in doubt, so are they.
+8. In a transaction any batch that is not acknowledged ends all that wait: the transaction must be aborted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -104,6 +107,22 @@ class Line:
         self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)
         self.goes_again = True
 
+    def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
+        """Let parts wait in the place of a batch; those after it move up in the order."""
+        is_in_flight = batch in self.in_flight
+        (self.in_flight if is_in_flight else self.waiting).remove(batch)
+        shift = len(parts) - 1
+        for later in (*self.in_flight, *self.waiting):
+            later.order += shift if later.order > batch.order else 0
+        if self.absent_from is not None and self.absent_from > batch.order:
+            self.absent_from += shift
+        self.put_so_far += shift
+        for number, part in enumerate(parts):
+            part.order = batch.order + number
+        index = bisect_left(self.waiting, batch.order, key=_ORDER)
+        self.waiting = deque([*islice(self.waiting, index), *parts, *islice(self.waiting, index, None)])
+        self.goes_again = self.goes_again or is_in_flight
+
     def is_first_open(self, batch: Batch) -> bool:
         """Return whether no earlier batch can still be written under its sequence."""
         if any(earlier.order < batch.order for earlier in self.in_flight):
@@ -170,10 +189,9 @@ class Sequencer:
         """List the partitions of which a batch may go, if the connection is the right one."""
         return [partition for partition, line in self._lines.items() if self._next_of(line, now) is not None]
 
-    def next_size(self, partition: TopicPartition) -> int:
-        """Return the size in bytes of the batch that goes next; 0 without one."""
-        batch = self._lines[partition].next_batch(self._most_in_flight)
-        return 0 if batch is None else len(batch.data)
+    def next_batch(self, partition: TopicPartition) -> Batch | None:
+        """Return the batch that goes next; None without one."""
+        return self._lines[partition].next_batch(self._most_in_flight)
 
     def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
         """Return the batch that is written on this connection now, with its number; None if none may be."""
@@ -259,6 +277,24 @@ class Sequencer:
         else:
             self._again(line, batch, error, now, retriable=code.is_retriable)
 
+    def can_divide(self, batch: Batch) -> bool:
+        """Return whether a batch may be sent again in parts."""
+        return batch.count > 1 and not self.must_abort
+
+    def divide(self, batch: Batch, parts: Sequence[Batch]) -> None:
+        """Put parts with the same records in the place of a batch: it waits, or a leader refused it as too large."""
+        taken = 0
+        for part in parts:
+            part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt
+            part.first = batch.first + taken
+            if batch.number is not None:
+                sequence = next_sequence(batch.number.base_sequence, taken)
+                part.number = batch.number._replace(base_sequence=sequence)
+            taken += part.count
+        self._lines[batch.partition].replace(batch, parts)
+        self.open_batches += len(parts) - 1
+        self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)
+
     def lost(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         """Take that a batch was written and no answer will come."""
         batch.in_doubt = True
@@ -342,7 +378,7 @@ class Sequencer:
             self._end(line, line.waiting[0], error)
 
     def _end(self, line: Line, batch: Batch, error: Exception) -> None:
-        """End a batch without success; what that means for the batches behind it is the rules' 5, 6 and 7."""
+        """End a batch without success; what that means for the batches behind it is the rules' 5, 6 and 8."""
         (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
         in_doubt = batch.in_doubt
         if in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):

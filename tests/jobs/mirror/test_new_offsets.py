@@ -251,3 +251,24 @@ def without_topics(request):
         for one in request.body.topics or ()
     ]
     return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)
+
+
+@pytest.mark.parametrize("kind", ["keep", "reassign"])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_counted(tmp_path, kind, codec):
+    """KIP-126, for a copy: MirrorMaker's producer splits such a batch (KAFKA-3995)."""
+    values = [bytes([number]) * 3 + np.random.default_rng(number).bytes(400) for number in range(30)]
+    with Broker() as a, Broker() as b:
+        a.create_topic("large")
+        b.create_topic("large", max_message_bytes=2_000)
+        with Producer(a.bootstrap_servers, batch_size=100_000, linger_ms=1_000, compression_type=codec) as producer:
+            sent = [producer.send("large", value, headers={"n": b"%d" % i}) for i, value in enumerate(values)]
+            producer.flush()
+            assert [one.result().offset for one in sent] == list(range(30))
+        settings = {"state_dir": str(tmp_path / "state")}
+        report = run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("large",), offsets=kind, **settings)
+        assert rows_of(a.bootstrap_servers, "large") == rows_of(b.bootstrap_servers, "large")
+        assert len(rows_of(b.bootstrap_servers, "large")[0]) == 30
+        (part,) = report.partitions
+        assert part.opened["larger than the target accepts"] == 1
+        assert part.batches_written == part.rebuilt > 7

@@ -13,16 +13,18 @@ import os
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kafkaframes.client import Fetched
+from kafkaframes.client.batches import at_offset_0
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import LATEST, ends
 from kafkaframes.client.sender import produce_raw, takes_sets
-from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
+from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError
 from kafkaframes.jobs.mirror.mapping import (
     BATCH_BYTES,
     DAMAGED,
@@ -34,7 +36,8 @@ from kafkaframes.jobs.mirror.mapping import (
 )
 from kafkaframes.jobs.mirror.settings import PartitionReport
 from kafkaframes.records.build import build_empty_batch
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.divide import divide_batch
+from kafkaframes.records.scan import Batches, scan_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,54 @@ class Parcel:
             return None
         return self.target_ends[index - 1] if index else self.expected
 
+    def divide(self, index: int) -> Parcel | None:
+        """Return a parcel with smaller batches, of the same records, in the place of one; None if it is one record."""
+        start, end = self.start(index), self.ends[index]
+        batch = bytes(self.data[start:end])
+        header = scan_all(batch)
+        if not header.is_v2[0] or header.is_control[0]:
+            return None
+        parts = divide_batch(batch, len(batch) * 2 // 3)
+        if len(parts) < 2:
+            return None
+        sizes = [len(data) for data, _ in parts]
+        if self.expected is None:  # offsets are kept
+            last = [int(scan_all(data).column("last_offset")[0]) + 1 for data, _ in parts]
+            targets = [*last[:-1], self.target_ends[index]]
+        else:
+            base = self.target_ends[index - 1] if index else self.expected
+            targets = [base + total for total in accumulate(count for _, count in parts)]
+            parts = [(at_offset_0(data), count) for data, count in parts]
+        joined = b"".join((self.data[:start], *(data for data, _ in parts), self.data[end:]))
+        growth = len(joined) - len(self.data)
+        ends = [*self.ends[:index], *(start + total for total in accumulate(sizes))]
+        return Parcel(
+            memoryview(joined),
+            [*ends, *(position + growth for position in self.ends[index + 1 :])],
+            [*self.target_ends[:index], *targets, *self.target_ends[index + 1 :]],
+            expected=self.expected,
+            as_set=self.as_set,
+        )
+
     def stop(self, index: int, request_bytes: int) -> int:
         """The batch behind those that go into one request."""
         if not self.as_set:
             return index + 1
         return max(bisect_right(self.ends, self.start(index) + request_bytes), index + 1)
+
+
+class Divided(NamedTuple):
+    """The batches that were larger than the target accepts, and the parts in which their records were written."""
+
+    batches: int
+    parts: int
+
+    def add_to(self, report: PartitionReport) -> None:
+        """Add them to a partition's report."""
+        if self.batches:
+            report.batches_written += self.parts - self.batches
+            report.opened[TOO_LARGE] += self.batches
+            report.rebuilt += self.parts
 
 
 async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
@@ -79,14 +125,18 @@ async def end_of(cluster: ClusterClient, partition: TopicPartition) -> int:
 
 async def deliver(
     cluster: ClusterClient, partition: TopicPartition, parcel: Parcel, *, request_bytes: int = 1 << 20
-) -> None:
-    """Write all batches of a parcel, in order, each once.
+) -> Divided:
+    """Write all batches of a parcel, in order, each once; one that is too large for the target in parts (KIP-126).
+
+    Returns:
+        How many batches were written in parts, and in how many parts altogether.
 
     Raises:
         BrokerError: the broker refuses one, or something else writes to the copy.
         NetworkError: it cannot be reached for ``default_api_timeout_ms``.
     """
     index, failures = 0, 0
+    divided, parts, parts_end = 0, 0, 0  # ``parts_end``: batches before it are parts
     patience_s = cluster.settings.default_api_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     while index < len(parcel.ends):
@@ -96,10 +146,21 @@ async def deliver(
             index = await _send(cluster, partition, parcel, index, request_bytes)
             failures, deadline = 0, time.monotonic() + patience_s
         except (BrokerError, NetworkError) as error:
+            if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
+                if parcel.stop(index, request_bytes) > index + 1:
+                    request_bytes = 0  # one batch in each request from now on, to find the one that is too large
+                    continue
+                if (smaller := parcel.divide(index)) is not None:
+                    is_part, more = index < parts_end, len(smaller.ends) - len(parcel.ends)
+                    divided, parts = divided + (not is_part), parts + more + (not is_part)
+                    parts_end = parts_end + more if is_part else index + more + 1
+                    parcel = smaller
+                    continue
             if not is_retriable(error) or time.monotonic() >= deadline:
                 raise
             await asyncio.sleep(cluster.backoff_s(failures))
             failures += 1
+    return Divided(divided, parts)
 
 
 async def _send(
@@ -131,6 +192,7 @@ def _check_base(partition: TopicPartition, base: int, expected: int | None) -> N
         )
 
 
+TOO_LARGE: Final = "larger than the target accepts"
 _LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
 
 
@@ -177,11 +239,12 @@ class KeepingWriter:
         targets = (kept.column("last_offset") + 1).tolist()
         parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _LEAST_REQUEST)
-        await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
+        divided = await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
         counts = kept.column("count")
         is_data = kept.is_v2 & ~kept.is_control
         records = int(counts[is_data].sum())
         report.batches_written += len(kept)
+        divided.add_to(report)
         report.unopened += int((~kept.is_v2).sum())
         report.records_read += records
         report.records_written += records
@@ -251,11 +314,12 @@ class MappingWriter:
             target_ends.append(target)
         mapping.add(made.runs(expected))
         parcel = Parcel(memoryview(b"".join(made.batches)), ends, target_ends, expected=expected)
-        await deliver(self.cluster, partition, parcel)
+        divided = await deliver(self.cluster, partition, parcel)
         mapping.reach(fetched.next_offset)
         report.batches_read += len(made.batches) - made.rebuilt + sum(made.opened.values())
         report.batches_read += sum(made.batches_left_out.values())
         report.batches_written += len(made.batches)
+        divided.add_to(report)
         report.rebuilt += made.rebuilt
         report.records_read += made.records_read
         report.records_written += sum(made.counts)

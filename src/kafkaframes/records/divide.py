@@ -1,0 +1,85 @@
+"""Divide one batch into several smaller ones that hold the same records (KIP-126).
+
+A leader refuses a batch that is larger than its topic's ``max.message.bytes``. The records may still fit, so a client
+sends them again in smaller batches. Everything a record or a header says stays: offsets, timestamps, headers, codec,
+timestamp type, producer and flags. The sequences of the parts follow each other as those of the whole batch did.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.records.build import build_rows
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decode import decode
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.makers import rows_of_index
+from kafkaframes.records.scan import Batches, as_array, scan_all
+
+
+def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
+    """Return the records of one batch (formats 0 and 1: of one message set) as smaller batches, in order.
+
+    Args:
+        data: one format 2 batch, or one message set.
+        part_bytes: size of a part, in bytes. A part is larger if one record is, or if it compresses less well than the
+            whole batch did.
+        level: compression level; None is Kafka's default.
+
+    Returns:
+        The parts, each with its number of records: at least two if there are two records or more and ``part_bytes`` is
+        below the size of ``data``.
+
+    Raises:
+        CorruptRecordError: the batch is damaged.
+    """
+    batches = scan_all(data)
+    decoded = decode(as_array(data), batches)
+    if decoded.problems:
+        raise CorruptRecordError(next(iter(decoded.problems.values())).reason)
+    magic, codec = int(batches.column("magic")[0]), Codec(int(batches.codecs[0]))
+    if magic < 2 and codec is Codec.NONE:
+        return _join_messages(data, batches, part_bytes)
+    rows = rows_of_index(decoded.sections, decoded.index)
+    plain_bytes = int((decoded.sections.ends - decoded.sections.starts).sum())
+    overhead = BATCH_V2.size if magic >= 2 else 0
+    ratio = plain_bytes / max(len(data) - overhead * len(batches), 1)
+    limit = max(int((part_bytes - overhead) * ratio) + overhead, 1)
+    fields = _header_fields(batches) if magic >= 2 else BatchFields()
+    built = build_rows(rows, record_format=magic, codec=codec, level=level, batch_bytes=limit, fields=fields)
+    table = scan_all(built)
+    ends = np.searchsorted(rows.offsets, table.column("last_offset"), "right").tolist()
+    positions = pairwise([*table.column("position").tolist(), len(built)])
+    counts = (last - first for first, last in pairwise([0, *ends]))
+    return [(built[start:end], count) for (start, end), count in zip(positions, counts, strict=True)]
+
+
+def _header_fields(batches: Batches) -> BatchFields:
+    """Return what the headers of all parts have in common."""
+    header = {name: int(batches.column(name)[0]) for name in ("leader_epoch", "producer_id", "producer_epoch")}
+    has_horizon = bool(batches.flag(DELETE_HORIZON)[0])
+    return BatchFields(
+        timestamp_type=LOG_APPEND_TIME if batches.flag(APPEND_BIT)[0] else CREATE_TIME,
+        base_sequence=int(batches.column("base_sequence")[0]),
+        transactional=bool(batches.is_transactional[0]),
+        control=bool(batches.is_control[0]),
+        delete_horizon_ms=int(batches.column("base_timestamp")[0]) if has_horizon else None,
+        **header,
+    )
+
+
+def _join_messages(data: bytes, batches: Batches, part_bytes: int) -> list[tuple[bytes, int]]:
+    """Cut a set of uncompressed messages between messages; each of them is complete by itself."""
+    ends = np.cumsum(batches.column("size"))
+    parts, start, first = [], 0, 0
+    while first < len(ends):
+        last = max(int(np.searchsorted(ends, start + part_bytes, "right")), first + 1)
+        end = int(ends[last - 1])
+        parts.append((data[start:end], last - first))
+        start, first = end, last
+    return parts

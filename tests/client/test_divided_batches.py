@@ -1,0 +1,214 @@
+"""Batches that a leader refuses as too large although their records fit: divided and sent again (KIP-126).
+
+What users reported: KAFKA-3995 (compressed batches that grow), KAFKA-8350 (the topic's limit is below batch.size), and
+librdkafka's and aiokafka's producers, which fail all records of such a batch.
+"""
+
+import asyncio
+import os
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes import Broker
+from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
+from kafkaframes.client.size_limits import SizeLimits
+from kafkaframes.errors import BrokerError, ErrorCode, MaybeWrittenError
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
+from kafkaframes.records.divide import divide_batch
+
+LIMIT = 2_000
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = f"small-{abs(hash(request.node.name))}"
+    broker.create_topic(name, 1, max_message_bytes=LIMIT)
+    return name
+
+
+def values(count: int, size: int = 500) -> list[bytes]:
+    return [b"%03d" % number + os.urandom(size) for number in range(count)]
+
+
+def values_in(broker, topic: str) -> list[bytes]:
+    return [record.value for record in broker.records(topic)]
+
+
+ONE = {"max_in_flight_requests_per_connection": 1}  # without idempotence, only this keeps the order
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"enable_idempotence": False, **ONE}, {"acks": 1, **ONE}, {"compression_type": "zstd"}]
+)
+def test_each_record_of_a_batch_that_is_too_large_is_written_once_and_in_order(broker, topic, settings):
+    sent = values(40)
+    with Producer(broker.bootstrap_servers, linger_ms=1_000, batch_size=15_000, **settings) as producer:
+        futures = [producer.send(topic, value, partition=0) for value in sent]
+        producer.flush()
+        assert [future.result(60).offset for future in futures] == list(range(40))
+    assert values_in(broker, topic) == sent
+
+
+def test_a_record_that_does_not_fit_by_itself_fails_alone(broker, topic):
+    sent, calls = [*values(5), os.urandom(LIMIT), *values(5)], []
+    with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
+        futures = [producer.send(topic, value, on_delivery=lambda *given: calls.append(given)) for value in sent]
+        producer.flush()
+        errors = [future.exception(60) for future in futures]
+        assert [error for error in errors if error is not None] == [errors[5]]
+        assert isinstance(errors[5], BrokerError)
+        assert not isinstance(errors[5], MaybeWrittenError)
+        assert errors[5].code == ErrorCode.MESSAGE_TOO_LARGE
+        assert [error for error, _ in calls] == errors
+        assert producer.send(topic, b"next").result(60).offset == 10
+    assert values_in(broker, topic) == [*sent[:5], *sent[6:], b"next"]
+
+
+def test_on_an_event_loop_too(broker, topic):
+    async def run():
+        async with AsyncProducer(broker.bootstrap_servers, linger_ms=1_000) as producer:
+            futures = [await producer.send(topic, value) for value in [*values(5), os.urandom(LIMIT), *values(3)]]
+            await producer.flush()
+            return await asyncio.gather(*futures, return_exceptions=True)
+
+    results = asyncio.run(run())
+    assert isinstance(results.pop(5), BrokerError)
+    assert [result.offset for result in results] == list(range(8))
+
+
+def test_a_table_has_a_row_for_each_part_that_was_written(broker, topic):
+    sent = values(40)
+    with Producer(broker.bootstrap_servers, batch_size=15_000) as producer:
+        written = producer.send_arrow(pa.table({"value": sent}), topic=topic).to_pydict()
+    assert sum(written["count"]) == 40
+    starts = [sum(written["count"][:row]) for row in range(len(written["count"]))]
+    assert written["base_offset"] == starts
+    assert values_in(broker, topic) == sent
+
+
+def test_batches_given_as_bytes_are_built_again_and_counted(broker, topic):
+    sent = values(30)
+    data = build_records({"value": sent[:29], "timestamp": list(range(29))}, codec="lz4", batch_bytes=100_000)
+    small = build_records({"value": sent[29:], "timestamp": [29]})
+    with Producer(broker.bootstrap_servers) as producer:
+        result = producer.send_batches(TopicPartition(topic, 0), data + small)
+    assert (result, result.divided) == ([0, 29], 1)
+    assert values_in(broker, topic) == sent
+    assert [record.timestamp for record in broker.records(topic)] == list(range(30))
+
+
+def test_in_a_transaction_all_parts_are_committed(broker, topic):
+    sent = values(20)
+    with Producer(broker.bootstrap_servers, transactional_id=topic, linger_ms=1_000) as producer:
+        producer.begin_transaction()
+        for value in sent:
+            producer.send(topic, value)
+        producer.send_arrow(pa.table({"value": sent}), topic=topic)
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send(topic, os.urandom(LIMIT))
+        with pytest.raises(BrokerError):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"last")
+        producer.commit_transaction()
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([(topic, 0)])
+        found = []
+        while found[-1:] != [b"last"]:
+            found += [record.value for record in consumer.poll(1_000)]
+    assert found == [*sent, *sent, b"last"]
+
+
+def test_the_topics_next_batches_are_no_larger_than_what_was_accepted(broker, topic):
+    with Producer(broker.bootstrap_servers, linger_ms=1_000) as producer:
+
+        def count_refusals() -> int:
+            broker.journal.clear()
+            for value in values(20):
+                producer.send(topic, value)
+            producer.flush()
+            producer.send_arrow(pa.table({"value": values(20)}), topic=topic)
+            return sum(
+                partition.error_code == ErrorCode.MESSAGE_TOO_LARGE
+                for call in broker.journal.requests("Produce")
+                for answer in call.answer.responses
+                for partition in answer.partition_responses
+            )
+
+        assert count_refusals() > 0
+        assert count_refusals() == 0
+
+
+@pytest.mark.parametrize("first", ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"])
+def test_a_batch_whose_first_attempt_may_have_been_written_is_divided_too(broker, topic, first):
+    sent = values(20)
+    with (
+        broker.on("Produce", topic=topic).error(first).once(),
+        Producer(broker.bootstrap_servers, linger_ms=1_000) as producer,
+    ):
+        futures = [producer.send(topic, value) for value in sent]
+        producer.flush()
+        assert [future.result(60).offset for future in futures] == list(range(20))
+    assert values_in(broker, topic) == sent
+
+
+def test_old_message_sets_are_divided():
+    sent = values(20)
+    for release, codec in (("0.9.0", "none"), ("0.10.2", "gzip")):
+        with Broker(broker_release=release) as old:
+            old.create_topic("small", 1, max_message_bytes=LIMIT)
+            with Producer(
+                old.bootstrap_servers, api_version=release, linger_ms=1_000, compression_type=codec, **ONE
+            ) as producer:
+                futures = [producer.send("small", value) for value in sent]
+                producer.flush()
+                assert [future.result(60).offset for future in futures] == list(range(20))
+            assert values_in(old, "small") == sent
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+@pytest.mark.parametrize("part", [1, 700, 5_000])
+def test_parts_hold_the_same_records_under_the_same_headers(codec, record_format, part):
+    if record_format < 2 and codec == "zstd":
+        pytest.skip("zstd needs format 2")
+    rows = [{"key": b"k%d" % n, "value": os.urandom(40) * (n % 5)} for n in range(40)]
+    options = {}
+    if record_format:
+        rows = [{**row, "timestamp": 1_000 + n} for n, row in enumerate(rows)]
+    if record_format == 2:
+        rows[3]["headers"], rows[7]["value"] = [("h", b"1"), ("h", None)], None
+        options = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 2**31 - 5, "transactional": True}
+    data = build_records(rows, record_format=record_format, codec=codec, batch_bytes=10**9, **options)
+    parts = divide_batch(data, min(part, len(data) - 1))
+    assert len(parts) >= 2
+    assert sum(count for _, count in parts) == 40
+    before = [record for batch in read_values(data) for record in batch.records]
+    batches = [batch for piece, _ in parts for batch in read_values(piece)]
+    assert [record for batch in batches for record in batch.records] == before
+    assert not any(batch.damage for batch in batches)
+
+
+def test_a_limit_is_forgotten_after_its_time_and_when_larger_batches_are_accepted():
+    limits = SizeLimits(300.0)
+    assert limits.batch_bytes("t", 0.0) is None
+    assert limits.refuse("t", 900, 0.0) == 600
+    limits.accept("t", 500)
+    limits.accept("t", 100)
+    assert limits.batch_bytes("t", 299.0) == 600
+    assert limits.refuse("t", 600, 10.0) == 500
+    assert limits.batch_bytes("other", 10.0) is None
+    assert limits.batch_bytes("t", 310.0) is None
+    limits.refuse("t", 900, 400.0)
+    limits.accept("t", 900)
+    assert limits.batch_bytes("t", 400.0) is None
