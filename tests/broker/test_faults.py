@@ -24,7 +24,7 @@ ONE = build_records({"value": [b"x"]})
 @pytest.fixture
 def faulty(asker):
     asker.create(partitions=2)
-    asker.journal = Journal(lambda: asker.state.clock.now_ms)
+    asker.journal = Journal(lambda: asker.state.clock.monotonic_ms)
     asker.faults = Faults(asker.state.clock, lambda: asker.state)
     asker.dispatcher.hooks = [asker.journal, asker.faults]
     return asker

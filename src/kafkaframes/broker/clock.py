@@ -1,7 +1,9 @@
 """The one clock of a broker, and the event loop that it runs on.
 
-The clock has the time in milliseconds and everything that is due at some time. Nothing here sleeps: the shell asks
-``next_due_ms``, waits, and calls ``run_due``; a test calls ``advance``. Other threads give work to the loop, which has
+The clock has two times. ``now_ms`` is the wall time: for what is stored, shown, or compared with a stored time.
+``monotonic_ms`` is for everything else: timeouts, intervals, durations. It is not affected when the system's time is
+set. Timers run by it. Nothing here sleeps: the shell asks ``next_due_ms``, waits, and calls ``run_due``; a test calls
+``advance``, which moves both times. Other threads give work to the loop, which has
 a thread of its own, or is somebody's; a thread beside it does what would hold up others.
 """
 
@@ -32,7 +34,7 @@ def monotonic_ms() -> int:
 
 @dataclass(slots=True)
 class Timer:
-    """Something that is due at a time; made by ``Clock.call_later``."""
+    """Something that is due at a time of the monotonic clock; made by ``Clock.call_later``."""
 
     due_ms: int
     call: Callable[[], None] | None
@@ -48,29 +50,40 @@ class Clock:
 
     Attributes:
         source: milliseconds since 1970.
+        monotonic_source: milliseconds since some moment; None for the system's monotonic clock, or for ``source`` if
+            that is not the system's time.
         is_frozen: the time stands still but for ``advance``.
         on_change: called when something is due earlier than all that was known, or time was moved.
     """
 
     source: Callable[[], int] = system_time_ms
+    monotonic_source: Callable[[], int] | None = None
     is_frozen: bool = False
     on_change: Callable[[], None] | None = None
     _moved_ms: int = 0
-    _frozen_ms: int = 0
+    _frozen_ms: tuple[int, int] = (0, 0)
+    _monotonic: Callable[[], int] = field(init=False)
     _heap: list[tuple[int, int, Timer]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self._frozen_ms = self.source()
+        default = monotonic_ms if self.source is system_time_ms else self.source
+        self._monotonic = self.monotonic_source or default
+        self._frozen_ms = self.source(), self._monotonic()
 
     @property
     def now_ms(self) -> int:
         """Milliseconds since 1970, by this clock."""
-        return (self._frozen_ms if self.is_frozen else self.source()) + self._moved_ms
+        return (self._frozen_ms[0] if self.is_frozen else self.source()) + self._moved_ms
+
+    @property
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment, by this clock; they never jump."""
+        return (self._frozen_ms[1] if self.is_frozen else self._monotonic()) + self._moved_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` after ``delay_ms`` milliseconds of this clock; return what can be cancelled."""
-        timer = Timer(self.now_ms + max(int(delay_ms), 0), call)
+        timer = Timer(self.monotonic_ms + max(int(delay_ms), 0), call)
         first = self.next_due_ms
         heapq.heappush(self._heap, (timer.due_ms, next(self._numbers), timer))
         if self.on_change is not None and (first is None or timer.due_ms < first):
@@ -79,7 +92,7 @@ class Clock:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next thing is due; None if nothing is."""
+        """When the next thing is due, by ``monotonic_ms``; None if nothing is."""
         while self._heap and self._heap[0][2].call is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -87,7 +100,7 @@ class Clock:
     def run_due(self) -> int:
         """Call everything that is due, in the order of its time; return how many."""
         done = 0
-        while (due := self.next_due_ms) is not None and due <= self.now_ms:
+        while (due := self.next_due_ms) is not None and due <= self.monotonic_ms:
             call = heapq.heappop(self._heap)[2].call
             if call is not None:
                 call()
@@ -99,11 +112,11 @@ class Clock:
 
         A timer that is set while time moves, and is due within it, is called too.
         """
-        target = self.now_ms + int(seconds * 1000)
+        target = self.monotonic_ms + int(seconds * 1000)
         while (due := self.next_due_ms) is not None and due <= target:
-            self._moved_ms += max(due - self.now_ms, 0)
+            self._moved_ms += max(due - self.monotonic_ms, 0)
             self.run_due()
-        self._moved_ms += max(target - self.now_ms, 0)
+        self._moved_ms += max(target - self.monotonic_ms, 0)
         if self.on_change is not None:
             self.on_change()
 

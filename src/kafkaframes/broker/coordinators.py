@@ -89,6 +89,11 @@ class LifeClock:
         """Milliseconds since 1970."""
         return self.state.clock.now_ms
 
+    @property
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment, unaffected when the system's time is set."""
+        return self.state.clock.monotonic_ms
+
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` after ``delay_ms`` milliseconds."""
 

@@ -71,6 +71,7 @@ class Dispatcher:
             data=frame,
             session=session,
             received_ms=self.broker.clock.now_ms,
+            began_ms=self.broker.clock.monotonic_ms,
             class_of=self.class_of,
         )
         if not low <= version <= high:
@@ -88,7 +89,11 @@ class Dispatcher:
         if not request.session.is_authenticated and not request.api.before_authentication:
             raise CloseConnection(f"{request.api.name} before the connection has authenticated")
         expires_ms = request.session.expires_ms
-        if expires_ms is not None and self.broker.clock.now_ms >= expires_ms and not request.api.before_authentication:
+        if (
+            expires_ms is not None
+            and self.broker.clock.monotonic_ms >= expires_ms
+            and not request.api.before_authentication
+        ):
             raise CloseConnection(f"{request.api.name} after the session's end, without authenticating anew")
         call = request.api.handle
         if request.is_unknown_version:

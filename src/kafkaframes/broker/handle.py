@@ -143,7 +143,7 @@ class Broker:
         for node, rack in zip(self._nodes.by_id.values(), racks, strict=False):
             node.rack = rack
         self._clock = clock or Clock()
-        self._journal = Journal(lambda: self._clock.now_ms) if journal else None
+        self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
         self._snapshot: Snapshot | None = None
         security = security or Security()
         self._ports = Ports(
@@ -154,7 +154,10 @@ class Broker:
         )
         self._metrics_address = metrics_host, metrics_port
         self._metrics: HttpServer | None = None
-        self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
+        self._request_log = None
+        if request_log is not None:
+            now_ms, monotonic_ms = (lambda: self._clock.now_ms), (lambda: self._clock.monotonic_ms)
+            self._request_log = RequestLog(request_log, now_ms, monotonic_ms)
         self._served = None if specs is None else serve_specs(specs)
         if broker_release is not None:
             self._served = play(broker_release, self._settings)

@@ -79,8 +79,8 @@ class Journal:
     Requests that the short way answers are journalled too: while a journal listens, nothing goes the short way.
     """
 
-    def __init__(self, now_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
-        self._now_ms = now_ms
+    def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
+        self._monotonic_ms = monotonic_ms
         self._entries: deque[Entry] = deque(maxlen=keep)
         self._number = 0
         self._bytes = 0
@@ -115,7 +115,7 @@ class Journal:
     def after(self, request: Request, answer: Answer) -> None:
         """Note an answer."""
         entry = request.journal_entry
-        entry.duration_ms = self._now_ms() - entry.received_ms
+        entry.duration_ms = self._monotonic_ms() - request.began_ms
         entry.software = request.session.software
         entry.answer_tags = list(request.answer_tags)
         if isinstance(answer, Message | Encoded):
@@ -251,6 +251,7 @@ class RequestLog:
 
     write: Callable[[str], None]
     now_ms: Callable[[], int]
+    monotonic_ms: Callable[[], int]
 
     def before(self, request: Request) -> None:
         """Let every request pass."""
@@ -271,7 +272,7 @@ class RequestLog:
 
     def _line(self, request: Request, body: dict[str, Any], answer: dict[str, Any] | None) -> dict[str, Any]:
         session = request.session
-        took = self.now_ms() - request.received_ms
+        took = self.monotonic_ms() - request.began_ms
         return {
             "isForwarded": False,
             "requestHeader": {

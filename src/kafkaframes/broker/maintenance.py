@@ -231,7 +231,7 @@ class Maintenance:
             return
         starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
         try:
-            broker.logs.tick(broker.clock.now_ms)
+            broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
             if broker.is_unsaved and not broker.logs.is_offline:
                 broker.save()
         except KafkaframesError:

@@ -35,7 +35,7 @@ class Session:
 
     Attributes:
         peer: the client's address, ``host:port``.
-        expires_ms: when what it has proven ends, by the broker's clock (KIP-368); None: never.
+        expires_ms: when the authentication expires, by the broker's monotonic clock (KIP-368); None: never.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
         sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at
             answers.
@@ -83,6 +83,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
     header_tags: list[tuple[int, bytes]] = field(default_factory=list)
     answer_tags: list[tuple[int, bytes]] = field(default_factory=list)
     received_ms: int = 0
+    began_ms: int = 0
     class_of: ClassOf = class_in_catalog
     decoded: RequestT | None = None
     throttle_ms: int = 0

@@ -396,7 +396,7 @@ class Alarm:
             self._wake = None
         due = self._clock.next_due_ms
         if due is not None and not self._clock.is_frozen:
-            self._wake = self._loop.call_later(max(due - self._clock.now_ms, 0) / 1000, self._run_due)
+            self._wake = self._loop.call_later(max(due - self._clock.monotonic_ms, 0) / 1000, self._run_due)
 
     def _run_due(self) -> None:
         self._wake = None

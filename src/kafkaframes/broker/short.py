@@ -227,7 +227,7 @@ class FastPath:
             return None
         if self._broker.quotas.limits:
             return None
-        if session.expires_ms is not None and self._broker.clock.now_ms >= session.expires_ms:
+        if session.expires_ms is not None and self._broker.clock.monotonic_ms >= session.expires_ms:
             return None
         low, high = self._ranges[key]
         if not low <= version <= high:

@@ -132,13 +132,13 @@ def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
     """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
     session.memory["by_token"] = exchange.by_token
-    ends = [] if exchange.expires_ms is None else [exchange.expires_ms]
+    lifetimes = [] if exchange.expires_ms is None else [exchange.expires_ms - broker.clock.now_ms]
     settings = broker.settings
     key = settings.key_of_listener("connections.max.reauth.ms", session.listener, session.memory["mechanism"])
     longest_ms = settings.number(key)
     if longest_ms > 0:
-        ends.append(broker.clock.now_ms + longest_ms)
-    session.expires_ms = min(ends, default=None)
+        lifetimes.append(longest_ms)
+    session.expires_ms = broker.clock.monotonic_ms + min(lifetimes) if lifetimes else None
     session.memory.pop("raw", None)
     session.memory.pop("sasl", None)
 
@@ -177,7 +177,7 @@ def _answered(request: _SaslAuthenticate, broker: BrokerState, reply: bytes | Au
     lifetime_ms = 0
     if exchange.user is not None:
         finish(session, exchange, broker)
-        lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.now_ms, 1)
+        lifetime_ms = 0 if session.expires_ms is None else max(session.expires_ms - broker.clock.monotonic_ms, 1)
     return request.response(
         error_code=ErrorCode.NONE, error_message=None, auth_bytes=reply, session_lifetime_ms=lifetime_ms
     )

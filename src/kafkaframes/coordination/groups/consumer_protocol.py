@@ -307,7 +307,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         group.targets.update(plan.targets)
         group.expressions, group.metadata_hash, group.epoch = plan.expressions, plan.metadata_hash, plan.epoch
         if plan.is_assigned:
-            group.assignment_epoch, group.assigned_ms = plan.epoch, self.clock.now_ms
+            group.assignment_epoch, group.assigned_ms = plan.epoch, self.clock.monotonic_ms
 
     def leave(self, group: ConsumerGroup, beat: Beat) -> Beaten:
         """Let a member go; a static one with epoch -2 keeps its place until its session times out."""

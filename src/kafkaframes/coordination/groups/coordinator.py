@@ -19,6 +19,7 @@ from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
 from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, check
 from kafkaframes.coordination.groups.group_protocol import Topics
+from kafkaframes.coordination.groups.members import EpochGroup
 from kafkaframes.coordination.groups.ports import (
     DOWNGRADES,
     UPGRADES,
@@ -376,6 +377,9 @@ class GroupCoordinator:
             StreamsGroup.type: self.streams,
         }
         for group in self.groups.values():
+            if isinstance(group, EpochGroup) and group.assigned_ms is not None:
+                age_ms = max(self.clock.now_ms - group.assigned_ms, 0)
+                group.assigned_ms = self.clock.monotonic_ms - age_ms
             protocols[group.type].revive(group)
 
 

@@ -73,7 +73,9 @@ class GroupProtocol(Generic[GroupT, MemberT]):
     def is_due(self, group: GroupT, *, least_ms: int = 0) -> bool:
         """Whether a group may be assigned anew: it never was, or its assignment has stood for its interval."""
         interval_ms = max(self.number(group, "assignment.interval.ms"), least_ms)
-        return not group.assigned_ms or not interval_ms or self.clock.now_ms >= group.assigned_ms + interval_ms
+        if group.assigned_ms is None or not interval_ms:
+            return True
+        return self.clock.monotonic_ms >= group.assigned_ms + interval_ms
 
     def fence(self, group: GroupT, *member_ids: str) -> None:
         """Remove members; the others get what they had with their next heartbeats."""

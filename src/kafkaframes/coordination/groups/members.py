@@ -135,7 +135,7 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         epoch: grows with every change that members are assigned for; a new group begins with 1, as Kafka 4.3's.
         assignment_epoch: the epoch that ``targets`` were made for.
         metadata_hash: of the topics that are read, when the epoch was decided.
-        assigned_ms: when ``targets`` were made; None: never.
+        assigned_ms: when ``targets`` were computed, by the monotonic clock; None: never.
         sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
     """
 

@@ -24,7 +24,11 @@ class Clock(Protocol):
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Milliseconds since 1970: for what is stored, shown, or compared with a stored time."""
+
+    @property
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment, unaffected when the system's time is set: for timeouts and intervals."""
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` after ``delay_ms`` milliseconds."""

@@ -65,12 +65,12 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
-        now_ms, target_epoch, assigned_ms = self.clock.now_ms, group.assignment_epoch, group.assigned_ms
+        target_epoch, assigned_ms = group.assignment_epoch, group.assigned_ms
         if epoch > target_epoch and self.is_due(group):
-            targets, target_epoch, assigned_ms = self._assigned(group, members), epoch, now_ms
+            targets, target_epoch, assigned_ms = self._assigned(group, members), epoch, self.clock.monotonic_ms
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
-            records.append(rows.target_epoch_record(group.group_id, epoch, now_ms))
+            records.append(rows.target_epoch_record(group.group_id, epoch, self.clock.now_ms))
         moved = member
         if member.epoch != target_epoch:
             target = targets.get(member.member_id, NOTHING)

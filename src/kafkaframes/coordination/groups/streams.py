@@ -291,7 +291,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         topology: None before the first member.
         configured: what the broker's topics make of it, at ``topics_version``.
         assignment_configs: the settings that the last epoch was decided with.
-        delayed_until_ms: when ``targets`` may be made for the first time.
+        delayed_until_ms: when ``targets`` may be computed for the first time, by the monotonic clock; None: at once.
         endpoint_epoch: grows when a member with an endpoint is sent its tasks; not kept over a start.
         shutdown_by: the member that asked for the whole application to be shut down.
     """
@@ -300,7 +300,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     configured: Configured | None = None
     topics_version: int = 0
     assignment_configs: tuple[tuple[str, str], ...] | None = None
-    delayed_until_ms: int = 0
+    delayed_until_ms: int | None = None
     endpoint_epoch: int = 0
     shutdown_by: str = ""
 

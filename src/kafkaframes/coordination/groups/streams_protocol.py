@@ -211,10 +211,10 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         """Assign anew where the epoch has grown, unless the group is to wait for more members, or for its interval."""
         if plan.epoch <= group.assignment_epoch:
             return
-        now_ms, group_id = self.clock.now_ms, group.group_id
+        monotonic_ms, group_id = self.clock.monotonic_ms, group.group_id
         if not group.members and group.assigned_ms is None:
-            group.delayed_until_ms = now_ms + self.number(group, "initial.rebalance.delay.ms")
-        if now_ms < group.delayed_until_ms:
+            group.delayed_until_ms = monotonic_ms + self.number(group, "initial.rebalance.delay.ms")
+        if group.delayed_until_ms is not None and monotonic_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
             return
         if not self.is_due(group):
@@ -231,7 +231,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         )
         changed = [key for key, target in plan.targets.items() if group.targets.get(key) != target]
         plan.records += [rows.target_record(group_id, key, plan.targets[key]) for key in changed]
-        plan.records.append(rows.target_epoch_record(group_id, plan.epoch, now_ms))
+        plan.records.append(rows.target_epoch_record(group_id, plan.epoch, self.clock.now_ms))
 
     @staticmethod
     def _moved(group: StreamsGroup, plan: _Plan, beat: StreamsBeat) -> StreamsMember:
@@ -248,7 +248,8 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         group.topology, group.configured, group.topics_version = plan.topology, plan.configured, self.topics.version
         group.epoch, group.metadata_hash, group.assignment_configs = plan.epoch, plan.metadata_hash, plan.configs
         if plan.is_assigned:
-            group.targets, group.assignment_epoch, group.assigned_ms = plan.targets, plan.epoch, self.clock.now_ms
+            group.targets, group.assignment_epoch = plan.targets, plan.epoch
+            group.assigned_ms = self.clock.monotonic_ms
         if beat.shuts_down:
             group.shutdown_by = member.member_id
         self.watch(group, member)

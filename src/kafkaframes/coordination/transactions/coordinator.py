@@ -106,6 +106,7 @@ class TransactionCoordinator:
     in_turns: Callable[[Generator[None, None, None]], object] = _at_once
     transactions: dict[str, Transaction] = field(default_factory=dict)
     unread: int = 0
+    _deadlines_ms: dict[str, int] = field(default_factory=dict)  # of open transactions, by the monotonic clock
 
     def __post_init__(self) -> None:
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
@@ -332,15 +333,25 @@ class TransactionCoordinator:
     def _abort_timed_out(self) -> None:
         """Abort what is open for longer than its timeout, and fence its producer."""
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
-        now_ms = self.clock.now_ms
-        for transaction in list(self.transactions.values()):
-            if (
-                transaction.state is S.ONGOING
-                and transaction.timeout_ms != NEVER_MS
-                and transaction.start_ms + transaction.timeout_ms < now_ms
-            ):
-                with suppress(KafkaframesError):  # the log is not there now; the next round finds it again
-                    self._fence(transaction)
+        now_ms = self.clock.monotonic_ms
+        for name in [name for name, deadline_ms in self._deadlines_ms.items() if deadline_ms < now_ms]:
+            with suppress(KafkaframesError):  # the log is not there now; the next round finds it again
+                self._fence(self.transactions[name])
+
+    def _note_deadline(self, before: Transaction | None, now: Transaction) -> None:
+        """Start the timeout of a transaction that begins, by the monotonic clock; end that of one that is decided."""
+        name = now.transactional_id
+        if now.state is not S.ONGOING or now.timeout_ms == NEVER_MS:
+            self._deadlines_ms.pop(name, None)
+        elif before is None or before.state is not S.ONGOING:
+            self._deadlines_ms[name] = self.clock.monotonic_ms + now.timeout_ms
+
+    def _resume_timeouts(self) -> None:
+        """Give the open transactions of a log what is left of their timeouts, by their stored start."""
+        for name, transaction in self.transactions.items():
+            if transaction.state is S.ONGOING and transaction.timeout_ms != NEVER_MS:
+                age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)
+                self._deadlines_ms[name] = self.clock.monotonic_ms + transaction.timeout_ms - age_ms
 
     def _remove_expired(self) -> None:
         """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
@@ -359,6 +370,7 @@ class TransactionCoordinator:
     def _put(self, transaction: Transaction) -> Transaction:
         row = transaction_record(transaction, transaction_version=self.settings.transaction_version)
         self.log.append(self._partition(transaction.transactional_id), [row])
+        self._note_deadline(self.transactions.get(transaction.transactional_id), transaction)
         self.transactions[transaction.transactional_id] = transaction
         return transaction
 
@@ -376,6 +388,7 @@ class TransactionCoordinator:
                 self.transactions.pop(name, None)
             else:
                 self.transactions[name] = transaction
+        self._resume_timeouts()
         for name in [
             transaction.transactional_id for transaction in self.transactions.values() if transaction.state in PREPARED
         ]:

@@ -67,6 +67,11 @@ class PartitionLog(LogState):
         self.remove_deleted_files(now_ms=now_ms)
         self.producers.drop_expired(now_ms)
 
+    def follow_clock_step(self, step_ms: int) -> None:
+        """Move the times at which deletions and flushes are due by what the wall time has jumped."""
+        self.last_flush_ms += step_ms
+        self.deleted = [file._replace(due_ms=file.due_ms + step_ms) for file in self.deleted]
+
     def close(self, *, now_ms: int) -> None:
         """Stop cleanly: flush, write a producer snapshot, trim the files and close them.
 

@@ -32,6 +32,7 @@ from kafkaframes.storage.partition.log import PartitionLog
 from kafkaframes.storage.partition.settings import LogSettings
 
 _LONGEST_NAME = 255
+_MIN_STEP_MS = 2  # the two clocks are not read at the same instant
 _APART = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -74,6 +75,7 @@ class LogManager:
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
     _done_ms: dict[str, int] = field(default_factory=dict)
+    _lead_ms: int | None = None  # of the wall time over the monotonic clock, at the last tick
 
     @property
     def is_offline(self) -> bool:
@@ -148,14 +150,20 @@ class LogManager:
         self._checkpoint_recovery_points()
         return cut
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, monotonic_ms: int | None = None) -> None:
         """Do what is due for all logs; nothing once the directory is offline.
+
+        Args:
+            now_ms: the wall time, which retention compares with stored timestamps.
+            monotonic_ms: a clock that never jumps; None if the wall time does not. When the wall time is set, what is
+                due by an interval or a delay stays due after the same time.
 
         Raises:
             StorageError: the disk fails during this call.
         """
         if self.is_offline:
             return
+        self._follow_clock_step(now_ms, now_ms if monotonic_ms is None else monotonic_ms)
         settings = self.settings
         for log in self.logs.values():
             log.flush_if_due(now_ms=now_ms)
@@ -171,6 +179,18 @@ class LogManager:
             if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
                 self._done_ms[act.__name__] = now_ms
                 act(now_ms)
+
+    def _follow_clock_step(self, now_ms: int, monotonic_ms: int) -> None:
+        """Move every due time and the times of the last rounds by what the wall time has jumped since the last tick."""
+        lead_ms, self._lead_ms = self._lead_ms, now_ms - monotonic_ms
+        step_ms = 0 if lead_ms is None else self._lead_ms - lead_ms
+        if abs(step_ms) < _MIN_STEP_MS:
+            return
+        self.now_ms += step_ms
+        self._done_ms = {name: done_ms + step_ms for name, done_ms in self._done_ms.items()}
+        self._to_delete = [(path, due_ms + step_ms) for path, due_ms in self._to_delete]
+        for log in self.logs.values():
+            log.follow_clock_step(step_ms)
 
     def _apply_retention(self, now_ms: int) -> None:
         for log in self.logs.values():

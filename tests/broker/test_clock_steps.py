@@ -1,0 +1,219 @@
+"""The system's time is set while clients wait: timeouts and intervals go on, and stored times follow the new time.
+
+Apache Kafka takes its timers from a clock that is not set (``SystemTimer`` on ``Time.hiResClockMs``).
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.direct import BEGAN_MS, DirectBroker, Pending
+
+from kafkaframes.broker.clock import Clock
+from kafkaframes.coordination.transactions.state import TransactionState
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
+
+HOUR_MS = 3_600_000
+STEPS = [-HOUR_MS, HOUR_MS]
+
+
+class SteppedBroker(DirectBroker):
+    """A broker whose wall time and monotonic time the test sets."""
+
+    def __init__(self, data_dir: str | None = None, **config: object) -> None:
+        super().__init__(data_dir, **config)
+        self.wall_ms, self.monotonic_ms = BEGAN_MS, 5_000
+        self.clock = Clock(lambda: self.wall_ms, lambda: self.monotonic_ms)
+        self.state.logs.abandon()
+        self.open()
+
+    def step(self, milliseconds: int) -> None:
+        """Set the system's time."""
+        self.wall_ms += milliseconds
+        self.clock.run_due()
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass, a second at a time, as a server's alarm does."""
+        while milliseconds > 0:
+            passed = min(milliseconds, 1_000)
+            self.wall_ms += passed
+            self.monotonic_ms += passed
+            milliseconds -= passed
+            self.clock.run_due()
+
+    def join(self, member_id: str = "", **fields: object) -> object:
+        """Send a JoinGroup of group ``g``."""
+        protocols = [message("JoinGroupRequest").JoinGroupRequestProtocol(name="range")]
+        given = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 3_000, "protocol_type": "consumer", **fields}
+        answer = self.send("JoinGroup", 2, group_id="g", member_id=member_id, protocols=protocols, **given)
+        self.clock.run_due()
+        return answer.body or answer if isinstance(answer, Pending) else answer
+
+    def sync(self, joined: object) -> None:
+        """Send the SyncGroup of the only member."""
+        rows = [message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=joined.member_id)]
+        self.send(
+            "SyncGroup",
+            1,
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=rows,
+        )
+
+    def heartbeat(self, joined: object) -> int:
+        """Send a Heartbeat; return the error code."""
+        fields = {"generation_id": joined.generation_id, "member_id": joined.member_id}
+        return self.send("Heartbeat", 1, group_id="g", **fields).error_code
+
+    def begin_transaction(self, timeout_ms: int = 60_000) -> object:
+        """Begin a transaction of id ``tx`` in topic ``t``."""
+        producer = self.send("InitProducerId", 1, transactional_id="tx", transaction_timeout_ms=timeout_ms)
+        topic = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="t", partitions=[0])
+        self.send(
+            "AddPartitionsToTxn",
+            0,
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[topic],
+        )
+        return producer
+
+    @property
+    def transaction_state(self) -> TransactionState:
+        """The state of transactional id ``tx``."""
+        return self.state.transactions.transactions["tx"].state
+
+
+def begun(tmp_path: object = None, **config: object) -> SteppedBroker:
+    broker = SteppedBroker(tmp_path and str(tmp_path), group_initial_rebalance_delay_ms=0, **config)
+    broker.state.create_topic("t", 1)
+    return broker
+
+
+@pytest.mark.parametrize("step_ms", STEPS)
+def test_a_rebalance_ends_and_a_member_stays(step_ms):
+    broker = begun()
+    first = broker.join()
+    broker.sync(first)
+    second = broker.join()
+    assert isinstance(second, Pending)
+    broker.step(step_ms)
+    assert second.body is None
+    assert broker.heartbeat(first) == ErrorCode.REBALANCE_IN_PROGRESS  # the session is not over
+    broker.wait(3_000)
+    assert second.body.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("step_ms", STEPS)
+def test_a_session_ends_after_its_timeout(step_ms):
+    broker = begun()
+    member = broker.join()
+    broker.sync(member)
+    broker.step(step_ms)
+    broker.wait(29_000)
+    assert broker.heartbeat(member) == ErrorCode.NONE
+    broker.wait(30_000)
+    assert broker.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("step_ms", STEPS)
+def test_a_transaction_is_aborted_after_its_timeout(step_ms):
+    broker = begun()
+    broker.begin_transaction()
+    broker.step(step_ms)
+    broker.wait(55_000)
+    assert broker.transaction_state is TransactionState.ONGOING
+    broker.wait(16_000)  # the timeout and one round of the check
+    assert broker.transaction_state is not TransactionState.ONGOING
+
+
+@pytest.mark.parametrize(("down_ms", "left_ms"), [(20_000, 30_000), (-HOUR_MS, 60_000), (HOUR_MS, 0)])
+def test_a_loaded_transaction_keeps_what_was_left_of_its_timeout(tmp_path, down_ms, left_ms):
+    broker = begun(tmp_path)
+    broker.begin_transaction()
+    broker.wait(10_000)
+    broker.wall_ms += down_ms
+    broker.kill()
+    if left_ms:
+        broker.wait(left_ms - 1_000)
+        assert broker.transaction_state is TransactionState.ONGOING
+    broker.wait(12_000)
+    assert broker.transaction_state is not TransactionState.ONGOING
+
+
+def test_a_commit_expires_by_the_wall_time_that_is_stored():
+    """``offsets.retention.minutes`` is compared with stored times, as in Kafka."""
+    broker = begun(offsets_retention_minutes=30)
+    types = message("OffsetCommitRequest")
+    row = types.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = types.OffsetCommitRequestTopic(name="t", partitions=[row])
+    broker.send("OffsetCommit", 2, group_id="g", topics=[topic])
+    broker.step(HOUR_MS)
+    broker.wait(11 * 60_000)  # a round of offsets.retention.check.interval.ms
+    topics = [message("OffsetFetchRequest").OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    answer = broker.send("OffsetFetch", 1, group_id="g", topics=topics)
+    assert answer.topics[0].partitions[0].committed_offset == -1
+
+
+@pytest.mark.parametrize("step_ms", STEPS)
+def test_deleted_files_go_after_their_delay(tmp_path, step_ms):
+    from kafkaframes.broker.maintenance import Maintenance
+
+    broker = begun(tmp_path, log_segment_delete_delay_ms=60_000)
+    Maintenance(broker.state)
+    broker.state.topics["t"].partitions[0].log.append_as_leader(
+        build_records({"value": [b"v"], "timestamp": [BEGAN_MS]}), leader_epoch=0, now_ms=BEGAN_MS
+    )
+    broker.wait(2_000)
+    broker.send("DeleteTopics", 1, topic_names=["t"], timeout_ms=1000)
+    broker.step(step_ms)
+
+    def directories() -> list[str]:
+        return [path.name for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+
+    broker.wait(57_000)
+    assert len(directories()) == 1
+    broker.wait(5_000)
+    assert directories() == []
+
+
+@pytest.mark.parametrize("step_ms", STEPS)
+def test_a_consumer_group_is_assigned_after_its_interval(step_ms):
+    broker = begun(group_consumer_assignment_interval_ms=10_000, group_consumer_min_assignment_interval_ms=0)
+
+    def heartbeat(member: str, epoch: int = 0) -> object:
+        joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        fields = joins if epoch == 0 else {}
+        return broker.send("ConsumerGroupHeartbeat", 0, group_id="c", member_id=member, member_epoch=epoch, **fields)
+
+    first = heartbeat("")
+    heartbeat("")
+    group = broker.state.groups.groups["c"]
+    before = group.assignment_epoch
+    assert group.epoch == before + 1
+    broker.step(step_ms)
+    heartbeat(first.member_id, first.member_epoch)
+    assert group.assignment_epoch == before
+    broker.wait(10_000)
+    heartbeat(first.member_id, first.member_epoch)
+    assert group.assignment_epoch == group.epoch == before + 1
+
+
+def test_advance_moves_both_times():
+    clock = Clock(lambda: 1_000, lambda: 50)
+    calls = []
+    clock.call_later(2_000, lambda: calls.append((clock.now_ms, clock.monotonic_ms)))
+    clock.advance(3)
+    assert calls == [(3_000, 2_050)]
+    assert (clock.now_ms, clock.monotonic_ms) == (4_000, 3_050)
+
+
+def test_a_frozen_clock_has_both_times():
+    times = [1_000, 50]
+    clock = Clock(lambda: times[0], lambda: times[1], is_frozen=True)
+    times[:] = [9_000, 9_000]
+    clock.advance(1)
+    assert (clock.now_ms, clock.monotonic_ms) == (2_000, 1_050)
