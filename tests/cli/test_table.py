@@ -265,7 +265,7 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
     reasons = [row["reason"] for row in rows(form, place, dead=True)]
     assert "the first byte is 1" in reasons[0]
     assert "too few" in reasons[1]
-    assert "no Avro value" in reasons[2]
+    assert "not an Avro value of its schema" in reasons[2]
     assert registry.asked[0][1] == "Basic " + base64.b64encode(b"me:secret word").decode()
     assert len([path for path, _ in registry.asked if path == "/schemas/ids/7"]) <= 2  # the driver's, and the worker's
 

@@ -77,7 +77,7 @@ def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
     assert len(rows("delta", tmp_path / "t", dead=True)) == 1
 
 
-@pytest.mark.parametrize(("mode", "package"), [("avro", "fastavro"), ("protobuf", "google")])
+@pytest.mark.parametrize(("mode", "package"), [("protobuf", "google")])
 def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monkeypatch):
     import builtins
     import sys

@@ -14,16 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.errors import OptionError
 from kafkaframes.scan.values.avro_values import AvroDecoder
-from kafkaframes.scan.values.columns import TAKEN, column_name, decoded_struct
+from kafkaframes.scan.values.columns import TAKEN, column_names, decoded_struct
 from kafkaframes.scan.values.json_values import OTHER, JsonDecoder
 from kafkaframes.scan.values.protobuf_values import ProtobufDecoder
 
 fastavro = pytest.importorskip("fastavro")
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
-NAMES = st.sampled_from(["a", "b", "value", "value_key", "value_offset", *sorted(TAKEN)])
+NAMES = st.sampled_from(["a", "A", "b", "value", "value_key", "value_offset", "Value_Key", "TOPIC", *sorted(TAKEN)])
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
@@ -32,8 +31,14 @@ DOUBLES = st.floats(allow_nan=False)
 
 
 def unlike(names):
-    """Names of fields whose columns have different names."""
-    return st.lists(names, min_size=1, max_size=4, unique_by=column_name)
+    """Names of a schema's fields, some of which differ by case only, or are those of other columns."""
+    return st.lists(names, min_size=1, max_size=4, unique=True)
+
+
+def by_columns(row, reserved=TAKEN):
+    """Return a row, its fields in the schema's order, by the names of its columns."""
+    names = column_names(row, reserved=reserved)
+    return {names[name]: one for name, one in row.items()}
 
 
 def same(value):
@@ -131,7 +136,7 @@ def avro_kinds(draw, depth=2):
         fields = {name: kind(depth) for name in draw(unlike(names))}
         schema = named("record", fields=[{"name": name, "type": one[0]} for name, one in fields.items()])
         values = st.fixed_dictionaries({name: one[1] for name, one in fields.items()})
-        return schema, values, lambda row: {name: fields[name][2](one) for name, one in row.items()}
+        return schema, values, lambda row: {name: one[2](row[name]) for name, one in fields.items()}
 
     return record(depth, NAMES)
 
@@ -155,7 +160,7 @@ def test_avro(kind, data, damage):
     decoder = AvroDecoder(schema, lambda value: (None, value))
     rows = data.draw(st.lists(values, max_size=3))
     written = [avro_bytes(schema, row) for row in rows]
-    expected = [{column_name(name): one for name, one in given(row).items()} for row in rows]
+    expected = [by_columns(given(row)) for row in rows]
     assert decoded(decoder, [*written, None]) == ([*expected, None], {})
     for one in written:  # neighbours of a damaged value are what they were
         result, _ = decoded(decoder, [one, damaged(one, *damage), one])
@@ -171,8 +176,8 @@ def test_avro_that_another_schema_wrote(kind, data):
     reader = {**schema, "fields": [*kept, late]}
     decoder = AvroDecoder(reader, lambda value: (schema, value))
     row = data.draw(values)
-    expected = {column_name(field["name"]): given(row)[field["name"]] for field in kept}
-    assert decoded(decoder, [avro_bytes(schema, row)]) == ([{**expected, "late": None}], {})
+    expected = by_columns({field["name"]: given(row)[field["name"]] for field in kept} | {"late": None})
+    assert decoded(decoder, [avro_bytes(schema, row)]) == ([expected], {})
 
 
 # ------------------------------------------------------------------------------------------------------------- JSON
@@ -218,7 +223,7 @@ def test_json(kind, data, damage):
     decoder = JsonDecoder(schema)
     rows = data.draw(st.lists(values, max_size=3))
     written = [json.dumps(row).encode() for row in rows]
-    expected = [{column_name(name): one for name, one in given(row).items()} | {OTHER: None} for row in rows]
+    expected = [by_columns(given(row), {*TAKEN, OTHER}) | {OTHER: None} for row in rows]
     assert decoded(decoder, [*written, None]) == ([*expected, None], {})
     for one in written:
         result, _ = decoded(decoder, [one, damaged(one, *damage), one])
@@ -294,40 +299,23 @@ def test_protobuf(kind, data, damage):
     decoder = ProtobufDecoder([serialized], name, same)
     rows = data.draw(st.lists(values, max_size=3))
     written = [written_by(**row).SerializeToString() for row in rows]
-    expected = [{column_name(name): one for name, one in given(row).items()} for row in rows]
+    expected = [by_columns(given(row)) for row in rows]
     assert decoded(decoder, [*written, None]) == ([*expected, None], {})
     for one in written:
         result, _ = decoded(decoder, [one, damaged(one, *damage), one])
         assert result[0] == result[2] is not None
 
 
-@pytest.mark.parametrize("names", [("key", "value_key"), ("value_offset", "offset")])
-def test_fields_whose_columns_would_have_one_name_are_refused(names):
-    """One of them was lost in a table, without a word."""
-    fields = [{"name": name, "type": "int"} for name in names]
-    with pytest.raises(OptionError, match=f"fields {names[0]} and {names[1]} of values would both be the column value"):
-        AvroDecoder({"type": "record", "name": "R", "fields": fields}, lambda value: (None, value))
-    with pytest.raises(OptionError, match="would both be the column value_"):
-        JsonDecoder({"type": "object", "properties": {name: {"type": "integer"} for name in names}})
-    file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
-    message = file.message_type.add(name="M")
-    for number, name in enumerate(names, 1):
-        message.field.add(name=name, number=number, type=5, label=ONE)
-    with pytest.raises(OptionError, match="would both be the column value_"):
-        ProtobufDecoder([file.SerializeToString()], "M", same)
-
-
-def test_a_field_of_json_may_not_be_called_as_the_column_of_what_the_schema_does_not_know():
-    with pytest.raises(OptionError, match=f"the column {OTHER} and {OTHER}"):
-        JsonDecoder({"type": "object", "properties": {OTHER: {"type": "string"}}})
-
-
-def test_dates_and_moments_at_the_ends_of_time():
-    """What Python has no datetime for is a reason, or a value that Arrow has: never an exception."""
-    schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": AVRO_SCALARS[9][0]}]}
+def test_instants_that_fit_microseconds_are_values_and_others_are_bad_records():
+    schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": AVRO_SCALARS[8][0]}]}
     decoder = AvroDecoder(schema, lambda value: (None, value))
     plain = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
-    rows, reasons = decoded(decoder, [avro_bytes(plain, {"at": at}) for at in (2**63 - 1, -(2**63), 0)])
-    assert rows[2] == {"at": datetime(1970, 1, 1, tzinfo=UTC)}
-    assert set(reasons) == {0, 1}
-    assert decoded(decoder, [avro_bytes(schema, {"at": datetime.max.replace(tzinfo=UTC)})])[1] == {}
+    milliseconds = [2**63 - 1, -(2**63), 0, 253_402_300_800_000, -62_135_596_800_001]
+    struct, reasons = decoded_struct(
+        pa.array([avro_bytes(plain, {"at": at}) for at in milliseconds], pa.binary()), decoder
+    )
+    assert struct.field("at").cast(pa.int64()).to_pylist()[2:] == [at * 1000 for at in milliseconds[2:]]
+    assert {row: "(timestamp-millis) is beyond the range of its column" in said for row, said in reasons.items()} == {
+        0: True,
+        1: True,
+    }

@@ -32,11 +32,6 @@ ORDER = {
         {"name": "lines", "type": {"type": "array", "items": {"type": "map", "values": "int"}}},
     ],
 }
-EMPTY = {
-    "type": "record",
-    "name": "R",
-    "fields": [{"name": "x", "type": {"type": "record", "name": "E", "fields": []}}],
-}
 JSON_SCHEMA = {
     "type": "object",
     "properties": {
@@ -143,7 +138,7 @@ def test_avro_types():
     plain["fields"][4] = {"name": "uuid", "type": "string"}
     fastavro.schemaless_writer(buffer, plain, value)
     good, bad = rows(avro(), buffer.getvalue(), buffer.getvalue() + b"x")
-    assert bad == ["1 bytes are left behind the Avro value"]
+    assert bad == ["1 byte follows the Avro value"]
     assert good[0]["at"].timestamp() == 1.5
     assert good[0]["uuid"].endswith("01")
     assert good[0]["lines"] == [[("a", 1)], []]
@@ -153,10 +148,8 @@ def test_avro_types():
     ("schema", "said"),
     [
         ({"type": "array", "items": "null"}, "an array of values without bytes"),
-        (["int", "string"], "a union of several types"),
-        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "contains itself"),
-        (EMPTY, "without fields"),
-        ({"type": "nothing"}, "no Avro schema"),
+        ({"type": "record", "name": "E", "fields": []}, "record E has no fields"),
+        ({"type": "nothing"}, "not an Avro schema: unknown type 'nothing'"),
     ],
 )  # fmt: skip
 def test_avro_that_has_no_column_is_refused_by_name(schema, said):
@@ -168,7 +161,7 @@ def test_an_int_that_was_written_too_long_is_a_bad_record_and_its_neighbours_are
     decoder = avro({"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]})
     good, bad = rows(decoder, b"\x02", b"\xfe\xff\xff\xff\xff\x0f", b"\x04")
     assert [row["n"] for row in good] == [1, 2]
-    assert bad[0].startswith("n: ")
+    assert bad == ["not an Avro value of its schema: 274877906943 is not an int of 32 bits"]
 
 
 def test_a_registered_avro_schema_takes_in_what_it_names():

@@ -6,7 +6,8 @@ cannot take raises ``BadValueError`` with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ TAKEN: Final = frozenset(
 )
 _CONVERSION_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 _LONGEST_REASON: Final = 500
+MAX_COLUMNS: Final = 5_000
+MAX_DEPTH: Final = 50
 Row = Mapping[str, Any]
 
 
@@ -42,27 +45,72 @@ class Decoder(Protocol):
         """
 
 
-def column_name(name: str) -> str:
-    """Return what the column of a value's field is called.
+class ColumnBudget:
+    """Counts the columns of a schema while they are planned: a few lines of a schema can say millions.
 
-    >>> column_name("carrier"), column_name("offset")
-    ('carrier', 'value_offset')
+    Args:
+        kind: what messages call the schema.
     """
-    return f"value_{name}" if name in TAKEN else name
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self._columns = kind, 0
+
+    def add(self, path: str, name: str, depth: int) -> None:
+        """Count a column.
+
+        Args:
+            path: where it is.
+            name: of its type.
+            depth: how many types contain it.
+
+        Raises:
+            OptionError: there are more than ``MAX_COLUMNS``, or it is deeper than ``MAX_DEPTH``.
+        """
+        self._columns += 1
+        if self._columns > MAX_COLUMNS:
+            raise OptionError(
+                f"{self._kind}: type {name}, at {_shorten(path)}, brings more than {MAX_COLUMNS} columns. {_RAW_REMEDY}"
+            )
+        if depth > MAX_DEPTH:
+            raise OptionError(
+                f"{self._kind}: type {name}, at {_shorten(path)}, is nested more than {MAX_DEPTH} levels deep. "
+                f"{_RAW_REMEDY}"
+            )
 
 
-def column_names(names: Iterable[str], *taken: str) -> dict[str, str]:
+_RAW_REMEDY: Final = "Give a schema with fewer, or keep the bytes (`mode` raw)"
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= 60 else f"{path[:30]}...{path[-27:]}"
+
+
+def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> dict[str, str]:
     """Return what the columns of a value's fields are called, by the fields' names.
 
-    Raises:
-        OptionError: two would have one name, or one of those that are ``taken``.
+    Engines do not tell names apart by case. A field whose name another column of the table has gets the prefix
+    ``value_``. Of several fields whose names differ by case only, the first one keeps its name, and each other one gets
+    a suffix that depends on its spelling alone.
+
+    >>> column_names(["id", "Offset", "ID"])
+    {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843'}
+
+    Args:
+        reserved: names of the table's own columns; empty inside of a struct.
     """
-    columns = {name: column_name(name) for name in names}
-    fields: dict[str, str] = {column: f"the column {column}" for column in taken}
-    for name, column in columns.items():
-        if (other := fields.setdefault(column, name)) is not name:
-            raise OptionError(f"the fields {other} and {name} of values would both be the column {column}")
-    return columns
+    own = {name.lower() for name in reserved}
+    taken: set[str] = set()
+    result = {}
+    for name in names:
+        column = f"value_{name}" if name.lower() in own else name
+        if column.lower() in taken:
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            column = next(
+                longer for size in range(4, 64) if (longer := f"{column}_{digest[:size]}").lower() not in taken
+            )
+        taken.add(column.lower())
+        result[name] = column
+    return result
 
 
 def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool) -> tuple[pa.RecordBatch, Any]:

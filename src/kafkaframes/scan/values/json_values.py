@@ -24,7 +24,7 @@ import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import texts
-from kafkaframes.scan.values.columns import Row, column_names
+from kafkaframes.scan.values.columns import TAKEN, Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
 OTHER: Final = "other_fields"
@@ -55,7 +55,7 @@ class JsonDecoder:
             self._readers = {name: _planned(one, 1) for name, one in schema["properties"].items()}
         else:
             self._readers = {WHOLE: _planned(schema, 1)}
-        self._names = column_names(self._readers, OTHER)
+        self._names = column_names(self._readers, reserved={*TAKEN, OTHER})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}

@@ -1,0 +1,241 @@
+"""Avro's binary encoding: functions that read a value at a position, and what is composed of them. Pure.
+
+A reader takes the value's bytes and a position, and returns a value and the position after it. It raises BadValueError
+with the reason; IndexError and struct.error mean that the value breaks off.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kafkaframes.scan.values.avro_columns import is_empty
+from kafkaframes.scan.values.avro_schema import BOOLEAN, BYTES, DOUBLE, FLOAT, INT, LONG, STRING, AvroType
+from kafkaframes.scan.values.registry import BadValueError
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+Convert = Callable[[Any], Any]
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+MAX_VARINT_BITS: Final = 64
+
+
+def read_long(data: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint of at most 64 bits.
+
+    Raises:
+        BadValueError: it has more.
+        IndexError: it breaks off.
+    """
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= MAX_VARINT_BITS:
+            raise BadValueError("a number of more than 64 bits")
+    if value >> MAX_VARINT_BITS:
+        raise BadValueError("a number of more than 64 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _read_int(data: bytes, position: int) -> tuple[int, int]:
+    value, position = read_long(data, position)
+    if not -INT32_MAX - 1 <= value <= INT32_MAX:
+        raise BadValueError(f"{value} is not an int of 32 bits")
+    return value, position
+
+
+def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
+    """Read bytes behind their length."""
+    size, position = read_long(data, position)
+    end = position + size
+    if size < 0 or end > len(data):
+        raise BadValueError(f"{size} bytes of text or data, of {len(data) - position} that are left")
+    return data[position:end], end
+
+
+def read_string(data: bytes, position: int) -> tuple[str, int]:
+    """Read text; its bytes are UTF-8, or it is a bad record."""
+    value, position = read_bytes(data, position)
+    return decode_text(value), position
+
+
+def decode_text(value: bytes) -> str:
+    """Return bytes as text.
+
+    Raises:
+        BadValueError: they are not UTF-8.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise BadValueError(f"text that is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
+    value = data[position]
+    if value > 1:
+        raise BadValueError(f"byte {value} is not a boolean")
+    return value == 1, position + 1
+
+
+def read_null(data: bytes, position: int) -> tuple[None, int]:
+    """Read nothing."""
+    return None, position
+
+
+_FLOAT, _DOUBLE = struct.Struct("<f").unpack_from, struct.Struct("<d").unpack_from
+
+
+def _read_float(data: bytes, position: int) -> tuple[float, int]:
+    return _FLOAT(data, position)[0], position + 4
+
+
+def _read_double(data: bytes, position: int) -> tuple[float, int]:
+    return _DOUBLE(data, position)[0], position + 8
+
+
+PRIMITIVE_READERS: Final[Mapping[str, Read]] = {
+    BOOLEAN: _read_boolean,
+    INT: _read_int,
+    LONG: read_long,
+    FLOAT: _read_float,
+    DOUBLE: _read_double,
+    BYTES: read_bytes,
+    STRING: read_string,
+}
+
+
+def fixed_reader(size: int) -> Read:
+    """Return what reads bytes of a fixed size."""
+
+    def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:
+        end = position + size
+        if end > len(data):
+            raise BadValueError(f"{size} bytes of a fixed type, of {len(data) - position} that are left")
+        return data[position:end], end
+
+    return read_fixed
+
+
+def record_reader(steps: Sequence[tuple[str | None, Read]], defaults: Mapping[str, Any]) -> Read:
+    """Return what reads fields one after the other as a dictionary.
+
+    Args:
+        steps: the name of each field and what reads it; a field without a name is left out.
+        defaults: of the fields that were not written.
+    """
+
+    def read_record(data: bytes, position: int) -> tuple[dict[str, Any], int]:
+        row = dict(defaults)
+        for name, read in steps:
+            value, position = read(data, position)
+            if name is not None:
+                row[name] = value
+        return row, position
+
+    return read_record
+
+
+def _blocks(data: bytes, position: int) -> tuple[int, int]:
+    """Return how many elements the next block has, and where they begin."""
+    count, position = read_long(data, position)
+    if count < 0:
+        _, position = read_long(data, position)  # the block's size in bytes
+        count = -count
+    if count > len(data) - position:  # each has a byte at least
+        raise BadValueError(f"{count} elements in {len(data) - position} bytes")
+    return count, position
+
+
+def array_reader(read: Read, items: AvroType) -> Read:
+    """Return what reads an array, given what reads an element of the writer's type ``items``."""
+    if is_empty(items):
+        return fail_with("the writer's schema has an array of values without bytes")
+
+    def read_array(data: bytes, position: int) -> tuple[list[Any], int]:
+        result: list[Any] = []
+        count, position = _blocks(data, position)
+        while count:
+            for _ in range(count):
+                value, position = read(data, position)
+                result.append(value)
+            count, position = _blocks(data, position)
+        return result, position
+
+    return read_array
+
+
+def map_reader(read: Read) -> Read:
+    """Return what reads a map as pairs, given what reads a value of it."""
+
+    def read_map(data: bytes, position: int) -> tuple[list[tuple[str, Any]], int]:
+        result: dict[str, Any] = {}
+        count, position = _blocks(data, position)
+        while count:
+            for _ in range(count):
+                key, position = read_string(data, position)
+                result[key], position = read(data, position)
+            count, position = _blocks(data, position)
+        return list(result.items()), position
+
+    return read_map
+
+
+def fail_with(reason: str) -> Read:
+    """Return a reader that refuses every value with a reason."""
+
+    def fail(data: bytes, position: int) -> tuple[Any, int]:
+        raise BadValueError(reason)
+
+    return fail
+
+
+def refuse_types(writer: AvroType, reader: AvroType) -> Read:
+    """Return a reader that refuses every value, since its type does not resolve to the reader's."""
+    return fail_with(f"written as {describe(writer)}, which cannot be read as {describe(reader)}")
+
+
+def describe(schema: AvroType) -> str:
+    """Return what messages call a type, with its logical type."""
+    if schema.unit is not None:
+        return f"{schema.kind} ({schema.unit.name})"
+    if schema.digits is not None:
+        return f"{schema.kind} (decimal of {schema.digits.precision} digits, scale {schema.digits.scale})"
+    return f"{schema.kind} {schema.name}".rstrip()
+
+
+def convert_with(read: Read, convert: Convert | None) -> Read:
+    """Return what reads a value and converts it; without ``convert``, what reads it."""
+    if convert is None:
+        return read
+
+    def read_converted(data: bytes, position: int) -> tuple[Any, int]:
+        value, position = read(data, position)
+        return convert(value), position
+
+    return read_converted
+
+
+def encode_long(value: int) -> bytes:
+    """Return a number as a zigzag varint."""
+    rest = (value << 1) ^ (value >> MAX_VARINT_BITS - 1)
+    result = bytearray()
+    while rest >= 0x80:
+        result.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    result.append(rest)
+    return bytes(result)
+
+
+def encode_bytes(value: bytes) -> bytes:
+    """Return bytes behind their length."""
+    return encode_long(len(value)) + value

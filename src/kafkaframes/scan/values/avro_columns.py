@@ -1,0 +1,161 @@
+"""The columns of an Avro schema: a tree of Arrow types, bounded in depth and in number. Pure.
+
+What Arrow has no one type for is a column of JSON text: a union of several types, a record inside itself, a record
+without fields, a decimal of more than 38 digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.values.avro_schema import (
+    ARRAY,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    ENUM,
+    FIXED,
+    FLOAT,
+    INT,
+    LONG,
+    MAP,
+    NULL,
+    RECORD,
+    STRING,
+    UNION,
+    AvroType,
+)
+from kafkaframes.scan.values.columns import ColumnBudget, column_names
+
+MAX_DECIMAL_DIGITS: Final = 38
+TEXT, SCALAR, STRUCT, LIST, ENTRIES = "text", "scalar", "struct", "list", "entries"
+_PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
+    NULL: pa.string(),
+    BOOLEAN: pa.bool_(),
+    INT: pa.int32(),
+    LONG: pa.int64(),
+    FLOAT: pa.float32(),
+    DOUBLE: pa.float64(),
+    BYTES: pa.binary(),
+    STRING: pa.string(),
+    FIXED: pa.binary(),
+    ENUM: pa.string(),
+}
+_UNITS: Final[Mapping[str, pa.DataType]] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AvroColumn:
+    """One column, or a part of one.
+
+    Attributes:
+        form: ``text``, ``scalar``, ``struct``, ``list`` or ``entries`` (of a map).
+        schema: the type that values are resolved to; not a union, unless the column is text.
+        parts: the fields of a struct by their names in the schema; the elements, or the map's values, under ``""``.
+        names: of a struct's fields: what the columns are called.
+        is_nullable: whether the schema allows null.
+    """
+
+    form: str
+    type: pa.DataType
+    schema: AvroType
+    parts: Mapping[str, AvroColumn]
+    names: Mapping[str, str]
+    is_nullable: bool = False
+
+
+def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]]:
+    """Return the columns of a record's fields and what they are called, both by the fields' names.
+
+    Raises:
+        OptionError: the schema has too many columns, too many levels, or an array of values without bytes.
+    """
+    budget = ColumnBudget("Avro schema")
+    names = column_names(field.name for field in record.fields)
+    within = (record,)
+    return {field.name: _plan(field.type, field.name, within, budget) for field in record.fields}, names
+
+
+def plan_value(schema: AvroType) -> AvroColumn:
+    """Return the column of values that are not records.
+
+    Raises:
+        OptionError: as ``plan_fields``.
+    """
+    return _plan(schema, "$", (), ColumnBudget("Avro schema"))
+
+
+def _plan(schema: AvroType, path: str, within: tuple[AvroType, ...], budget: ColumnBudget) -> AvroColumn:
+    if schema.kind != UNION:
+        return _plan_branch(schema, schema, path, within, budget)
+    branches = [branch for branch in schema.branches if branch.kind != NULL]
+    is_nullable = len(branches) < len(schema.branches)
+    if is_nullable and not branches:
+        return AvroColumn(SCALAR, pa.string(), AvroType(NULL), {}, {}, True)
+    if len(branches) != 1:
+        budget.add(path, "union", len(within))
+        return _text(schema, is_nullable)
+    return _plan_branch(branches[0], schema, path, within, budget, is_nullable)
+
+
+def _plan_branch(
+    schema: AvroType,
+    whole: AvroType,
+    path: str,
+    within: tuple[AvroType, ...],
+    budget: ColumnBudget,
+    is_nullable: bool = False,
+) -> AvroColumn:
+    budget.add(path, schema.label, len(within))
+    if schema.kind == RECORD:
+        if schema in within or not schema.fields:
+            return _text(whole, is_nullable)
+        inner = (*within, schema)
+        parts = {field.name: _plan(field.type, f"{path}.{field.name}", inner, budget) for field in schema.fields}
+        names = column_names(parts, reserved=())
+        kind = pa.struct([pa.field(names[name], part.type) for name, part in parts.items()])
+        return AvroColumn(STRUCT, kind, schema, parts, names, is_nullable)
+    if schema.kind in (ARRAY, MAP) and schema.items is not None:
+        is_array = schema.kind == ARRAY
+        if is_array and is_empty(schema.items):
+            raise OptionError(f"Avro schema, {path}: an array of values without bytes is not read")
+        part = _plan(schema.items, f"{path}[]" if is_array else f"{path}{{}}", (*within, schema), budget)
+        kind = pa.list_(pa.field("element", part.type)) if is_array else pa.map_(pa.string(), part.type)
+        return AvroColumn(LIST if is_array else ENTRIES, kind, schema, {"": part}, {}, is_nullable)
+    if schema.digits is not None:
+        if schema.digits.precision > MAX_DECIMAL_DIGITS:
+            return _text(whole, is_nullable)
+        return AvroColumn(
+            SCALAR, pa.decimal128(schema.digits.precision, schema.digits.scale), schema, {}, {}, is_nullable
+        )
+    kind = _PRIMITIVES[schema.kind] if schema.unit is None else _UNITS.get(schema.unit.name, _PRIMITIVES[schema.kind])
+    return AvroColumn(SCALAR, kind, schema, {}, {}, is_nullable)
+
+
+def _text(schema: AvroType, is_nullable: bool) -> AvroColumn:
+    return AvroColumn(TEXT, pa.string(), schema, {}, {}, is_nullable)
+
+
+def is_empty(schema: AvroType) -> bool:
+    """Return whether values of a type have no bytes: a few bytes could then promise an array of any length."""
+    return _is_empty(schema, {})
+
+
+def _is_empty(schema: AvroType, known: dict[AvroType, bool]) -> bool:
+    if schema.kind == RECORD:
+        if schema not in known:
+            known[schema] = True  # while its own fields are looked at
+            known[schema] = all(_is_empty(field.type, known) for field in schema.fields)
+        return known[schema]
+    return schema.kind == NULL or (schema.kind == FIXED and schema.size == 0)

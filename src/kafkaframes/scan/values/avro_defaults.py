@@ -1,0 +1,146 @@
+"""Defaults of Avro schemas: a field's JSON as the bytes that a writer of the schema would write. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kafkaframes.scan.values.avro_binary import INT32_MAX, INT64_MAX, describe, encode_bytes, encode_long
+from kafkaframes.scan.values.avro_schema import (
+    ARRAY,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    ENUM,
+    FIXED,
+    FLOAT,
+    INT,
+    LONG,
+    MAP,
+    NO_DEFAULT,
+    NULL,
+    RECORD,
+    STRING,
+    UNION,
+    AvroField,
+    AvroType,
+    Json,
+)
+from kafkaframes.scan.values.registry import BadValueError
+
+
+def encode_default(schema: AvroType, value: Json) -> bytes:
+    """Return a default of a schema as the bytes that a writer of the schema would write.
+
+    >>> encode_default(AvroType("bytes"), "\\u00ff")
+    b'\\x02\\xff'
+
+    Raises:
+        BadValueError: it is not a value of the type.
+    """
+    result = _ENCODERS[schema.kind](schema, value)
+    if result is None:
+        raise BadValueError(f"{value!r} is not of type {describe(schema)}"[:200])
+    return result
+
+
+def _union(schema: AvroType, value: Json) -> bytes | None:
+    for index, branch in enumerate(schema.branches):
+        try:
+            return encode_long(index) + encode_default(branch, value)
+        except BadValueError:
+            continue
+    return None
+
+
+def _null(schema: AvroType, value: Json) -> bytes | None:
+    return b"" if value is None else None
+
+
+def _boolean(schema: AvroType, value: Json) -> bytes | None:
+    return bytes([value]) if isinstance(value, bool) else None
+
+
+def _integer(schema: AvroType, value: Json) -> bytes | None:
+    limit = INT32_MAX if schema.kind == INT else INT64_MAX
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return encode_long(value) if is_whole and -limit - 1 <= value <= limit else None
+
+
+def _number(schema: AvroType, value: Json) -> bytes | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            return struct.pack("<d", value) if schema.kind == DOUBLE else np.float32(value).tobytes()
+    except OverflowError:
+        return None
+
+
+def _text(schema: AvroType, value: Json) -> bytes | None:
+    return encode_bytes(value.encode("utf-8", "replace")) if isinstance(value, str) else None
+
+
+def _bytes(schema: AvroType, value: Json) -> bytes | None:
+    """Return what text stands for whose characters are bytes: the code points 0 to 255."""
+    if not isinstance(value, str) or any(character > "\u00ff" for character in value):
+        return None
+    data = value.encode("latin-1")
+    if schema.kind == BYTES:
+        return encode_bytes(data)
+    return data if len(data) == schema.size else None
+
+
+def _symbol(schema: AvroType, value: Json) -> bytes | None:
+    return encode_long(schema.symbols.index(value)) if value in schema.symbols else None
+
+
+def _array(schema: AvroType, value: Json) -> bytes | None:
+    if not isinstance(value, list):
+        return None
+    return _block([encode_default(schema.element, item) for item in value])
+
+
+def _map(schema: AvroType, value: Json) -> bytes | None:
+    if not isinstance(value, dict):
+        return None
+    keys = (encode_bytes(key.encode("utf-8", "replace")) for key in value)
+    return _block([key + encode_default(schema.element, item) for key, item in zip(keys, value.values(), strict=True)])
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (encode_long(len(items)) + b"".join(items) if items else b"") + b"\0"
+
+
+def _record(schema: AvroType, value: Json) -> bytes | None:
+    if not isinstance(value, dict):
+        return None
+    return b"".join(_encode_field(schema, field, value) for field in schema.fields)
+
+
+def _encode_field(schema: AvroType, field: AvroField, value: Mapping[str, Json]) -> bytes:
+    entry = value.get(field.name, field.default)
+    if entry is NO_DEFAULT:
+        raise BadValueError(f"{schema.label} has no value for {field.name}")
+    return encode_default(field.type, entry)
+
+
+_ENCODERS: Final[Mapping[str, Callable[[AvroType, Json], bytes | None]]] = {
+    UNION: _union,
+    NULL: _null,
+    BOOLEAN: _boolean,
+    INT: _integer,
+    LONG: _integer,
+    FLOAT: _number,
+    DOUBLE: _number,
+    STRING: _text,
+    BYTES: _bytes,
+    FIXED: _bytes,
+    ENUM: _symbol,
+    ARRAY: _array,
+    MAP: _map,
+    RECORD: _record,
+}

@@ -1,0 +1,219 @@
+"""Avro's numbers, texts and bytes: promoted, converted from the writer's unit to the reader's. Pure.
+
+``scalar_reader`` compiles what reads them; its argument ``finish`` makes a column's value of them, or JSON text.
+
+*Units travel with numbers.* If both schemas say what a number counts (``timestamp-millis``, ``date`` ...), or at which
+scale a decimal is, the number is converted. If only the reader does, the number is taken in its unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from kafkaframes.scan.values.avro_binary import (
+    INT32_MAX,
+    INT64_MAX,
+    PRIMITIVE_READERS,
+    Convert,
+    Read,
+    convert_with,
+    decode_text,
+    fail_with,
+    fixed_reader,
+    read_bytes,
+    read_long,
+    refuse_types,
+)
+from kafkaframes.scan.values.avro_schema import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    ENUM,
+    FIXED,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    AvroType,
+    Digits,
+    Unit,
+)
+from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
+from kafkaframes.scan.values.registry import BadValueError
+
+MICROSECOND: Final = 1_000  # in nanoseconds
+_EXACT: Final = Context(prec=10_000)
+PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
+    INT: frozenset({LONG, FLOAT, DOUBLE}),
+    LONG: frozenset({FLOAT, DOUBLE}),
+    FLOAT: frozenset({DOUBLE}),
+    STRING: frozenset({BYTES}),
+    BYTES: frozenset({STRING}),
+}
+
+
+Finish = Callable[[AvroType, Unit | None, int], Convert | None]
+
+
+def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
+    """Return what reads a number, text or bytes.
+
+    Args:
+        finish: given the reader's type, the unit of the number and the scale of the decimal that come in, returns what
+            makes the result of it; None: it is the result.
+    """
+    unit, scale = _unit_of(writer, reader), 0
+    if isinstance(unit, str):
+        return fail_with(unit)
+    if reader.digits is not None:
+        scale = (writer.digits or reader.digits).scale
+    convert = finish(reader, unit, scale)
+    if writer.kind == ENUM:
+        return _enum_reader(writer, reader, convert)
+    if writer.kind == FIXED:
+        if reader.kind != FIXED or writer.size != reader.size or not has_same_name(writer, reader):
+            return refuse_types(writer, reader)
+        return convert_with(fixed_reader(writer.size), convert)
+    is_promoted = reader.kind in PROMOTIONS.get(writer.kind, frozenset())
+    if writer.kind not in PRIMITIVE_READERS or not (is_promoted or writer.kind == reader.kind):
+        return refuse_types(writer, reader)
+    read = read_bytes if (writer.kind, reader.kind) == (STRING, BYTES) else PRIMITIVE_READERS[writer.kind]
+    return convert_with(convert_with(read, _promotion(writer, reader)), convert)
+
+
+def _enum_reader(writer: AvroType, reader: AvroType, convert: Convert | None) -> Read:
+    if reader.kind != ENUM or not has_same_name(writer, reader):
+        return refuse_types(writer, reader)
+    known = frozenset(reader.symbols)
+    symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
+    results = [symbol if symbol is None or convert is None else convert(symbol) for symbol in symbols]
+
+    def read_enum(data: bytes, position: int) -> tuple[Any, int]:
+        index, position = read_long(data, position)
+        if not 0 <= index < len(results):
+            raise BadValueError(f"symbol {index} of {len(results)} of {writer.label}")
+        if results[index] is None:
+            raise BadValueError(f"symbol {writer.symbols[index]} of {writer.label} is not in the table's schema")
+        return results[index], position
+
+    return read_enum
+
+
+def _promotion(writer: AvroType, reader: AvroType) -> Convert | None:
+    if writer.kind == BYTES and reader.kind == STRING:
+        return decode_text
+    if reader.kind == FLOAT and writer.kind in (INT, LONG):
+        return lambda value: float(np.int64(value).astype(np.float32))  # rounded once, as Java does
+    if reader.kind == DOUBLE and writer.kind in (INT, LONG):
+        return float
+    return None
+
+
+def _unit_of(writer: AvroType, reader: AvroType) -> Unit | str | None:
+    """Return the unit of what a writer wrote, None where the reader has none; a text if the two exclude each other."""
+    if reader.unit is None or writer.unit is None:
+        return reader.unit
+    moments = ("instant", "local", "date")
+    if writer.unit.dimension != reader.unit.dimension and not (
+        writer.unit.dimension in moments and reader.unit.dimension in moments
+    ):
+        return f"written as {writer.unit.name}, which cannot be read as {reader.unit.name}"
+    return writer.unit
+
+
+def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
+    """Return what makes a column's value of a scalar: a ``Finish``."""
+    if reader.digits is not None:
+        return _decimal_converter(reader.digits, scale)
+    if reader.unit is None or unit is None:
+        return None
+    name = reader.unit.name
+    is_moment = reader.unit.dimension in ("instant", "local")
+    target = MICROSECOND if is_moment and not name.endswith("nanos") else reader.unit.nanoseconds
+    if unit.nanoseconds == target:
+        return None
+    limit = INT32_MAX if reader.kind == INT else INT64_MAX
+    from_nanoseconds, source = unit.nanoseconds, unit.name
+
+    def convert(value: int) -> int:
+        result = value * from_nanoseconds // target
+        if not -limit - 1 <= result <= limit:
+            raise BadValueError(f"{value} ({source}) is beyond the range of its column")
+        return result
+
+    return convert
+
+
+def _decimal_converter(digits: Digits, scale: int) -> Convert:
+    shift, bound = digits.scale - scale, 10**digits.precision
+
+    def convert(value: bytes) -> Decimal:
+        number = int.from_bytes(value, "big", signed=True)
+        if shift >= 0:
+            number *= 10**shift
+        else:
+            number, rest = divmod(number, 10**-shift)
+            if rest:
+                raise BadValueError(f"a decimal of scale {scale} has digits that scale {digits.scale} would lose")
+        if not -bound < number < bound:
+            raise BadValueError(f"a decimal of more than {digits.precision} digits")
+        return Decimal(number).scaleb(-digits.scale, _EXACT)
+
+    return convert
+
+
+def text_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
+    """Return what makes JSON text of a value."""
+    if reader.digits is not None:
+        to_decimal = _decimal_converter(reader.digits, scale)
+        return lambda value: format(to_decimal(value), "f")
+    if reader.unit is not None and unit is not None and reader.unit.dimension != "time":
+        return _moment_text(reader.unit, unit)
+    if reader.unit is not None and unit is not None and unit.nanoseconds != reader.unit.nanoseconds:
+        ratio = unit.nanoseconds, reader.unit.nanoseconds
+        return lambda value: str(value * ratio[0] // ratio[1])
+    if reader.kind in (INT, LONG):
+        return str
+    if reader.kind in (FLOAT, DOUBLE):
+        return _float_text if reader.kind == FLOAT else _double_text
+    if reader.kind == BOOLEAN:
+        return lambda value: "true" if value else "false"
+    if reader.kind in (BYTES, FIXED):  # as Avro's JSON encoding has them: code points 0 to 255
+        return lambda value: json_text(value.decode("latin-1"))
+    return json_text
+
+
+def json_text(value: str) -> str:
+    """Return text as JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _double_text(value: float) -> str:
+    return repr(value) if value - value == 0 else json_text(str(value))  # JSON has no NaN and no infinity
+
+
+def _float_text(value: float) -> str:
+    return str(np.float32(value)) if value - value == 0 else json_text(str(value))
+
+
+def _moment_text(reader: Unit, unit: Unit) -> Convert:
+    to_text = {"date": iso_date, "instant": iso_instant, "local": iso_local}[reader.dimension]
+    nanoseconds = unit.nanoseconds
+
+    def convert(value: int) -> str:
+        text = to_text(value * nanoseconds)
+        return text if text.lstrip("-").isdecimal() else f'"{text}"'
+
+    return convert
+
+
+def has_same_name(writer: AvroType, reader: AvroType) -> bool:
+    """Return whether two named types match: by an alias of the reader's, or by name without namespace."""
+    if writer.name in reader.aliases:
+        return True
+    return writer.name.rpartition(".")[2] == reader.name.rpartition(".")[2]

@@ -1,0 +1,259 @@
+"""Avro schemas, parsed: names resolved, logical types as units. Pure; no library is needed.
+
+``parse_avro_schema`` returns an object for each type. A named type is one object wherever it is used, so that types can
+be compared by identity, and a recursive type refers to itself. Logical types that are invalid for their type are
+ignored, as Avro's specification requires.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING = (
+    "null", "boolean", "int", "long", "float", "double", "bytes", "string",
+)  # fmt: skip
+RECORD, ENUM, FIXED, ARRAY, MAP, UNION = "record", "enum", "fixed", "array", "map", "union"
+PRIMITIVES: Final = frozenset({NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING})
+NAMED: Final = frozenset({RECORD, ENUM, FIXED})
+MAX_NESTING: Final = 100  # levels of a schema's JSON
+NO_DEFAULT: Final = object()
+Json = Any
+
+
+class AvroSchemaError(Exception):
+    """JSON is not an Avro schema; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a number counts.
+
+    Attributes:
+        dimension: ``date``, ``time`` (of a day), ``instant`` (UTC) or ``local`` (a date and time without a zone).
+        nanoseconds: how many nanoseconds one is.
+    """
+
+    name: str
+    dimension: str
+    nanoseconds: int
+
+
+_SECOND: Final = 1_000_000_000
+_UNITS: Final[Mapping[tuple[str, str], Unit]] = {
+    (kind, name): Unit(name, dimension, nanoseconds)
+    for kind, name, dimension, nanoseconds in (
+        (INT, "date", "date", 86_400 * _SECOND),
+        (INT, "time-millis", "time", 1_000_000),
+        (LONG, "time-micros", "time", 1_000),
+        (LONG, "timestamp-millis", "instant", 1_000_000),
+        (LONG, "timestamp-micros", "instant", 1_000),
+        (LONG, "timestamp-nanos", "instant", 1),
+        (LONG, "local-timestamp-millis", "local", 1_000_000),
+        (LONG, "local-timestamp-micros", "local", 1_000),
+        (LONG, "local-timestamp-nanos", "local", 1),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """The precision and the scale of a decimal."""
+
+    precision: int
+    scale: int
+
+
+@dataclass(eq=False, slots=True)
+class AvroField:
+    """A field of a record; ``default`` is the schema's JSON, or ``NO_DEFAULT``."""
+
+    name: str
+    type: AvroType
+    default: Json = NO_DEFAULT
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class AvroType:
+    """A type.
+
+    Attributes:
+        kind: ``record``, ``enum``, ``fixed``, ``array``, ``map``, ``union``, or a primitive type's name.
+        name: the full name of a named type; empty for others.
+        aliases: full names.
+        unit, digits: of a logical type; None without one.
+        items: of an array; the values of a map.
+        default: of an enum: the symbol that stands for unknown ones; None without one.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    unit: Unit | None = None
+    digits: Digits | None = None
+    fields: list[AvroField] = field(default_factory=list)
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    size: int = 0
+    items: AvroType | None = None
+    branches: tuple[AvroType, ...] = ()
+
+    @property
+    def element(self) -> AvroType:
+        """The type of an array's elements, or of a map's values."""
+        assert self.items is not None
+        return self.items
+
+    @property
+    def label(self) -> str:
+        """What messages call the type."""
+        return self.name or self.kind
+
+
+def parse_avro_schema(schema: Json) -> AvroType:
+    """Return the type of a schema, given as parsed JSON.
+
+    Raises:
+        AvroSchemaError: it is not a schema.
+    """
+    try:
+        return _Parser().parse(schema, "", 0)
+    except RecursionError:
+        raise AvroSchemaError("nested too deeply") from None
+
+
+class _Parser:
+    """Parses one schema; remembers its named types."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType] = {}
+        self._primitives = {kind: AvroType(kind) for kind in PRIMITIVES}
+
+    def parse(self, schema: Json, namespace: str, depth: int) -> AvroType:
+        if depth > MAX_NESTING:
+            raise AvroSchemaError(f"nested more than {MAX_NESTING} levels")
+        if isinstance(schema, str):
+            return self._reference(schema, namespace)
+        if isinstance(schema, list):
+            return self._union(schema, namespace, depth)
+        if not isinstance(schema, dict):
+            raise AvroSchemaError(f"{_shorten(schema)} is not a type")
+        return self._object(schema, namespace, depth)
+
+    def _union(self, schema: list[Json], namespace: str, depth: int) -> AvroType:
+        branches = tuple(self.parse(branch, namespace, depth + 1) for branch in schema)
+        if any(branch.kind == UNION for branch in branches):
+            raise AvroSchemaError("a union is directly inside a union")
+        return AvroType(UNION, branches=branches)
+
+    def _object(self, schema: Mapping[str, Json], namespace: str, depth: int) -> AvroType:
+        kind = schema.get("type")
+        if isinstance(kind, dict | list):  # not allowed, and common: {"type": {"type": "string"}}
+            return self.parse(kind, namespace, depth + 1)
+        if not isinstance(kind, str):
+            raise AvroSchemaError(f"{_shorten(schema)} has no type")
+        if kind in PRIMITIVES:
+            return self._logical(AvroType(kind), schema)
+        if kind == ARRAY:
+            return AvroType(ARRAY, items=self._part(schema, "items", namespace, depth))
+        if kind == MAP:
+            return AvroType(MAP, items=self._part(schema, "values", namespace, depth))
+        if kind in (RECORD, "error", ENUM, FIXED):
+            return self._define(schema, RECORD if kind == "error" else kind, namespace, depth)
+        return self._reference(kind, namespace)
+
+    def _reference(self, name: str, namespace: str) -> AvroType:
+        if name in self._primitives:
+            return self._primitives[name]
+        known = self._named.get(_full_name(name, namespace)) or self._named.get(name)
+        if known is None:
+            raise AvroSchemaError(f"unknown type {name!r}")
+        return known
+
+    def _part(self, schema: Mapping[str, Json], key: str, namespace: str, depth: int) -> AvroType:
+        if key not in schema:
+            raise AvroSchemaError(f"{schema['type']} without {key}")
+        return self.parse(schema[key], namespace, depth + 1)
+
+    def _define(self, schema: Mapping[str, Json], kind: str, namespace: str, depth: int) -> AvroType:
+        short_name = schema.get("name")
+        if not isinstance(short_name, str) or not short_name:
+            raise AvroSchemaError(f"{kind} without a name")
+        name = _full_name(short_name, schema.get("namespace") if "namespace" in schema else namespace)
+        if name in self._named:
+            raise AvroSchemaError(f"type {name} is defined twice")
+        inner = name.rpartition(".")[0]
+        aliases = tuple(_full_name(alias, inner) for alias in _texts(schema, "aliases"))
+        result = self._named[name] = AvroType(kind, name, aliases)
+        if kind == ENUM:
+            result.symbols = _texts(schema, "symbols")
+            if not result.symbols:
+                raise AvroSchemaError(f"enum {name} without symbols")
+            default = schema.get("default")
+            result.default = default if default in result.symbols else None
+        elif kind == FIXED:
+            size = schema.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise AvroSchemaError(f"fixed {name} without a size")
+            result.size = size
+            self._logical(result, schema)
+        else:
+            result.fields = self._fields(schema, name, inner, depth)
+        return result
+
+    def _fields(self, schema: Mapping[str, Json], name: str, namespace: str, depth: int) -> list[AvroField]:
+        entries = schema.get("fields")
+        if not isinstance(entries, list):
+            raise AvroSchemaError(f"record {name} without fields")
+        result: list[AvroField] = []
+        names: set[str] = set()
+        for entry in entries:
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or "type" not in entry:
+                raise AvroSchemaError(f"record {name}: {_shorten(entry)} is not a field")
+            if entry["name"] in names:
+                raise AvroSchemaError(f"record {name} has the field {entry['name']} twice")
+            names.add(entry["name"])
+            kind = self.parse(entry["type"], namespace, depth + 1)
+            default = entry.get("default", NO_DEFAULT)
+            result.append(AvroField(entry["name"], kind, default, _texts(entry, "aliases")))
+        return result
+
+    def _logical(self, result: AvroType, schema: Mapping[str, Json]) -> AvroType:
+        logical = schema.get("logicalType")
+        if logical == "decimal" and result.kind in (BYTES, FIXED):
+            result.digits = _digits(schema, result)
+        elif isinstance(logical, str):
+            result.unit = _UNITS.get((result.kind, logical))
+        return result
+
+
+def _digits(schema: Mapping[str, Json], kind: AvroType) -> Digits | None:
+    precision, scale = _whole(schema.get("precision")), _whole(schema.get("scale", 0))
+    if precision is None or scale is None or not 0 <= scale <= precision or precision == 0:
+        return None
+    if kind.kind == FIXED and precision > int(math.log10(2) * (8 * kind.size - 1)):
+        return None
+    return Digits(precision, scale)
+
+
+def _whole(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _full_name(name: str, namespace: Json) -> str:
+    return f"{namespace}.{name}" if isinstance(namespace, str) and namespace and "." not in name else name
+
+
+def _texts(schema: Mapping[str, Json], key: str) -> tuple[str, ...]:
+    names = schema.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise AvroSchemaError(f"{key} are not a list of names")
+    return tuple(names)
+
+
+def _shorten(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

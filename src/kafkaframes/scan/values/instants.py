@@ -1,0 +1,58 @@
+"""Dates and instants as text: ISO 8601 for the years 1 to 9999, else a number. Pure.
+
+Four digits of a year are what ISO 8601, and every parser of it, has. Beyond them text is the number: milliseconds since
+the epoch, for a date days.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Final
+
+SECOND: Final = 1_000_000_000  # in nanoseconds
+MILLISECOND: Final = 1_000_000
+_DAY: Final = 86_400 * SECOND
+_EPOCH: Final = datetime(1970, 1, 1)
+_FIRST_SECOND: Final = -62_135_596_800  # the year 1
+_LAST_SECOND: Final = 253_402_300_799  # the year 9999
+
+
+def iso_local(nanoseconds: int) -> str:
+    """Return a date and time, with as many digits of a second as it has: none, 3, 6 or 9.
+
+    >>> iso_local(1_700_000_000_250_000_000), iso_local(-62_135_596_801 * 10**9)
+    ('2023-11-14T22:13:20.250', '-62135596801000')
+    """
+    seconds, rest = divmod(nanoseconds, SECOND)
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        return str(nanoseconds // MILLISECOND)
+    text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    if not rest:
+        return text
+    digits = f"{rest:09}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{text}.{digits}"
+
+
+def iso_instant(nanoseconds: int) -> str:
+    """Return an instant in UTC.
+
+    >>> iso_instant(0)
+    '1970-01-01T00:00:00Z'
+    """
+    text = iso_local(nanoseconds)
+    return text if text.lstrip("-").isdecimal() else f"{text}Z"
+
+
+def iso_date(nanoseconds: int) -> str:
+    """Return the date of an instant, or the number of its day.
+
+    >>> iso_date(86_400 * 10**9), iso_date(10**6 * 86_400 * 10**9), iso_date(10**7 * 86_400 * 10**9)
+    ('1970-01-02', '4707-11-29', '10000000')
+    """
+    days = nanoseconds // _DAY
+    try:
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return str(days)

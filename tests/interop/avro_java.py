@@ -1,0 +1,70 @@
+"""Avro's Java library, of the jars that PySpark brings, as a judge of schema resolution.
+
+Run: python -m tests.interop.avro_java, to write the recorded verdicts of ``tests/data/avro`` anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.scan.values.avro_pairs import Pair, PairMaker
+
+SOURCE = Path(__file__).parent / "java" / "avro" / "ResolveAvro.java"
+RECORDED = Path(__file__).parents[1] / "data" / "avro" / "verdicts.jsonl.gz"
+RECORDED_SEED, RECORDED_PAIRS = 38, 400
+
+
+def jars() -> list[Path]:
+    """Return the jars of Avro and of what it needs; empty where PySpark is not installed."""
+    found = importlib.util.find_spec("pyspark")
+    folder = Path(found.origin).parent / "jars" if found is not None and found.origin else Path("/nowhere")
+    names = (
+        "avro-1*",
+        "jackson-core-2*",
+        "jackson-databind-2*",
+        "jackson-annotations-2*",
+        "slf4j-api*",
+        "commons-compress*",
+    )
+    return [path for name in names for path in folder.glob(f"{name}.jar")]
+
+
+def resolve(pairs: Sequence[Pair], *, timeout: float = 500) -> list[list[dict[str, Any]]]:
+    """Return Java's verdicts on each pair's values."""
+    lines = [
+        json.dumps({"writer": pair.writer, "reader": pair.reader, "values": [value.hex() for value in pair.values]})
+        for pair in pairs
+    ]
+    classpath = ":".join(map(str, jars()))
+    done = subprocess.run(
+        ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(SOURCE)],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(f"java: {done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def record() -> None:
+    """Write the recorded verdicts."""
+    pairs = PairMaker(RECORDED_SEED).pairs(RECORDED_PAIRS)
+    lines = [
+        json.dumps([pair.writer, pair.reader, [value.hex() for value in pair.values], verdicts], sort_keys=True)
+        for pair, verdicts in zip(pairs, resolve(pairs), strict=True)
+    ]
+    RECORDED.parent.mkdir(exist_ok=True)
+    RECORDED.write_bytes(gzip.compress("\n".join(lines).encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    record()
