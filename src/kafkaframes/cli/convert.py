@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import print_table, say, size_text
+from kafkaframes.cli.text import print_table, printable, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import CompactSettings, RewriteSettings, SourceSettings
 from kafkaframes.records.layout import CODECS
@@ -303,6 +303,8 @@ def _show_compaction(report: CompactionReport) -> None:
         )
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
+    for note in (note for partition in report.partitions for note in partition.notes):
+        say(f"kafkaframes: {printable(note)}", err=True)
     say(report.counted)
     if report.destination:
         say(report.ending)

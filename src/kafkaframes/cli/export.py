@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.export.task import ExportTask, Settings
     from kafkaframes.jobs.job import Runner
     from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.storage.log.notes import LogNotes
 
 
 EXIT_INCOMPLETE = 1
@@ -112,16 +113,16 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
         from kafkaframes.jobs.export.planning import plan_export
         from kafkaframes.jobs.export.run import export
 
-        tasks, internal = plan_export(options)
-        requested = partial(export, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
-        if flags["output"] is not None:
-            requested = partial(_single, tasks, files, overwrite=flags["overwrite"], internal_topics=internal)
+        plan = plan_export(options)
+        write = export if flags["output"] is None else _single
+        reported: dict[str, Any] = {"internal_topics": plan.internal_topics, "notes": plan.notes}
+        requested = partial(write, plan.tasks, files, overwrite=flags["overwrite"], **reported)
     if master is not None and not as_json:
         note(f"starting Spark at {master} ...")
     with workers.runner(master, jobs, label="exporting") as work:
         outcome = requested(run=work)
     _report(outcome, as_json=as_json)
-    if outcome.failed or outcome.fault_count:
+    if not outcome.is_complete:
         sys.exit(EXIT_INCOMPLETE)
 
 
@@ -212,10 +213,19 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
             say(f"kafkaframes: {result.task.path}: and {more:,} more damaged positions", err=True)
     for result in outcome.failed:
         say(f"kafkaframes: not exported: {result.failed}", err=True)
+    say_notes(outcome.notes)
     if as_json:
         click.echo(json.dumps(outcome.as_json()))
     else:
         _print(outcome)
+
+
+def say_notes(notes: LogNotes) -> None:
+    """Print what a read of logs reports next to records and damage, on standard error."""
+    for line in notes:
+        say(f"kafkaframes: {printable(line)}", err=True)
+    if notes.hidden:
+        say("kafkaframes: --isolation read_uncommitted includes these records", err=True)
 
 
 def _print(outcome: Outcome) -> None:

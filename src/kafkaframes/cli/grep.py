@@ -70,7 +70,8 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     fields = flags["fields"] or SEARCHED
     result = 0
     errors: list[Any] = []
-    for batch in _batches(paths, flags, errors):
+    notes: list[Any] = []
+    for batch in _batches(paths, flags, errors, notes):
         rows = matching(batch, sought, fields)
         rows = rows if flags["most"] is None else rows.slice(0, flags["most"] - result)
         result += rows.num_rows
@@ -80,14 +81,19 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
             break
     if flags["counts"]:
         click.echo(json.dumps({"records": result}) if flags["as_json"] else f"{result}")
-    for error in errors:
-        say(f"kafkaframes: {error.as_exception()}", err=True)
+    for line in (*(error.as_exception() for error in errors), *notes):
+        say(f"kafkaframes: {line}", err=True)
     if errors or not result:
         sys.exit(EXIT_DAMAGED if errors else EXIT_NOTHING)
 
 
-def _batches(paths: Sequence[str], flags: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the topics, offsets and times that are asked for; with ``--follow`` without end."""
+def _batches(
+    paths: Sequence[str], flags: dict[str, Any], errors: list[Any], notes: list[Any]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the topics, offsets and times that are asked for; with ``--follow`` without end.
+
+    Damage is appended to ``errors``, what there is to report otherwise to ``notes``.
+    """
     from kafkaframes.scan.functions import scan_log
     from kafkaframes.scan.where import where_of
 
@@ -101,8 +107,11 @@ def _batches(paths: Sequence[str], flags: dict[str, Any], errors: list[Any]) -> 
         yield from _followed(paths, flags, where)
     scan = scan_log(paths, topics=flags["topics"], replicas=flags["replicas"], storage=flags["storage"])
     batches = scan.narrowed(where).select(*COLUMNS).to_batches()
-    yield from batches
-    errors += batches.errors
+    try:
+        yield from batches
+    finally:
+        errors += batches.errors
+        notes += batches.notes
 
 
 def _followed(paths: Sequence[str], flags: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,7 @@ from kafkaframes.storage.copies.decisions import ROOT, Decision
 from kafkaframes.storage.files.directory import LogDirectory, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.log.discover import discover, selected
+from kafkaframes.storage.log.swaps import swap_findings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,6 +128,7 @@ def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dic
         "clean_shutdown": directory.clean_shutdown is not None,
         "problems": [str(problem) for problem in directory.problems],
         "left_out": [note for partition in directory.partitions for note in partition.notes],
+        "notes": [finding.as_json() for one in directory.partitions for finding in swap_findings(one)],
         "partitions": [one.as_json() for one in partitions],
     }
 
@@ -165,6 +167,8 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     show(to, _footing(partitions, is_deep=is_deep))
     for problem in directory.problems:
         show(to, f"! {problem}", style="yellow")
+    for finding in (finding for one in directory.partitions for finding in swap_findings(one)):
+        show(to, f"! {finding}", style="yellow")
     for note in (note for partition in directory.partitions for note in partition.notes):
         show(to, f"left out: {note}", style="dim")
     to.print()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import SERVERS, connecting, reached
-from kafkaframes.cli.export import lines_of
+from kafkaframes.cli.export import lines_of, say_notes
 from kafkaframes.cli.options import (
     json_option,
     log_option,
@@ -63,7 +63,8 @@ def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> 
     With -b, sources are topics. Otherwise a source is a log directory if such a path exists, else a topic of the
     cluster in $KAFKA_BOOTSTRAP_SERVERS.
 
-    Exit status: 0 complete; 1 a part of a log could not be read; 2 nothing could be done.
+    Exit status: 0 complete; 1 a part of a log could not be read, or an open transaction in a log directory hides
+    records; 2 nothing could be done.
 
     \b
     kafkaframes table orders -b kafka:9092 --to delta lake/orders --mode json
@@ -174,7 +175,7 @@ def _round(job: _Job, writing: Runner) -> bool:
     )
     outcome = export.export(job.plan, incremental=True)
     _report(outcome, quiet=job.quiet)
-    return not outcome.failed and not outcome.fault_count
+    return outcome.is_complete
 
 
 def _again_and_again(once: Callable[[], bool], tables: Tables, interval: float, *, quiet: bool) -> bool:
@@ -219,9 +220,11 @@ def _report(outcome: Outcome, *, quiet: bool) -> None:
             say(f"kafkaframes: {fault}", err=True)
     for result in outcome.failed:
         say(f"kafkaframes: not in the table: {result.failed}", err=True)
+    say_notes(outcome.notes)
     facts = dict(outcome.table or {})
     if quiet:
-        click.echo(json.dumps({"records": outcome.summary.records, "complete": not outcome.failed, "table": facts}))
+        counts = {"records": outcome.summary.records, "complete": outcome.is_complete}
+        click.echo(json.dumps({**counts, "table": facts, **outcome.notes.as_json()}))
         return
     dead = facts.get("dead_letters", {}).get("records", 0)
     if facts["commits"]:

@@ -164,9 +164,11 @@ def export_log(paths: Paths, to: Path, settings: ExportSettings) -> JobResult[Ou
     named = paths_of(paths)
     refuse_inside(LocalPath(to), named)
     read = ReadOptions(tuple(named), **settings.read_fields())
-    tasks, internal = plan_export(read)
+    plan = plan_export(read)
     files = settings.files(os.fspath(to), read)
-    outcome = export(tasks, files, overwrite=settings.overwrite, internal_topics=internal)
+    outcome = export(
+        plan.tasks, files, overwrite=settings.overwrite, internal_topics=plan.internal_topics, notes=plan.notes
+    )
     counted = f"{outcome.records_read:,} records read, {outcome.summary.records:,} written to {os.fspath(to)}"
     failed = [f"not exported: {one.failed}" for one in outcome.failed]
     faults = [fault for one in outcome.results for fault in one.faults]

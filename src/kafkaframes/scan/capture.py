@@ -17,7 +17,7 @@ from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.rows import checked_names
-from kafkaframes.scan.slices import Source
+from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 
 _WORTH_A_TASK: Final = 32 << 20  # bytes; every task looks at all headers, so more tasks than cores gain nothing
@@ -123,9 +123,9 @@ class CaptureSource(Source):
     def _read(self, columns: Sequence[str]) -> Any:
         return replace(self.options.read, columns=tuple(columns))
 
-    def plan(self, where: Where, *, parts: int) -> Sequence[Work]:
+    def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """List the files; connections are shared out to ``parts``."""
-        return plan_works(self.options.files(), self.options, cores=parts)
+        return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
     def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share; what is wrong with files is appended to ``errors``."""

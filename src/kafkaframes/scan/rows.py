@@ -42,12 +42,21 @@ class RecordBatches(Iterator[pa.RecordBatch]):
     Attributes:
         schema: of every Arrow batch.
         errors: what was damaged so far.
+        notes: what there is to report next to rows and damage, once the first batch is there: records that an open
+            transaction hides, files that were judged differently than expected. Their text is a line for people.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, errors: list[Any]) -> None:
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        schema: pa.Schema,
+        errors: list[Any],
+        notes: list[Any] | None = None,
+    ) -> None:
         self._batches = batches
         self.schema = schema
         self.errors = errors
+        self.notes: list[Any] = [] if notes is None else notes
 
     def __next__(self) -> pa.RecordBatch:
         return next(self._batches)

@@ -16,7 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.scan import frames
 from kafkaframes.scan.decoded import ERROR, Schema, SchemaChoice, ValueDecoding
 from kafkaframes.scan.rows import RecordBatches
-from kafkaframes.scan.slices import Running, ScanPlan, ScanSlice, Source, run, scan_html, warn, watched
+from kafkaframes.scan.slices import Running, ScanPlan, ScanSlice, Source, SourcePlan, run, scan_html, warn, watched
 from kafkaframes.scan.where import EVERYTHING, OffsetRange, TimeRange, Where, where_of
 
 if TYPE_CHECKING:
@@ -196,10 +196,11 @@ class Scan:
             LogDirError: a path cannot be read.
             NetworkError, BrokerError: the cluster cannot be asked.
         """
-        works = [] if self.most == 0 else self.source.plan(self.kept, parts=1 if self.most is not None else parts)
+        is_limited = self.most is not None
+        planned = SourcePlan() if self.most == 0 else self.source.plan(self.kept, parts=1 if is_limited else parts)
         plain = self._plain_columns
-        slices = [ScanSlice(self.source, work, plain, self.kept, self.columns, self.decoding) for work in works]
-        return ScanPlan(tuple(slices), self.schema, self.most)
+        slices = [ScanSlice(self.source, work, plain, self.kept, self.columns, self.decoding) for work in planned.works]
+        return ScanPlan(tuple(slices), self.schema, self.most, planned.notes)
 
     def to_batches(self, *, workers: int = 1) -> RecordBatches:
         """Return an iterator over Arrow record batches: bounded memory, however much is read.
@@ -209,7 +210,8 @@ class Scan:
                 where values are decoded.
 
         Returns:
-            An iterator with ``schema``, and with ``errors``: what was damaged so far.
+            An iterator with ``schema``, with ``errors`` (what was damaged so far), and with ``notes`` (records that an
+            open transaction hides, transaction indexes and swap files that were judged).
 
         Raises:
             OptionError, LogDirError, NetworkError, BrokerError: (while iterating) as ``plan``.
@@ -219,13 +221,16 @@ class Scan:
 
     def _started(self, workers: int) -> tuple[RecordBatches, Running]:
         running = Running([])
-        return RecordBatches(run(self, running, workers), self.schema, running.errors), running
+        return RecordBatches(run(self, running, workers), self.schema, running.errors, running.notes), running
 
     def to_arrow(self, *, workers: int = 1) -> pa.Table:
-        """Return all rows as a table; raises as ``to_batches``. Damage is a warning of ``kafkaframes.scan``."""
+        """Return all rows as a table; raises as ``to_batches``.
+
+        Damage and notes are warnings of the logger ``kafkaframes.scan``.
+        """
         batches, running = self._started(workers)
         table = pa.Table.from_batches(list(watched(batches, running, self.source.label)), schema=batches.schema)
-        warn(batches.errors)
+        warn([*batches.errors, *batches.notes])
         return table
 
     def count(self) -> int:
@@ -236,7 +241,9 @@ class Scan:
         """
         total = 0
         try:
-            for part in self.plan().slices:
+            plan = self.plan()
+            warn(plan.notes)
+            for part in plan.slices:
                 if self.most is not None and total >= self.most:
                     break
                 total += part.count()

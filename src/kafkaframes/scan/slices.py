@@ -39,6 +39,19 @@ class Work(Protocol):
         """What is read, for people."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What a source will read.
+
+    Attributes:
+        works: in the order of their rows.
+        notes: what there is to report next to rows and damage, as objects whose text is a line for people.
+    """
+
+    works: Sequence[Any] = ()
+    notes: tuple[Any, ...] = ()
+
+
 class Source(Protocol):
     """What a scan reads; by default the records of topics, which are read before they are counted."""
 
@@ -72,8 +85,8 @@ class Source(Protocol):
         """Return the schema of these columns."""
         return schema_of(columns)
 
-    def plan(self, where: Where, *, parts: int) -> Sequence[Any]:
-        """Return the works, in the order of their rows.
+    def plan(self, where: Where, *, parts: int) -> SourcePlan:
+        """Return what will be read.
 
         Args:
             parts: into how many the source is cut at least, if it is large.
@@ -147,11 +160,14 @@ class ScanPlan:
         slices: in the order of their rows.
         schema: of the rows.
         limit: how many of the first rows are read; None: all.
+        notes: what there is to report next to rows and damage, such as records that an open transaction hides; their
+            text is a line for people.
     """
 
     slices: tuple[ScanSlice, ...]
     schema: pa.Schema
     limit: int | None = None
+    notes: tuple[Any, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -222,11 +238,13 @@ class Running:
 
     Attributes:
         errors: what was damaged so far.
+        notes: of the plan, once it is made.
         total_bytes: of the plan, once it is made; 0 where that is not known.
         done_bytes: of the slices that are read.
     """
 
     errors: list[Any]
+    notes: list[Any] = field(default_factory=list)
     total_bytes: int = 0
     done_bytes: int = 0
 
@@ -240,6 +258,7 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
     if workers < 1:
         raise OptionError(f"`workers` is at least 1, not {workers}")
     plan = scan.plan(parts=workers)
+    running.notes += plan.notes
     running.total_bytes = plan.size_bytes
     try:
         if plan.limit is not None or workers == 1 or len(plan) < 2:  # first rows: to read ahead could be in vain
@@ -256,12 +275,12 @@ def read_plan(plan: ScanPlan) -> pa.Table:
     rows = list(plan.rows(running))
     for part in plan.slices[:1]:
         part.source.close()
-    warn(running.errors)
+    warn([*running.errors, *plan.notes])
     return pa.Table.from_batches(rows, plan.schema)
 
 
 def warn(errors: Sequence[Any]) -> None:
-    """Tell of damage."""
+    """Log damage and notes as warnings."""
     for error in errors:
         _LOG.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
 

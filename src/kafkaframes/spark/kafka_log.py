@@ -121,6 +121,8 @@ class KafkaLogReader(TaskReader[ReadOptions], DataSourceReader):
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
         if (hint := hint_of(self.options, plan)) is not None:
             log.warning("%s", hint)
+        for note in plan.notes:
+            log.warning("%s", note)
         return [InputPartition(work) for work in plan.works or [()]]
 
 

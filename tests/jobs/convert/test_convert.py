@@ -347,7 +347,7 @@ def test_a_segment_alone_and_a_half_finished_swap(tmp_path):
     convert(str(segments(source)[0]), tmp_path / "one", RewriteSettings(record_format=2))
     assert records(tmp_path / "one") == records(source)
     shutil.copy(segments(source)[0], source / f"{0:020}.log.swap")
-    with pytest.raises(LogDirError, match="half-finished swap"):
+    with pytest.raises(LogDirError, match="kafkaframes repair"):
         convert(str(source), tmp_path / "two", RewriteSettings(record_format=2))
 
 

@@ -19,7 +19,7 @@ def test_spark_writes_the_same_and_reads_it_back(spark, tmp_path, monkeypatch):
     from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.log_options import log_options
 
-    tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"}))
+    tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders,payments"})).tasks
     outcome = export(tasks, Settings(str(tmp_path / "spark")), run=runner(spark))
     assert (outcome.summary.records, len(outcome.failed)) == (7_183, 0)
     export(tasks, Settings(str(tmp_path / "here")))
@@ -42,7 +42,7 @@ def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.log_options import log_options
 
-    tasks, _ = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"}))
+    tasks = plan_export(log_options({"path": str(SHOP), "subscribe": "orders"})).tasks
     to = tmp_path / "out"
 
     def broken(function, jobs):

@@ -6,9 +6,10 @@ import pytest
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import Batches, End
+from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.transactions import find_hidden_records, transactions_of
 
 
 def data(base, producer, count=2):
@@ -46,16 +47,60 @@ def test_markers_end_what_data_began(partition):
     assert state.has_producers
 
 
-def test_an_index_is_believed_and_says_the_same(partition):
-    (partition / f"{0:020}.txnindex").write_bytes(write_txn_index((AbortedTransaction(1, 0, 2, 3),)))
-    assert state_of(partition) == state_of(partition, use_indexes=False)
+def checks_of(state):
+    return [(finding.severity, finding.check) for finding in state.findings]
 
 
-def test_a_damaged_index_is_told_and_the_markers_count(partition):
-    (partition / f"{0:020}.txnindex").write_bytes(b"nonsense")
+def write_index(partition, *entries):
+    (partition / f"{0:020}.txnindex").write_bytes(write_txn_index(entries))
+
+
+def test_an_index_that_agrees_with_the_markers_is_not_reported(partition):
+    write_index(partition, AbortedTransaction(1, 0, 2, 3))
     state = state_of(partition)
-    assert len(state.problems) == 1
-    assert state.aborted == state_of(partition, use_indexes=False).aborted
+    assert (state.aborted, state.findings) == ((AbortedTransaction(1, 0, 2, 3),), ())
+
+
+@pytest.mark.parametrize(
+    ("raw", "check", "message"),
+    [
+        (b"nonsense", "txnindex-corrupt", "not whole entries"),
+        (b"", "txnindex-mismatch", "1 of 1 aborted transactions are not listed"),
+        (write_txn_index([AbortedTransaction(1, 1, 2, 3)]), "txnindex-mismatch", "1 of 1"),
+        (write_txn_index([AbortedTransaction(1, 0, 2, 3), AbortedTransaction(2, 3, 5, 6)]), "txnindex-mismatch", "no ABORT"),
+        (None, "txnindex-missing", "1 aborted transactions"),
+    ],
+    ids=["corrupt", "empty", "begins too late", "lists a committed one", "missing"],
+)  # fmt: skip
+def test_markers_decide_and_an_index_that_differs_is_reported(partition, raw, check, message):
+    """Kafka 4.3.1 that was killed leaves an empty index; its recovery builds it again from the markers."""
+    if raw is not None:
+        (partition / f"{0:020}.txnindex").write_bytes(raw)
+    state = state_of(partition)
+    assert state.aborted == (AbortedTransaction(1, 0, 2, 3),)
+    assert checks_of(state) == [(Severity.WARNING, check)]
+    assert message in state.findings[0].message
+
+
+def test_an_index_entry_stands_for_a_marker_that_is_damaged(partition):
+    path = partition / f"{0:020}.log"
+    raw = bytearray(path.read_bytes())
+    marker = len(bytes(data(0, 1)))
+    raw[marker + 61] = 0xFF  # the record's length
+    path.write_bytes(raw)
+    assert state_of(partition).open == {1: 0, 3: 6}
+    write_index(partition, AbortedTransaction(1, 0, 2, 3))
+    assert state_of(partition).aborted == (AbortedTransaction(1, 0, 2, 3),)
+
+
+def test_records_that_an_open_transaction_hides_are_counted(partition):
+    (directory,) = discover(str(partition))
+    found = directory.partitions[0]
+    hidden = find_hidden_records(directory.filesystem, found, transactions_of(directory.filesystem, found))
+    assert (hidden.producer_id, hidden.first_offset, hidden.end_offset, hidden.records) == (3, 6, 8, 2)
+    assert "producer 3 is open since offset 6" in str(hidden)
+    none = find_hidden_records(directory.filesystem, found, transactions_of(directory.filesystem, found), end=6)
+    assert none is None
 
 
 def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data(partition):

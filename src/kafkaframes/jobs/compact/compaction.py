@@ -182,6 +182,7 @@ class CompactedPartition(Values):
         reason: why it ends there.
         dropped: why records go -> how many.
         cleaned: whether there was anything to clean.
+        notes: how transaction indexes differ from the markers, which decide.
     """
 
     name: str
@@ -194,6 +195,7 @@ class CompactedPartition(Values):
     bytes_read: int = 0
     bytes_written: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -236,7 +238,11 @@ def _compact_one(task: CompactionTask) -> CompactedPartition:
 
 def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
     partition = CompactedPartition(
-        str(task.partition.topic_partition), plan.first_dirty_offset, plan.first_uncleanable_offset, plan.reason
+        str(task.partition.topic_partition),
+        plan.first_dirty_offset,
+        plan.first_uncleanable_offset,
+        plan.reason,
+        notes=[str(finding) for finding in plan.findings],
     )
     if tally is None:
         return replace(partition, end_offset=plan.first_dirty_offset)

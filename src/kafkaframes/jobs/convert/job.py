@@ -204,7 +204,7 @@ def one_log(source: Source, *, half_done: bool = False, storage: Mapping[str, An
     if log.kind != "segment" and not half_done:
         for file in (file for partition in log.rewritten for file in partition.temporary):
             if file.name.temporary in _HALF_DONE:
-                reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
+                reason = "a cleaning was interrupted; `kafkaframes repair LOGDIR --to DIR` writes the log that is left"
                 raise LogDirError(reason, file=file.path)
     return log
 

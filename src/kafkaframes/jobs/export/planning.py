@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line, read_journal
@@ -20,10 +21,25 @@ from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune
 from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
+from kafkaframes.storage.log.notes import LogNotes
 
 
-def plan_export(options: ReadOptions) -> tuple[list[ExportTask], tuple[str, ...]]:
-    """Return the segments to export, and the internal topics that are there and not chosen.
+class ExportPlan(NamedTuple):
+    """What an export reads.
+
+    Attributes:
+        tasks: a task for each slice of a segment.
+        internal_topics: Kafka's own topics that exist and are not chosen.
+        notes: swap files that are read as segments.
+    """
+
+    tasks: list[ExportTask]
+    internal_topics: tuple[str, ...]
+    notes: LogNotes
+
+
+def plan_export(options: ReadOptions) -> ExportPlan:
+    """Plan the export of the segments that the options choose.
 
     Raises:
         OptionError: the options do not fit what is there.
@@ -36,7 +52,7 @@ def plan_export(options: ReadOptions) -> tuple[list[ExportTask], tuple[str, ...]
         for part, bounded in chosen.parts
         for chunk in prune(part.segments, resolve_offsets(bounded, logs_of(part)))
     ]
-    return [task_of(chunk, options) for chunk in slices], chosen.internal_topics
+    return ExportPlan([task_of(chunk, options) for chunk in slices], chosen.internal_topics, chosen.notes)
 
 
 def task_of(part: Slice, options: ReadOptions) -> ExportTask:

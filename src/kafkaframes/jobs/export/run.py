@@ -56,6 +56,7 @@ from kafkaframes.jobs.job import Runner, json_object, run_here, shares
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
+from kafkaframes.storage.log.notes import LogNotes
 
 GROUP_BYTES = 32 << 20  # small files go to a worker together
 _REQUESTED = f"{OWN}/export.json"
@@ -72,6 +73,7 @@ class Outcome:
         output_bytes: size of the files.
         results: one a segment, in the order of the plan.
         table: if the destination is a table, facts about it for the user, as JSON values.
+        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
     """
 
     summary: Summary
@@ -80,6 +82,12 @@ class Outcome:
     output_bytes: int
     results: tuple[SegmentResult, ...]
     table: Mapping[str, Any] | None = None
+    notes: LogNotes = LogNotes()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the destination holds every record of the source that was selected."""
+        return not self.failed and not self.fault_count and not self.notes.hidden
 
     @property
     def failed(self) -> list[SegmentResult]:
@@ -113,6 +121,7 @@ class Outcome:
             "faults": [fault for result in self.results for fault in result.faults],
             "failed": [result.failed for result in self.failed],
             **({} if self.table is None else {"table": dict(self.table)}),
+            **self.notes.as_json(),
         }
 
 
@@ -123,6 +132,7 @@ def export(
     run: Runner = run_here,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
+    notes: LogNotes = LogNotes(),
 ) -> Outcome:
     """Export segments into ``settings.to``, except those that an earlier run exported.
 
@@ -130,6 +140,7 @@ def export(
         tasks: partition by partition, by offset.
         overwrite: remove an earlier export first.
         internal_topics: named in the summary.
+        notes: reported with the outcome.
 
     Raises:
         OptionError: the destination cannot be written or does not fit; or see ``run``.
@@ -148,7 +159,7 @@ def export(
         results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
         summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum({result.output: result.output_bytes for result in results}.values())
-        outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results)
+        outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results, notes=notes)
         write_whole(Path(settings.to, OWN, "summary.json"), json.dumps(outcome.as_json()))
         if not outcome.failed:
             outputs = {result.output for result in fresh.values() if result.output is not None}
@@ -278,6 +289,7 @@ def export_single(
     *,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
+    notes: LogNotes = LogNotes(),
 ) -> Outcome:
     """Write the records of segments into the one Parquet file ``settings.to``.
 
@@ -286,6 +298,7 @@ def export_single(
         settings: their format is Parquet.
         overwrite: replace a file that is there.
         internal_topics: named in the summary.
+        notes: reported with the outcome.
 
     Raises:
         OptionError: the file exists, or cannot be written.
@@ -317,7 +330,7 @@ def export_single(
     for result in results:
         result.output, result.output_bytes = final.name, size_bytes
     summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
-    return Outcome(summary, len(results), 0, size_bytes, tuple(results))
+    return Outcome(summary, len(results), 0, size_bytes, tuple(results), notes=notes)
 
 
 def _write_rows(output: Output, task: ExportTask, headers: bool, batch: pa.RecordBatch) -> None:

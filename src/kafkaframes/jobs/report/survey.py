@@ -338,8 +338,11 @@ def _not_read(directories: list[LogDirectory], named: Collection[str]) -> Iterat
             if not partition.is_live and partition.directory not in named:
                 why = f"{_STATES.get(partition.state, partition.state)}; verified, not measured"
                 yield NotRead(partition.directory, why, partition.size_bytes)
-            for file in partition.temporary:
+            swapped = {segment.path for segment in partition.segments}
+            for file in (file for file in partition.temporary if file.path not in swapped):
                 yield NotRead(file.path, f"a temporary file (.{file.name.temporary})", file.size_bytes)
+            for segment in partition.replaced:
+                yield NotRead(segment.path, "replaced by a finished swap file (.swap)", segment.size_bytes)
             for snapshot in partition.kraft_snapshots:
                 yield NotRead(snapshot.path, "a snapshot of the metadata; verified, not measured", snapshot.size_bytes)
         if directory.bootstrap is not None:

@@ -39,7 +39,8 @@ def table_plan(options: ReadOptions) -> Plan:
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
         chosen = choose(result, options, cores=os.cpu_count() or 1)
-        return _planned(options, chosen.parts[0][0], state, chosen.internal_topics)
+        planned = _planned(options, chosen.parts[0][0], state, chosen.internal_topics)
+        return replace(planned, notes=chosen.notes + planned.notes)
 
     return plan
 
@@ -58,11 +59,12 @@ def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, in
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
             gaps.append(gap)
-    tasks = tuple(task_of(chunk, options) for chunk in cut(part.segments, replace(options, start=starts), logs))
+    slices, notes = cut(part.segments, replace(options, start=starts), logs)
+    tasks = tuple(task_of(chunk, options) for chunk in slices)
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
     }
-    return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal)
+    return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal, notes)
 
 
 def _check_same_topic(topic: str, topic_id: str, state: TableState | None, remedy: str) -> None:

@@ -31,6 +31,7 @@ from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
 from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition, staged_directory
 from kafkaframes.scan.ranges import nested
+from kafkaframes.storage.log.notes import LogNotes
 
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
 
@@ -44,6 +45,7 @@ class TablePlan:
         starts: the first offset that is new, of each topic partition with tasks.
         gaps: that were accepted.
         internal_topics: that are there and were not asked for.
+        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
     """
 
     tasks: tuple[ExportTask, ...]
@@ -51,6 +53,7 @@ class TablePlan:
     topic_ids: Mapping[str, str]
     gaps: tuple[Gap, ...] = ()
     internal_topics: tuple[str, ...] = ()
+    notes: LogNotes = LogNotes()
 
 
 Plan = Callable[[TableState | None], TablePlan]
@@ -218,7 +221,7 @@ class TableExport:
             "doubtful_files": list(self.orphans.doubtful),
         } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
         written = sum(file.size_bytes for file in self._files)
-        return Outcome(summary, len(results), 0, written, results, table=facts)
+        return Outcome(summary, len(results), 0, written, results, table=facts, notes=planned.notes)
 
 
 def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:

@@ -23,6 +23,7 @@ from kafkaframes.storage.files.findings import Finding, Severity, worst
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
+from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
@@ -119,7 +120,9 @@ def _partition_findings(filesystem: FileSystem, partition: Partition, facts: lis
 
 
 def _left_over(partition: Partition) -> Iterator[Finding]:
-    for file in partition.temporary:
+    swapped = {segment.path for segment in partition.segments}
+    yield from swap_findings(partition)
+    for file in (file for file in partition.temporary if file.path not in swapped):
         yield Finding(Severity.NOTE, "temporary", f"a .{file.name.temporary} file", file.path)
     for file in partition.orphans:
         yield Finding(Severity.WARNING, "orphan", "an index without its segment", file.path)

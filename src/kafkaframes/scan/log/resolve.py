@@ -63,7 +63,9 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.transactions import TransactionState, transactions_of
+from kafkaframes.storage.log.notes import LogNotes, sum_notes
+from kafkaframes.storage.log.swaps import swap_findings
+from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.names import ViewPath
 
@@ -80,10 +82,12 @@ class Chosen:
     Attributes:
         parts: segments of which no two are copies, with the options for their topic partitions.
         internal_topics: Kafka's own topics that are there and not chosen.
+        notes: swap files that are read as segments.
     """
 
     parts: list[tuple[OneOfEach, ReadOptions]]
     internal_topics: tuple[str, ...]
+    notes: LogNotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class ReadPlan:
         bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
         decisions: what was decided where several copies of a partition were found; the gravest first.
         internal_topics: Kafka's own topics that are there and not chosen.
+        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
     """
 
     works: tuple[tuple[Slice, ...], ...]
@@ -104,6 +109,7 @@ class ReadPlan:
     bytes_to_fetch: int = 0
     decisions: tuple[Decision, ...] = ()
     internal_topics: tuple[str, ...] = ()
+    notes: LogNotes = LogNotes()
 
     @property
     def tasks(self) -> int:
@@ -137,7 +143,9 @@ def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: 
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
     chosen = choose(discovered, options, cores=cores)
     parts = chosen.parts
-    planned = [chunk for part, requested in parts for chunk in _slices(part, requested)]
+    cuts = [_slices(part, requested) for part, requested in parts]
+    planned = [chunk for part, _ in cuts for chunk in part]
+    notes = sum_notes([chosen.notes, *(note for _, note in cuts)])
     slices = [_light(chunk, options) for chunk, _ in planned]
     fetched = sum(_fetched(chunk, one) for chunk, one in planned)
     boundaries = partial(find_boundaries, storage=options.storage)
@@ -146,7 +154,7 @@ def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: 
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
     paths = {segment.path for segment in segments}
-    return ReadPlan(tuple(works), len(paths), log_bytes, fetched, decisions, chosen.internal_topics)
+    return ReadPlan(tuple(works), len(paths), log_bytes, fetched, decisions, chosen.internal_topics, notes)
 
 
 def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
@@ -167,7 +175,9 @@ def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> C
         parts = [(OneOfEach(discovered, part), requested) for part, requested in copies_apart(chosen, options)]
     else:
         parts = [(merge_chosen(discovered, chosen, options, cores=cores), options)]
-    return Chosen(parts, internal)
+    partitions = [discovered.by_directory[path].partition for path in dict.fromkeys(one.directory for one in chosen)]
+    notes = LogNotes(tuple(finding for partition in partitions for finding in swap_findings(partition)))
+    return Chosen(parts, internal, notes)
 
 
 def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
@@ -185,7 +195,7 @@ def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], option
             log.warning("%s", problem)
 
 
-def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
+def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
     """Return what is read of segments of which no two are copies, each slice with the log it is of."""
     logs = logs_of(part)
     resolved = resolve_offsets(options, logs)
@@ -193,23 +203,25 @@ def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
         check_loss(resolved, logs)
     elif options.isolation == "read_committed":
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
-    return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in cut(part.segments, resolved, logs)]
+    slices, notes = cut(part.segments, resolved, logs)
+    return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
 
 
-def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> list[Slice]:
-    """Return the slices of segments that have the batches of a range, and none of another's transactions.
+def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
+    """Return the slices of segments that have the batches of a range, each with the transactions that it needs.
 
     Args:
         options: with offsets as start and end.
     """
     states = _transactions(options, logs)
+    notes = _transaction_notes(options, logs, states)
     slices = prune(chosen, replace(options, end=_stable_ends(options, states)))
     if options.table == "segments":
         slices = [replace(part, end=part.start) for part in slices]
     else:
         slices = [narrowed for part in slices if (narrowed := _narrow(part, logs)).size_bytes > 0]
         slices = _with_aborted(slices, chosen, states)
-    return slices
+    return slices, notes
 
 
 def _fetched(part: Slice, entry: Log) -> int:
@@ -277,6 +289,18 @@ def _transactions(options: ReadOptions, logs: Logs) -> dict[TopicPartition, Tran
     if options.isolation != "read_committed" or options.table == "segments":
         return {}
     return {name: transactions_of(one.filesystem, one.partition) for name, one in logs.items()}
+
+
+def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPartition, TransactionState]) -> LogNotes:
+    findings = tuple(finding for state in states.values() for finding in state.findings)
+    if not any(state.open for state in states.values()):
+        return LogNotes(findings)
+    starts, ends = per_partition("start", options.start, states), per_partition("end", options.end, states)
+    hidden = []
+    for name, state in states.items():
+        first, end = options.where.bounded(max(starts[name], 0), NO_END if ends[name] == LATEST else ends[name])
+        hidden.append(find_hidden_records(logs[name].filesystem, logs[name].partition, state, start=first, end=end))
+    return LogNotes(findings, tuple(one for one in hidden if one is not None))
 
 
 def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:

@@ -16,7 +16,7 @@ from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
 from kafkaframes.scan.rows import Counting, known_columns
-from kafkaframes.scan.slices import Source
+from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.filesystem import VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName
@@ -76,16 +76,16 @@ class LogSource(Source):
         """Check the names of columns."""
         known_columns(columns)
 
-    def plan(self, where: Where, *, parts: int) -> Sequence[LogWork]:
+    def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """List the log, look up what start and end mean, and cut it at batches."""
         if self.files:
             named = [self._whole_file(path, where) for path in self.files]
-            return [LogWork((part,)) for part in named if _may_have_rows(part, where)]
+            return SourcePlan([LogWork((part,)) for part in named if _may_have_rows(part, where)])
         options = replace(self.options, where=where)
         result = discover_logs(options.paths, storage=options.storage)
         check_topics(self.names, (segment.topic for segment in result.segments))
         plan = plan_discovered(result, options, cores=parts)
-        return [LogWork(slices) for slices in plan.works]
+        return SourcePlan([LogWork(slices) for slices in plan.works], (*plan.notes.hidden, *plan.notes.findings))
 
     def _whole_file(self, path: str, where: Where) -> Slice:
         path = object_view(path, options=self.options.storage)

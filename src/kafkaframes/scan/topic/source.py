@@ -12,7 +12,7 @@ from kafkaframes.client.fetched import Fetched
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import as_array
 from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, known_columns
-from kafkaframes.scan.slices import Source
+from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Range, plan_topic
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
@@ -43,10 +43,10 @@ class TopicSource(Source):
         """Check the names of columns."""
         known_columns(columns, origin=TOPIC_COLUMNS)
 
-    def plan(self, where: Where, *, parts: int) -> Sequence[Range]:
+    def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """Ask the cluster where partitions start and end, and cut large ones."""
         options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
-        return plan_topic(options)
+        return SourcePlan(plan_topic(options))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in order; damage is an error, as it is to a consumer."""

@@ -13,6 +13,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
@@ -81,6 +82,7 @@ class RoundPlan:
         first_dirty_offset: the map of keys is built from here on.
         first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
         aborted: the partition's aborted transactions, by their markers.
+        findings: transaction indexes that differ from the markers.
     """
 
     partition: Partition
@@ -91,6 +93,7 @@ class RoundPlan:
     high_watermark: int
     aborted: tuple[AbortedTransaction, ...]
     producers: Producers
+    findings: tuple[Finding, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -151,6 +154,7 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
         high_watermark,
         state.aborted,
         producers,
+        state.findings,
     )
 
 

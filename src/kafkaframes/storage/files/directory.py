@@ -75,10 +75,12 @@ class Partition:
         topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
         log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
         state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
-        segments: by base offset. ``.swap``, ``.cleaned`` and ``.deleted`` ones are in ``temporary``.
+        segments: by base offset. ``.cleaned`` and ``.deleted`` ones are in ``temporary`` only, as unfinished ``.swap``
+            ones are; a finished ``.swap`` is here, too, under its final name (``storage/log/swaps.py``).
         kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, record batches too.
         producer_snapshots: every ``.snapshot``; those beside a segment's base offset are in the segment too.
         temporary: files with a second suffix.
+        replaced: segments that finished swap files replace at a broker's start; those are among ``segments`` then.
         orphans: indexes without their ``.log``.
         leader_epochs: None where the file is missing or corrupt.
         checkpointed: what the broker's checkpoints say, by file name.
@@ -94,6 +96,7 @@ class Partition:
     kraft_snapshots: tuple[Segment, ...] = ()
     producer_snapshots: tuple[LogFile, ...] = ()
     temporary: tuple[LogFile, ...] = ()
+    replaced: tuple[Segment, ...] = ()
     orphans: tuple[LogFile, ...] = ()
     leader_epochs: tuple[EpochStart, ...] | None = None
     metadata: PartitionMetadata | None = None

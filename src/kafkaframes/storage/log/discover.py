@@ -33,6 +33,7 @@ from kafkaframes.storage.files.filesystem import (
     wrap,
 )
 from kafkaframes.storage.files.names import DirectoryName, FileName, TopicPartition, segment_file_name
+from kafkaframes.storage.log.swaps import show_swaps
 from kafkaframes.storage.tiered.names import Store, find_store, named_objects
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -198,13 +199,13 @@ def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
 def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
     """Return what one directory is: a partition, a log directory, a tiered store, or a directory of such."""
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
-        return [_single_partition(filesystem, path, entries)]
+        return [_shown_partition(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
     is_partition = (_is_partition(entry) and not _holds_directories(filesystem, entry) for entry in directories)
     if any(entry.name == names.META_PROPERTIES for entry in entries) or any(is_partition):
         return [_log_directory(filesystem, path, entries)]
     if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
-        return [_single_partition(filesystem, path, entries)]
+        return [_shown_partition(filesystem, path, entries)]
     store = find_store(filesystem, path, entries)
     if store is not None:
         return [store]
@@ -235,7 +236,10 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: values for name, values in read.items() if values is not None}
     partitions = [
-        partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets)
+        show_swaps(
+            filesystem,
+            partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets),
+        )
         for entry in entries
         if entry.is_directory and _is_partition(entry)
     ]
@@ -259,6 +263,12 @@ def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     return tuple(
         sorted(partitions, key=lambda partition: (partition.topic_partition, partition.state, partition.directory))
     )
+
+
+def _shown_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+    """Return a partition that was named alone, with finished swap files in their places."""
+    listed = _single_partition(filesystem, path, entries)
+    return replace(listed, partitions=tuple(show_swaps(filesystem, one) for one in listed.partitions))
 
 
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
@@ -330,6 +340,7 @@ def _joined_partition(copies: list[Partition]) -> Partition:
         segments=_once(segment for copy in copies for segment in copy.segments),
         kraft_snapshots=_once(segment for copy in copies for segment in copy.kraft_snapshots),
         temporary=tuple({file.path: file for copy in copies for file in copy.temporary}.values()),
+        replaced=_once(segment for copy in copies for segment in copy.replaced),
         orphans=tuple({file.path: file for copy in copies for file in copy.orphans}.values()),
     )
 

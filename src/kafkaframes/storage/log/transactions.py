@@ -1,8 +1,9 @@
 """What a ``read_committed`` consumer receives: aborted and open transactions, the last stable offset (KIP-98).
 
-Headers alone are read, and the one record of each marker. Where a segment has its ``.txnindex`` the aborted
-transactions are the index's; where it is missing or corrupt they are found from the markers, with the same result.
-Kafka writes that file only for aborted transactions, so a missing one is normal.
+Batch headers are read, and the record of each transaction marker. The markers decide which transactions are aborted. A
+``.txnindex`` is only compared with them: it may be empty, short or from another log after a crash or a careless copy,
+and a broker that recovers the segment builds it again from the markers. Tiered segments are the exception. Walking
+their headers would fetch them whole, so that their index decides, and a finding says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
 from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
+from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.headers import BatchHeader, headers_from
 from kafkaframes.storage.files.producer_files import (
     AbortedTransaction,
@@ -27,6 +29,7 @@ from kafkaframes.storage.files.producer_files import (
     read_txn_index,
 )
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.storage.log.notes import HiddenRecords
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 _NO_MARKER = 2**63 - 1
@@ -57,14 +60,14 @@ class TransactionState:
     Attributes:
         aborted: by the offset of their markers.
         open: producer id to the first offset of the transaction that has no marker yet.
-        problems: transaction indexes that were not used, with the reason.
+        findings: transaction indexes that differ from the markers, and those of tiered segments that decided.
         has_producers: whether any batch was written by an idempotent or transactional producer.
     """
 
     aborted: tuple[AbortedTransaction, ...] = ()
     open: dict[int, int] = field(default_factory=dict)
     log_end_offset: int = 0
-    problems: tuple[LogDirError, ...] = ()
+    findings: tuple[Finding, ...] = ()
     has_producers: bool = False
 
     @property
@@ -131,32 +134,125 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     """Read the transactions of a partition.
 
     Args:
-        use_indexes: False finds everything from the markers.
+        use_indexes: whether tiered segments may be judged by their indexes. If not, they are fetched for their markers.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
-    follow = OpenTransactions()
+    open_transactions = OpenTransactions()
     aborted: list[AbortedTransaction] = []
-    problems: list[LogDirError] = []
+    findings: list[Finding] = []
     end, has_producers = partition.log_start_offset, False
-    settled = _settled(filesystem, partition, follow, aborted) if use_indexes else 0
-    if settled:
-        end = max(end, (partition.segments[settled - 1].end_offset or 0) + 1)
-    for segment in partition.segments[settled:]:
-        transactions: list[AbortedTransaction] = []
+    tiered_count = _read_tiered(filesystem, partition, open_transactions, aborted, findings) if use_indexes else 0
+    if tiered_count:
+        end = max(end, (partition.segments[tiered_count - 1].end_offset or 0) + 1)
+    for segment in partition.segments[tiered_count:]:
+        index = _IndexComparison(filesystem, segment)
         with open_segment(filesystem, segment) as reader:
             for header in reader.producer_headers():
                 if header.is_transactional:
-                    transactions += follow.see(header, markers_of(reader, header) if header.is_control else ())
+                    markers = index.markers_of(reader, header) if header.is_control else ()
+                    ended = open_transactions.see(header, markers)
+                    index.confirm(ended)
+                    aborted += ended
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
-        indexed = _indexed(filesystem, segment, problems) if use_indexes else None
-        aborted += transactions if indexed is None else indexed
+        findings += index.findings()
     if partition.segments:  # an empty last segment begins at the log end offset, which may be above the last batch
         end = max(end, partition.segments[-1].base_offset)
     aborted.sort(key=lambda transaction: transaction.last_offset)
-    return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
+    return TransactionState(tuple(aborted), dict(open_transactions.first_offsets), end, tuple(findings), has_producers)
+
+
+class _IndexComparison:
+    """A segment's ``.txnindex``, compared with the markers in the segment."""
+
+    def __init__(self, filesystem: FileSystem, segment: Segment) -> None:
+        problems: list[LogDirError] = []
+        self._segment = segment
+        self._listed = _read_index(filesystem, segment, problems)
+        self._problem = problems[0] if problems else None
+        self._by_marker = {(one.producer_id, one.last_offset): one for one in self._listed or ()}
+        self._unconfirmed = set(self._by_marker)
+        self._missing = self._aborted_count = 0
+
+    def markers_of(self, reader: SegmentReader, header: BatchHeader) -> list[Marker]:
+        """Return the markers of a control batch. If its record is damaged, an entry of the index stands for it."""
+        markers = list(markers_of(reader, header))
+        key = (header.producer_id, header.base_offset)
+        if not markers and key in self._by_marker:
+            markers = [Marker(header.base_offset, header.producer_id, header.producer_epoch, "ABORT", -1)]
+        self._unconfirmed -= {(one.producer_id, one.offset) for one in markers if one.kind == "ABORT"}
+        return markers
+
+    def confirm(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Compare transactions that markers aborted with the index."""
+        for transaction in aborted:
+            self._aborted_count += 1
+            entry = self._by_marker.get((transaction.producer_id, transaction.last_offset))
+            self._missing += entry is None or entry.first_offset > transaction.first_offset
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield how the index differs from the markers of the whole segment."""
+        file = self._segment.path if self._segment.txn_index is None else self._segment.txn_index.path
+        if self._problem is not None:
+            message = f"{self._problem.reason}; aborted transactions are found from their markers"
+            yield Finding(Severity.WARNING, "txnindex-corrupt", message, file, self._problem.position)
+            return
+        if self._missing and self._listed is None:
+            message = f"{self._aborted_count} aborted transactions, but no transaction index; their markers decide"
+            yield Finding(Severity.WARNING, "txnindex-missing", message, file)
+        elif self._missing:
+            message = f"{self._missing} of {self._aborted_count} aborted transactions are not listed; markers decide"
+            yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
+        if self._unconfirmed:
+            message = f"{len(self._unconfirmed)} listed transactions have no ABORT marker and are ignored"
+            yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
+
+
+def find_hidden_records(
+    filesystem: FileSystem, partition: Partition, state: TransactionState, *, start: int = 0, end: int | None = None
+) -> HiddenRecords | None:
+    """Count the records that an open transaction hides from ``read_committed``; None if there are none.
+
+    Args:
+        start, end: the offsets that are read otherwise; end is exclusive, None for the log's end.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    if not state.open:
+        return None
+    producer_id, first = min(state.open.items(), key=lambda item: item[1])
+    begin, end = max(start, first), state.log_end_offset if end is None else min(end, state.log_end_offset)
+    records: int | None = 0
+    nexts = [*(segment.base_offset for segment in partition.segments[1:]), state.log_end_offset]
+    for segment, next_base in zip(partition.segments, nexts, strict=True):
+        if next_base <= begin or segment.base_offset >= end or records is None:
+            continue
+        if segment.end_offset is not None:
+            records = None
+            continue
+        with open_segment(filesystem, segment) as reader:
+            records += _count_data_records(reader, state, begin, end)
+    if records == 0 or begin >= end:
+        return None
+    name = partition.topic_partition
+    return HiddenRecords(name.topic, name.partition, producer_id, first, end, records, partition.directory)
+
+
+def _count_data_records(reader: SegmentReader, state: TransactionState, first: int, end: int) -> int:
+    count = 0
+    for header in reader.headers(reader.start_before(first)):
+        if header.last_offset < first or header.is_control or state.is_aborted(header):
+            continue
+        if header.base_offset >= end and header.magic >= 2:
+            break
+        if header.magic >= 2 and first <= header.base_offset and header.last_offset < end:
+            count += max(header.record_count, 0)
+        else:
+            count += sum(first <= record.offset < end for record in reader.records(header))
+    return count
 
 
 def transactions_of_fetched(
@@ -179,10 +275,14 @@ def transactions_of_fetched(
     return TransactionState(tuple(sorted(transactions, key=lambda marker: marker.last_offset)), log_end_offset=end)
 
 
-def _settled(
-    filesystem: FileSystem, partition: Partition, follow: OpenTransactions, aborted: list[AbortedTransaction]
+def _read_tiered(
+    filesystem: FileSystem,
+    partition: Partition,
+    open_transactions: OpenTransactions,
+    aborted: list[AbortedTransaction],
+    findings: list[Finding],
 ) -> int:
-    """Collect the transactions of leading segments from index and snapshot files alone; return how many segments.
+    """Collect the transactions of leading tiered segments from index and snapshot files; return how many segments.
 
     For a tiered segment it is known whether it has a transaction index, and the producer snapshot at its end names the
     transactions that are open there. Walking its headers would mean to fetch all of it.
@@ -193,17 +293,24 @@ def _settled(
     )
     if not count:
         return 0
-    behind = (partition.segments[count - 1].end_offset or 0) + 1
-    snapshot = next((file for file in partition.producer_snapshots if file.name.offset == behind), None)
+    end_offset = (partition.segments[count - 1].end_offset or 0) + 1
+    snapshot = next((file for file in partition.producer_snapshots if file.name.offset == end_offset), None)
     problems: list[LogDirError] = []
-    indexes = [_indexed(filesystem, segment, problems) for segment in partition.segments[:count]]
+    indexes = [_read_index(filesystem, segment, problems) for segment in partition.segments[:count]]
     producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
+    findings += [Finding(Severity.WARNING, "txnindex-corrupt", one.reason, one.file or "") for one in problems]
     if problems or snapshot is None:
         return 0
-    aborted += {one: None for indexed in indexes for one in indexed or ()}  # segments that overlap both name some
-    follow.first_offsets |= {
+    aborted += {one: None for index in indexes for one in index or ()}  # segments that overlap both name some
+    open_transactions.first_offsets |= {
         one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
     }
+    if producers or any(indexes):
+        message = (
+            f"aborted transactions of {count} tiered segment{'s' * (count != 1)} of {partition.topic_partition} are "
+            "those of their indexes; their markers were not fetched"
+        )
+        findings.append(Finding(Severity.NOTE, "txnindex-only", message, partition.directory))
     return count
 
 
@@ -250,7 +357,10 @@ def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[M
             yield Marker(record.offset, header.producer_id, header.producer_epoch, kind, epoch)
 
 
-def _indexed(filesystem: FileSystem, segment: Segment, problems: list[LogDirError]) -> list[AbortedTransaction] | None:
+def _read_index(
+    filesystem: FileSystem, segment: Segment, problems: list[LogDirError]
+) -> list[AbortedTransaction] | None:
+    """Return the entries of a transaction index; None if it is missing, or malformed, which ``problems`` gets."""
     file = segment.txn_index
     if file is None:
         return None

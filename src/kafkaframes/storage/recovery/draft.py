@@ -14,12 +14,12 @@ from typing import NamedTuple
 from kafkaframes.errors import OptionError
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names
-from kafkaframes.storage.files.directory import LogFile, Segment
+from kafkaframes.storage.files.directory import LogFile
 from kafkaframes.storage.files.filesystem import FileSystem, join, split
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart
 from kafkaframes.storage.log.producer_state import BEFORE_HORIZONS, BROKER_RELEASES, KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.storage.log.swaps import next_offset_of, resolve_swaps
 
 MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 
@@ -204,42 +204,21 @@ class SwapRules:
 def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
     """Delete files that waited for deletion or are unfinished; rename finished swaps to their final names."""
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
-    cleaned = draft.with_temporary("cleaned")
-    lowest = min((file.name.offset for file in cleaned), default=None)
-    if lowest is not None:
-        unfinished = [file for file in draft.with_temporary("swap") if file.name.offset >= lowest]
-        draft.delete(unfinished, "belongs to a split that did not finish")
-    draft.delete(cleaned, "the cleaner did not finish it")
-    swaps = draft.with_temporary("swap")
-    logs = [file for file in swaps if file.name.kind == "log"]
-    if logs:
-        first = min(file.name.offset for file in logs)
-        after = max(next_offset_of(filesystem, file) for file in logs)
-        _drop_split(filesystem, draft, first)
-        replaced = [
-            file
-            for file in draft.files.values()
-            if file.name.temporary == "" and file.name.kind != "checkpoint" and first <= file.name.offset < after
-        ]
-        draft.delete(replaced, f"a finished swap covers the offsets {first} to {after - 1}")
-    for file in swaps:
+    resolution = resolve_swaps(filesystem, draft.files)
+    draft.delete(resolution.unfinished, "belongs to a split that did not finish")
+    draft.delete(draft.with_temporary("cleaned"), "the cleaner did not finish it")
+    first, end = resolution.first_offset, resolution.end_offset
+    draft.delete(resolution.halves, f"its split was nearly finished: the parts from {first} on are there")
+    draft.delete(resolution.replaced, f"a finished swap covers the offsets {first} to {end - 1}")
+    for file in resolution.finished:
         draft.rename(file, "a finished swap takes its place")
+    logs = [file for file in resolution.finished if file.name.kind == "log"]
     for file in logs:  # Kafka opens them to see where they end, which makes an index where there was none
         index = FileName(file.name.offset, "index")
         if index not in draft.files:
             path = join(split(file.path)[0], str(index))
             draft.actions.append(Action(Kind.CREATE, path, "a finished swap had none"))
             draft.files[index] = LogFile(index, path, 0, None)
-
-
-def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
-    """Delete a segment that a split has left beside its parts: the first of them may be named higher than it.
-
-    Kafka would keep both, so that its records would be there twice.
-    """
-    below = [base for base in draft.bases() if base < first]
-    if below and next_offset_of(filesystem, draft.files[FileName(below[-1], "log")]) > first:
-        draft.delete(draft.of_segment(below[-1]), f"its split was nearly finished: the parts from {first} on are there")
 
 
 def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
@@ -300,16 +279,6 @@ def _end(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> int:
     if segment.is_recovered:
         return segment.next_offset
     return next_offset_of(filesystem, draft.files[FileName(segment.base_offset, "log")])
-
-
-def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
-    """Return the offset after the last batch; the base offset of an empty segment (LogSegment.readNextOffset).
-
-    Raises:
-        LogDirError: the file cannot be read.
-    """
-    with open_segment(filesystem, Segment(file), use_indexes=False) as reader:
-        return reader.next_offset
 
 
 _BEFORE = SwapRules(_settle_before_loading, _swaps_are_done)

@@ -20,7 +20,7 @@ A flipped bit below the recovery point is therefore not seen, and its records st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -31,12 +31,13 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
 from kafkaframes.storage.files import names, producer_files
-from kafkaframes.storage.files.directory import LogDirectory, LogFile, Partition, Segment
+from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, FilePart, SplitView, overflows, parts_of, view_of
 from kafkaframes.storage.log.producer_state import REWRITES_OLD
+from kafkaframes.storage.log.swaps import listed_files, next_offset_of
 from kafkaframes.storage.recovery.draft import (
     SWAP_RULES,
     Action,
@@ -46,7 +47,6 @@ from kafkaframes.storage.recovery.draft import (
     Opened,
     Rebuild,
     SwapRules,
-    next_offset_of,
     rules_of,
 )
 
@@ -115,7 +115,7 @@ def _laid_out(
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
     """Decide which segments are opened, and what happens to all other files."""
-    draft = Draft({file.name: file for file in _all_files(partition)})
+    draft = Draft({file.name: file for file in listed_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
     for base, parts in splits.items():
@@ -234,15 +234,6 @@ def walk(read_at: ReadAt, segment: KeptSegment | Segment, most_headers: int) -> 
             is_far = bool(right[wrong[0]])
             break
     return Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
-
-
-def _all_files(partition: Partition) -> Iterable[LogFile]:
-    for segment in partition.segments:
-        parts = (segment.log, segment.index, segment.time_index, segment.txn_index)
-        yield from (part for part in parts if part is not None)
-    yield from partition.producer_snapshots
-    yield from partition.temporary
-    yield from partition.orphans
 
 
 def _drop_orphans(draft: Draft) -> None:

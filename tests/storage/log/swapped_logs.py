@@ -1,0 +1,32 @@
+"""A partition whose cleaning was interrupted between the cleaner's renames."""
+
+from kafkaframes.records.build import build_records
+
+OLD = {0: range(10), 10: range(10, 20), 20: range(20, 30)}
+CLEANED = range(0, 20, 2)  # the segments 0 and 10, joined
+
+
+def segment(offsets):
+    return b"".join(bytes(build_records({"value": [b"v%d" % at]}, base_offset=at)) for at in offsets)
+
+
+def name(base, suffix=""):
+    return f"{base:020}.log{suffix}"
+
+
+def write_partition(path):
+    """Write a partition of three segments, of one record a batch."""
+    path.mkdir(parents=True)
+    for base, offsets in OLD.items():
+        (path / name(base)).write_bytes(segment(offsets))
+        (path / name(base).replace(".log", ".index")).write_bytes(b"")
+
+
+def interrupt(path, old, new):
+    """Leave ``new`` as swap or cleaned files, and the segments that they replace ``old``: there, renamed or gone."""
+    for suffix, files in new.items():
+        for base, offsets in files.items():
+            (path / name(base, suffix)).write_bytes(segment(offsets))
+    for base in (0, 10) if old != "there" else ():
+        for file in (path / name(base), path / name(base).replace(".log", ".index")):
+            file.rename(f"{file}.deleted") if old == "deleted" else file.unlink()

@@ -1,0 +1,64 @@
+"""Readers see what a broker's start would serve where a cleaning was interrupted (LogLoader, Kafka 4.3.1)."""
+
+import shutil
+
+import pytest
+from tests.storage.log.swapped_logs import CLEANED, OLD, interrupt, name, write_partition
+
+import kafkaframes
+from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.swaps import swap_findings
+from kafkaframes.storage.recovery.plan import plan_recovery
+
+
+@pytest.fixture
+def partition(tmp_path):
+    path = tmp_path / "logs" / "orders-0"
+    write_partition(path)
+    return path
+
+
+def offsets_of(path, **options):
+    return kafkaframes.scan_log(path, **options).select("offset").to_arrow().column(0).to_pylist()
+
+
+@pytest.mark.parametrize("old", ["there", "deleted", "gone"])
+def test_a_finished_swap_is_read_in_place_of_what_it_covers(partition, old):
+    interrupt(partition, old, {".swap": {0: CLEANED}})
+    assert offsets_of(partition.parent) == [*CLEANED, *OLD[20]]
+    assert offsets_of(partition) == [*CLEANED, *OLD[20]]
+    (directory,) = discover(str(partition))
+    (finding,) = swap_findings(directory.partitions[0])
+    assert finding.file == str(partition / name(0, ".swap"))
+    assert ("2 segments" in finding.message) == (old == "there")
+
+
+CASES = {
+    "cleaned at the same base: a split that did not finish": ("there", {".swap": {0: CLEANED}, ".cleaned": {0: range(5)}}),
+    "cleaned above the swap": ("there", {".swap": {0: CLEANED}, ".cleaned": {20: range(20, 25)}}),
+    "cleaned only": ("there", {".cleaned": {0: range(5)}}),
+    "two swaps of a split": ("gone", {".swap": {0: range(7), 7: range(7, 20)}}),
+    "a swap whose first record was cleaned": ("there", {".swap": {0: range(11, 20)}}),
+    "the last segment's swap": ("there", {".swap": {20: range(20, 30, 3)}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), CASES.values(), ids=CASES)
+def test_readers_and_recovery_agree(partition, old, new):
+    interrupt(partition, old, new)
+    (directory,) = discover(str(partition.parent))
+    plan = plan_recovery(directory, directory.partitions[0])
+    shown = [(segment.base_offset, segment.path) for segment in directory.partitions[0].segments]
+    assert shown == [(kept.base_offset, kept.path) for kept in plan.segments]
+
+
+def test_a_swap_that_a_user_names_is_read_as_a_file(partition):
+    interrupt(partition, "there", {".swap": {0: CLEANED}})
+    assert offsets_of(partition / name(0, ".swap")) == list(CLEANED)
+    assert offsets_of(partition / name(0)) == list(OLD[0])
+
+
+def test_copies_are_merged_from_what_each_would_serve(partition, tmp_path):
+    shutil.copytree(partition.parent, tmp_path / "copy")
+    interrupt(partition, "gone", {".swap": {0: CLEANED}})
+    assert set(offsets_of([partition.parent, tmp_path / "copy"])) >= {*CLEANED, *OLD[20]}
