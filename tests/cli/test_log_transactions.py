@@ -1,4 +1,4 @@
-"""Commands and scans over a log with transactions: markers decide, and records that an open transaction hides are named."""
+"""Commands over a log with transactions: markers decide, and what an open transaction hides is named."""
 
 import json
 import logging

@@ -34,7 +34,7 @@ def test_a_finished_swap_is_read_in_place_of_what_it_covers(partition, old):
 
 
 CASES = {
-    "cleaned at the same base: a split that did not finish": ("there", {".swap": {0: CLEANED}, ".cleaned": {0: range(5)}}),
+    "cleaned at the same base: an unfinished split": ("there", {".swap": {0: CLEANED}, ".cleaned": {0: range(5)}}),
     "cleaned above the swap": ("there", {".swap": {0: CLEANED}, ".cleaned": {20: range(20, 25)}}),
     "cleaned only": ("there", {".cleaned": {0: range(5)}}),
     "two swaps of a split": ("gone", {".swap": {0: range(7), 7: range(7, 20)}}),

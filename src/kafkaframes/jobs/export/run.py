@@ -56,7 +56,7 @@ from kafkaframes.jobs.job import Runner, json_object, run_here, shares
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
-from kafkaframes.storage.log.notes import LogNotes
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
 GROUP_BYTES = 32 << 20  # small files go to a worker together
 _REQUESTED = f"{OWN}/export.json"
@@ -82,7 +82,7 @@ class Outcome:
     output_bytes: int
     results: tuple[SegmentResult, ...]
     table: Mapping[str, Any] | None = None
-    notes: LogNotes = LogNotes()
+    notes: LogNotes = NO_NOTES
 
     @property
     def is_complete(self) -> bool:
@@ -132,7 +132,7 @@ def export(
     run: Runner = run_here,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
-    notes: LogNotes = LogNotes(),
+    notes: LogNotes = NO_NOTES,
 ) -> Outcome:
     """Export segments into ``settings.to``, except those that an earlier run exported.
 
@@ -289,7 +289,7 @@ def export_single(
     *,
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
-    notes: LogNotes = LogNotes(),
+    notes: LogNotes = NO_NOTES,
 ) -> Outcome:
     """Write the records of segments into the one Parquet file ``settings.to``.
 

@@ -31,7 +31,7 @@ from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
 from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition, staged_directory
 from kafkaframes.scan.ranges import nested
-from kafkaframes.storage.log.notes import LogNotes
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
 
@@ -53,7 +53,7 @@ class TablePlan:
     topic_ids: Mapping[str, str]
     gaps: tuple[Gap, ...] = ()
     internal_topics: tuple[str, ...] = ()
-    notes: LogNotes = LogNotes()
+    notes: LogNotes = NO_NOTES
 
 
 Plan = Callable[[TableState | None], TablePlan]

@@ -63,7 +63,7 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.storage.log.notes import LogNotes, sum_notes
+from kafkaframes.storage.log.notes import NO_NOTES, LogNotes, sum_notes
 from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
@@ -109,7 +109,7 @@ class ReadPlan:
     bytes_to_fetch: int = 0
     decisions: tuple[Decision, ...] = ()
     internal_topics: tuple[str, ...] = ()
-    notes: LogNotes = LogNotes()
+    notes: LogNotes = NO_NOTES
 
     @property
     def tasks(self) -> int:

@@ -1,4 +1,4 @@
-"""What a reader of a log reports next to its records: files that it judged, and records that an open transaction hides."""
+"""What a reader of a log reports next to its records: files that it judged, records that an open transaction hides."""
 
 from __future__ import annotations
 
@@ -75,6 +75,9 @@ class LogNotes:
         }
 
 
+NO_NOTES = LogNotes()
+
+
 def sum_notes(notes: Iterable[LogNotes]) -> LogNotes:
     """Return the notes of all, each once."""
-    return sum(notes, LogNotes())
+    return sum(notes, NO_NOTES)

@@ -1,10 +1,10 @@
 """Read a partition as a broker's start would leave it where a cleaning or a split was interrupted (LogLoader).
 
 The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the segments that they replace to
-``.deleted``, and drops the suffix ``.swap``. A crash between these steps leaves a swap file next to the old segments, or
-as the only copy. At its next start a broker deletes ``.deleted`` and ``.cleaned`` files, and with them the swap files at
-or above the lowest ``.cleaned`` one, which belong to a split that did not finish. Each other swap file takes the place
-of the segments whose offsets it covers. ``resolve_swaps`` decides that for recovery and for readers alike;
+``.deleted``, and drops the suffix ``.swap``. A crash between these steps leaves a swap file next to the old segments,
+or as the only copy. At its next start a broker deletes ``.deleted`` and ``.cleaned`` files, and with them the swap
+files at or above the lowest ``.cleaned`` one, which belong to a split that did not finish. Each other swap file takes
+the place of the segments whose offsets it covers. ``resolve_swaps`` decides that for recovery and for readers alike;
 ``show_swaps`` gives readers the segments.
 """
 
@@ -18,7 +18,6 @@ from kafkaframes.storage.files.directory import LogFile, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.files.names import FileName
-from kafkaframes.storage.files.segment_reader import open_segment
 
 Files = Mapping[FileName, LogFile]
 
@@ -88,6 +87,8 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
     Raises:
         LogDirError: the file cannot be read.
     """
+    from kafkaframes.storage.files.segment_reader import open_segment  # numpy: a listing must not wait for it
+
     with open_segment(filesystem, Segment(file), use_indexes=False) as reader:
         return reader.next_offset
 
