@@ -87,7 +87,7 @@ def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
         (("--format", "parquet", "--incremental"), "--incremental is for tables"),
         (("--format", "delta", "--catalog", "x"), "--catalog is for --format iceberg"),
         (("--format", "delta", "--table", "a.b"), "--table is for --format iceberg"),
-        (("--format", "delta", "--base64"), "--base64 is for csv and json"),
+        (("--format", "delta", "--base64"), "`base64` is for csv"),
         (("--format", "delta", "--incremental", "--overwrite"), "only one of"),
         (("--format", "iceberg", "--table", "noname"), "NAMESPACE.NAME"),
         (("--format", "iceberg", "--catalog", "not-configured"), "--catalog not-configured"),

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import numpy as np
+
 from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.journal import Entry
 from kafkaframes.broker.state import BrokerState
@@ -21,9 +23,11 @@ from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.spec.catalog import api as catalog_api
 from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
+from kafkaframes.records.append.settings import KEEP
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
 from kafkaframes.storage.files.names import TopicPartition, check_topic
+from kafkaframes.storage.partition.appending import check_client_batch
 from kafkaframes.storage.partition.fetch import LOG_END
 
 _CHUNK_BYTES = 1 << 20
@@ -322,34 +326,69 @@ def _segments_of(data_dir: str, name: str) -> list[Path]:
     return []
 
 
-def append_records(
-    state: BrokerState, topic: str, records: Sequence[Mapping[str, Any]], partition: int, batch_records: int
-) -> int:
-    """Append as ``Broker.append`` says."""
-    from kafkaframes.records.build import build_records  # Arrow: the first request must not wait for it
+def build_producer_batches(
+    records: Any, *, now_ms: int, batch_records: int, batch_bytes: int = 16_384
+) -> list[tuple[bytes, int]]:
+    """Return records as batches of format 2, as a producer sends them, each with its number of records.
 
-    if topic not in state.topics:
+    Args:
+        records: as for ``build_records``; records without a timestamp get ``now_ms``.
+        batch_records: largest number of records in a batch.
+        batch_bytes: a batch ends before it would be larger (``batch.size``); a larger record is a batch of its own.
+
+    Raises:
+        EncodeError: a column is unknown, or a value does not fit; ``path`` names it.
+    """
+    # Arrow is imported on first use: the broker's first request must not wait for it.
+    from kafkaframes.records.arrays import numbers, whole_milliseconds
+    from kafkaframes.records.build import READER_COLUMNS, build_apart
+    from kafkaframes.records.rows import column_array, named_columns
+
+    if not len(records):
+        return []
+    named = named_columns(records, ignore=READER_COLUMNS)
+    columns = {name: named[name] for name in ("key", "value", "headers") if name in named}
+    if "timestamp" in named:
+        columns["timestamp"] = whole_milliseconds(column_array("timestamp", named["timestamp"]), now_ms)
+    else:
+        count = len(next(iter(columns.values())))
+        columns["timestamp"] = numbers(np.full(count, now_ms, np.int64))
+    return list(build_apart(columns, batch_records=batch_records, batch_bytes=batch_bytes))
+
+
+def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
+    """Append batches as ``Broker.append`` says: all of them are checked before the first one is appended."""
+    if state.is_read_only:
+        raise OptionError("the broker serves a directory that is only read: nothing can be appended")
+    if topic in state.topics:
+        target = partition_of(state, topic, partition)
+        settings, end, epoch = target.log.settings, target.log.log_end_offset, target.leader_epoch
+    else:
         check_topic(topic)
-        state.create_topic(topic, max(partition + 1, 1))
-    target = partition_of(state, topic, partition)
-    log, first = target.log, -1
-    for start in range(0, len(records), batch_records):
-        data = build_records(
-            _columns(records[start : start + batch_records], state.clock.now_ms), batch_records=batch_records
-        )
-        info = log.append_as_leader(data, leader_epoch=target.leader_epoch, now_ms=state.clock.now_ms)
+        if partition < 0:
+            raise OptionError(f"partition {partition} is negative")
+        settings, end, epoch = state.settings.log_settings({}), 0, 0
+    if settings.on_noncontiguous == KEEP:  # a mirror's topic takes the offsets that the batches have
+        batches = _with_offsets(batches, end)
+    now_ms = state.clock.now_ms
+    for data, _ in batches:
+        check_client_batch(settings, data, log_end_offset=end, leader_epoch=epoch, now_ms=now_ms)
+    if topic not in state.topics:
+        state.create_topic(topic, partition + 1)
+        target = partition_of(state, topic, partition)
+    first = -1
+    for data, _ in batches:
+        info = target.log.append_as_leader(data, leader_epoch=target.leader_epoch, now_ms=now_ms)
         first = info.first_offset if first < 0 else first
-    log.update_high_watermark(log.log_end_offset)
+    target.log.update_high_watermark(target.log.log_end_offset)
     state.appended(target)
     return first
 
 
-def _columns(records: Sequence[Mapping[str, Any]], now_ms: int) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "key": [one.get("key") for one in records],
-        "value": [one.get("value") for one in records],
-        "timestamp": [now_ms if one.get("timestamp") is None else one["timestamp"] for one in records],
-    }
-    if any(one.get("headers") for one in records):
-        columns["headers"] = [one.get("headers") or [] for one in records]
-    return columns
+def _with_offsets(batches: Iterable[tuple[bytes, int]], offset: int) -> list[tuple[bytes, int]]:
+    """Return batches whose base offsets count from ``offset``; the CRC does not cover that field."""
+    result = []
+    for data, count in batches:
+        result.append((offset.to_bytes(8) + data[8:], count))
+        offset += count
+    return result

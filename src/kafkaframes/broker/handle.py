@@ -17,7 +17,8 @@ from kafkaframes.broker.controls import (
     GroupInfo,
     TopicInfo,
     TransactionInfo,
-    append_records,
+    append_batches,
+    build_producer_batches,
     groups,
     records,
     report,
@@ -56,6 +57,8 @@ from kafkaframes.storage.files.directory import Remark
 from kafkaframes.storage.files.findings import Severity
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
@@ -447,22 +450,32 @@ class Broker:
         return self.call(lambda state: Counter(state.counters))
 
     def append(
-        self, topic: str, records: Sequence[Mapping[str, Any]], *, partition: int = 0, batch_records: int = 1_000
+        self,
+        topic: str,
+        records: Sequence[Mapping[str, Any]] | pa.Table | pa.RecordBatch,
+        *,
+        partition: int = 0,
+        batch_records: int = 1_000,
     ) -> int:
-        """Append records as a producer would, without one; return the offset of the first.
+        """Append records as a producer would, without a producer; return the offset of the first, or -1 for none.
+
+        The records are split into batches of at most 16 KiB (``batch.size``); a larger record is a batch of its own.
 
         Args:
-            topic: made with one partition, if there is none.
-            records: each with ``value``, and perhaps ``key``, ``timestamp`` (milliseconds) and ``headers`` (a list of
-                dicts with ``key`` and ``value``).
-            partition: of the topic.
-            batch_records: how many go into one batch.
+            topic: created if it does not exist.
+            records: mappings with ``key`` or ``value`` (bytes or text), and optionally ``timestamp`` (milliseconds) and
+                ``headers`` (a list of mappings with ``key`` and ``value``), or Arrow columns of these names. Other
+                columns of a reader (``topic``, ``offset``, ...) are accepted and assigned anew.
+            partition: number of the partition, from 0.
+            batch_records: largest number of records in a batch.
 
         Raises:
-            OptionError: there is no such partition, or the broker does not run.
-            AppendRefusedError: the topic does not take them.
+            EncodeError: a column is unknown, or a value has a wrong type.
+            OptionError: the partition does not exist, or the broker does not run.
+            AppendRefusedError: the topic does not accept a record, such as MESSAGE_TOO_LARGE; none is appended.
         """
-        return self.call(lambda state: append_records(state, topic, records, partition, batch_records))
+        batches = build_producer_batches(records, now_ms=self._clock.now_ms, batch_records=batch_records)
+        return self.call(lambda state: append_batches(state, topic, batches, partition))
 
     def snapshot(self) -> Snapshot:
         """Return everything that the broker holds, as it is now; ``restore`` goes back to it."""

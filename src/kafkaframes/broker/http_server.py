@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from email.message import Message as Headers
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,8 +28,9 @@ from io import BufferedIOBase
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import EncodeError, KafkaframesError
 from kafkaframes.errors.sensitive import without_secrets_in_text
+from kafkaframes.records.strict_json import parse_json
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0", "::"})
@@ -115,7 +117,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-MOST_BODY_BYTES: Final = 64 << 20
+MAX_BODY_BYTES: Final = 64 << 20
 MOST_HEAD_BYTES: Final = 32 << 10
 MOST_CONNECTIONS: Final = 128
 SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
@@ -153,6 +155,19 @@ class HttpRequest(NamedTuple):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {names}, not {json.dumps(value)[:60]}")
         return value
 
+    def reject_unknown(self, *accepted: str) -> None:
+        """Reject a body or a query with other names than these.
+
+        Raises:
+            HttpError: 400: a name is unknown.
+        """
+        for name in (*(self.body if isinstance(self.body, dict) else ()), *self.query):
+            if name not in accepted:
+                near = get_close_matches(name, accepted, 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                expected = ", ".join(accepted) or "none"
+                raise HttpError(HTTPStatus.BAD_REQUEST, f"unknown field {name[:60]!r}; {hint}expected {expected}")
+
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a whole number of the query; 400 where it is none."""
         text = self.query.get(name)
@@ -170,12 +185,17 @@ class Route(NamedTuple):
     """What answers a method and a path; ``{}`` in the path stands for one step, given to the handler.
 
     A handler that returns None is answered with an empty object.
+
+    Attributes:
+        meaning: what the route does.
+        accepts: names of the fields of the body and of the query; None: the handler checks them.
     """
 
     method: str
     path: str
     handler: Handler
     meaning: str = ""
+    accepts: tuple[str, ...] | None = None
 
 
 class HttpServer:
@@ -186,6 +206,7 @@ class HttpServer:
         port: 0 for a free one, see ``port``.
         content_type: of answers that are JSON.
         token, body_types: see ``Guard``.
+        max_body_bytes: largest body of a request, in bytes.
     """
 
     def __init__(
@@ -197,7 +218,9 @@ class HttpServer:
         content_type: str = "application/json",
         token: str | None = None,
         body_types: tuple[str, ...] = ("application/json",),
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
+        self.max_body_bytes = max_body_bytes
         self.routes = tuple(routes)
         self.content_type = content_type
         self._patterns = [_pattern(route.path) for route in self.routes]
@@ -251,7 +274,10 @@ class HttpServer:
         for route, pattern in zip(self.routes, self._patterns, strict=True):
             match = pattern.fullmatch(parts.path)
             if match is not None and route.method == method:
-                answer = route.handler(HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body)))
+                request = HttpRequest(tuple(map(unquote, match.groups())), query, _decoded(body))
+                if route.accepts is not None:
+                    request.reject_unknown(*route.accepts)
+                answer = route.handler(request)
                 return {} if answer is None else answer
             if match is not None:
                 allowed.append(route.method)
@@ -269,12 +295,12 @@ def _decoded(body: bytes) -> Any:
     if not body.strip():
         return None
     try:
-        value = json.loads(body)
+        value = parse_json(body)
         json.dumps(value, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
     except UnicodeEncodeError:
         raise HttpError(HTTPStatus.BAD_REQUEST, "the body has text that is no Unicode: half a surrogate pair") from None
-    except (ValueError, RecursionError) as error:
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+    except EncodeError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is {error}") from None
     return value
 
 
@@ -387,8 +413,9 @@ class _Connection(BaseHTTPRequestHandler):
         if "Transfer-Encoding" in self.headers or len(self.headers.get_all("Content-Length", ())) > 1:
             self._refuse(HTTPStatus.NOT_IMPLEMENTED, "a body comes with one Content-Length, in no encoding")
             return
-        if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BODY_BYTES:
-            reason = f"a body has a Content-Length of at most {MOST_BODY_BYTES} bytes"
+        max_body_bytes = self.server.owner.max_body_bytes
+        if not (length.isascii() and length.isdecimal()) or int(length) > max_body_bytes:
+            reason = f"a body has a Content-Length of at most {max_body_bytes} bytes"
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
             return
         refusal = self.server.owner.checked(self.command, self.headers, has_body=length != "0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.options import opens_batches
-from kafkaframes.cli.text import base64_text, records_out
+from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -39,7 +38,8 @@ Writer = Callable[[Row], bytes]
     type=click.Choice(("values", "jsonl", "arrow")),
     default="values",
     show_default=True,
-    help="values: one on each line; jsonl: an object on each line, bytes in base64; arrow: an Arrow stream.",
+    help='values: one on each line; jsonl: an object on each line, where bytes that are not UTF-8 are {"base64": "..."}; '
+    "arrow: an Arrow stream.",
 )
 @click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")
 @click.option("--read-committed", is_flag=True, help="Leave out records of aborted and open transactions.")
@@ -210,13 +210,7 @@ _RENDER: dict[str, Writer] = {
 
 
 def _json_line(row: Row) -> bytes:
-    result = {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "offset": row["offset"],
-        "timestamp_ms": row["timestamp"],
-        "key": base64_text(row["key"]),
-        "value": base64_text(row["value"]),
-        "headers": [[one["key"], base64_text(one["value"])] for one in row["headers"] or ()],
-    }
-    return json.dumps(result, separators=(",", ":")).encode() + b"\n"
+    from kafkaframes.records.json_lines import to_json_bytes, to_json_headers, to_json_line
+
+    values = {"key": to_json_bytes(row["key"]), "value": to_json_bytes(row["value"])}
+    return to_json_line({**row, **values, "headers": to_json_headers(row["headers"])})

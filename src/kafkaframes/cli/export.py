@@ -191,8 +191,6 @@ def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.jobs.tables.targets import open_table
 
-    if flags["base64"]:
-        raise OptionError("--base64 is for csv and json: a table has bytes")
     table = open_table(flags["form"], flags["to"] or "", catalog=flags["catalog"], name=flags["table"])
     files = replace(files, to=flags["to"] or table.shown)
     chosen = table_settings(files, isolation=options.isolation)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,7 +11,7 @@ import click
 
 from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.text import say
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import EncodeError, OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +30,8 @@ _AT_ONCE = 10_000
     type=click.Choice(("lines", "jsonl", "parquet", "arrow")),
     default="lines",
     show_default=True,
-    help="Input: lines (each a value), jsonl (as consume --format jsonl writes), or files with columns key, value, ...",
+    help="Input: lines (each a value), jsonl (an object on each line, as consume --format jsonl writes), or files with "
+    "the columns key, value, headers, timestamp, partition.",
 )
 @click.option("-K", "delimiter", metavar="TEXT", help="Separator between key and value (with --format lines).")
 @click.option(
@@ -51,6 +49,9 @@ _AT_ONCE = 10_000
 @click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1, for old brokers and consumers.")
 def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **flags: Any) -> None:
     """Write records into TOPIC, from FILE or standard input.
+
+    In JSON lines, key, value and the values of headers are text, or {"base64": "..."} for bytes that are not UTF-8.
+    Files of older versions of consume, with the field timestamp_ms, held base64 everywhere; they are refused.
 
     \b
     echo hello | kafkaframes produce greetings
@@ -107,18 +108,25 @@ def _tables(file: str | None, flags: dict[str, Any]) -> Iterator[pa.Table]:
 def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
     import pyarrow as pa
 
-    known = set(_schema().names)
+    from kafkaframes.records.build import READER_COLUMNS
+    from kafkaframes.records.rows import reject_unknown_columns
+
     try:
+        batches: Iterable[pa.RecordBatch]
         if form == "parquet":
             from pyarrow import parquet
 
-            batches = parquet.ParquetFile(file).iter_batches()
+            rows = parquet.ParquetFile(file)
+            schema, batches = rows.schema_arrow, rows.iter_batches()
         else:
             from pyarrow import ipc
 
-            batches = iter(ipc.open_file(file).to_batches() if _is_file(file) else ipc.open_stream(file))
+            reader = ipc.open_file(file) if _is_file(file) else ipc.open_stream(file)
+            schema = reader.schema
+            batches = map(reader.get_batch, range(reader.num_record_batches)) if _is_file(file) else reader
+        reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # also in a file without rows
         for batch in batches:
-            yield pa.Table.from_batches([batch]).select([name for name in batch.schema.names if name in known])
+            yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
         raise OptionError(f"{file} is no {form} file: {error}") from None
 
@@ -132,7 +140,7 @@ def _schema() -> pa.Schema:
         [
             ("key", pa.binary()),
             ("value", pa.binary()),
-            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ("headers", pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))),
             ("partition", pa.int32()),
             ("timestamp", pa.int64()),
         ]
@@ -165,21 +173,14 @@ def _line_reader(flags: dict[str, Any]) -> Any:
 
 
 def _json_row(line: bytes, number: int) -> dict[str, Any]:
-    """Read what ``consume --format jsonl`` writes; offset and topic are given anew."""
+    """Read a line in the form of ``consume --format jsonl``; topic, partition and offset are assigned anew."""
+    from kafkaframes.records.json_lines import from_json_record
+    from kafkaframes.records.strict_json import parse_json
+
     try:
-        result = json.loads(line)
-        return {
-            "key": _bytes(result.get("key")),
-            "value": _bytes(result.get("value")),
-            "headers": [{"key": name, "value": _bytes(value)} for name, value in result.get("headers") or ()],
-            "timestamp": result.get("timestamp_ms"),
-        }
-    except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error) as error:
-        raise OptionError(f"line {number} is no record in JSON (key, value and headers in base64): {error}") from None
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)
+        return from_json_record(parse_json(line))
+    except EncodeError as error:
+        raise OptionError(f"line {number} is not a record in JSON: {error}") from None
 
 
 def _in_partition(table: pa.Table, partition: int) -> pa.Table:

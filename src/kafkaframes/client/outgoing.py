@@ -18,8 +18,9 @@ from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import numbers, stamped, texts
+from kafkaframes.records.build import READER_COLUMNS
 from kafkaframes.records.partitioner import by_partition, partitions_of_rows
-from kafkaframes.records.rows import Int64s
+from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_of
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -144,6 +145,36 @@ def topics_of(table: pa.Table, topic: str | None) -> list[str]:
     if None in names:
         raise EncodeError("a row has no topic").within("topic")
     return names
+
+
+def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None:
+    """Check columns and rows before anything of a table is sent.
+
+    Raises:
+        EncodeError: a column is unknown, or a key, value or header has a wrong type, or a row is larger than
+            ``max_request_size`` bytes; ``path`` names the column and the row.
+    """
+    names = table.schema.names
+    reject_unknown_columns(names, ignore=READER_COLUMNS)
+    content = table.select([name for name in ("key", "value", "headers") if name in names])
+    first_row = 0
+    for batch in content.to_batches() if isinstance(content, pa.Table) else [content]:
+        sizes = record_sizes(rows_of(batch))
+        if sizes.max(initial=0) > max_request_size:
+            row = int(np.flatnonzero(sizes > max_request_size)[0])
+            reason = f"a record of about {sizes[row]} bytes; `max_request_size` is {max_request_size}"
+            raise EncodeError(reason).within(first_row + row)
+        first_row += batch.num_rows
+
+
+def record_sizes(rows: Rows) -> Int64s:
+    """Return about how many bytes each row takes in a batch, as ``checked_record`` counts them."""
+    sizes = _OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
+    if len(rows.header_starts):
+        per_header = 2 * rows.header_names.lengths + np.maximum(rows.header_values.lengths, 0)
+        ends = np.concatenate(([0], np.cumsum(per_header)))
+        sizes = sizes + ends[rows.header_starts[1:]] - ends[rows.header_starts[:-1]]
+    return sizes
 
 
 def routed(

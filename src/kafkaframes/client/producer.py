@@ -33,7 +33,15 @@ from kafkaframes.client.batches import (
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.outgoing import CheckedRecord, Headers, checked_record, routed, topics_of, written
+from kafkaframes.client.outgoing import (
+    CheckedRecord,
+    Headers,
+    check_table,
+    checked_record,
+    routed,
+    topics_of,
+    written,
+)
 from kafkaframes.client.record_futures import LoopResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings, merged
@@ -281,7 +289,8 @@ class AsyncProducer:
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
                 struct<key, value>), ``timestamp`` (ms, or an Arrow timestamp, rounded down to ms; null and absent are
-                now), ``partition``, and ``topic``.
+                now), ``partition``, and ``topic``. Other columns of a reader (``offset``, ``timestamp_type``, ...) are accepted
+                and not written.
             topic: of all rows.
 
         Returns:
@@ -289,9 +298,11 @@ class AsyncProducer:
             leader accepts was written in parts, and has a row for each.
 
         Raises:
-            EncodeError: a row does not fit; ``path`` has its place.
+            EncodeError: a column is unknown, or a row does not fit or is larger than ``max_request_size``; ``path`` names
+                it, and nothing is sent.
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
+        check_table(table, self.settings.max_request_size)
         async with self._queueing:
             await self.start()
             try:

@@ -51,8 +51,16 @@ _LARGEST_BODY = LARGEST_INT32 - 1024
 _HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 Finish = Callable[[memoryview, list[int]], bytes]  # a batch and its row of the table to the bytes that are sent
-# What readers give beside the record itself, and a writer decides anew: our own and Spark's.
-READER_COLUMNS = frozenset((*COLUMNS, "topic", "partition", "timestampType"))
+
+
+def _camel_case(name: str) -> str:
+    first, *words = name.split("_")
+    return first + "".join(map(str.capitalize, words))
+
+
+# The columns of this package's readers: in snake case those of scans and consumers, in camel case those of Spark's sources.
+# Writers accept them all, and assign the offset, the partition and the fields of the batch themselves.
+READER_COLUMNS = frozenset((*COLUMNS, *map(_camel_case, COLUMNS), "topic", "partition", "file", "source"))
 
 
 def next_sequence(sequence: int, increment: int) -> int:
@@ -146,6 +154,7 @@ def build_apart(
     codec: str | int = "none",
     level: int | None = None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_records: int | None = None,
     fields: BatchFields = PLAIN,
 ) -> Iterator[tuple[bytes, int]]:
     """Write ``columns`` as batches of format 2, each by itself and at base offset 0, as a producer sends them.
@@ -160,10 +169,10 @@ def build_apart(
         EncodeError: a row does not fit into the format; ``path`` names it.
     """
     known = codec_of(codec)
-    check_options(2, known, fields, batch_bytes, None)
+    check_options(2, known, fields, batch_bytes, batch_records)
     rows = rows_of(columns, ignore=READER_COLUMNS)
     _check_rows(rows, 2)
-    starts = _split(rows, 2, known, fields, batch_bytes, rows.size + 1)
+    starts = _split(rows, 2, known, fields, batch_bytes, batch_records or rows.size + 1)
     table = _table(rows, starts, known, fields)
     finish = _compressing_v2(known, level)
     for plain, portion in _filled(rows, table, 2, known, fields):

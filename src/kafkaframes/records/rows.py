@@ -17,6 +17,7 @@ Nothing is copied that need not be: blobs stay where Arrow has them, as start an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -81,14 +82,13 @@ def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -
         columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a
             sequence of mappings.
         base_offset: the first offset where there is no column ``offset``.
-        ignore: columns that may be there and say nothing to a writer.
+        ignore: names of other columns to accept; their values are not written.
 
     Raises:
         EncodeError: ``path`` names the column and, where one is at fault, the row.
     """
-    named = _named(columns)
-    _refuse_others(named, ignore)
-    arrays = {name: _array(name, named[name]) for name in _COLUMNS if name in named}
+    named = named_columns(columns, ignore=ignore)
+    arrays = {name: column_array(name, named[name]) for name in _COLUMNS if name in named}
     count = _common_length(arrays)
     none = pa.nulls(count, pa.binary())
     header_starts, names, values = _headers(arrays.get("headers"))
@@ -151,26 +151,65 @@ def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
 # ------------------------------------------------------------------------------ from whatever the caller has
 
 
-def _named(columns: Any) -> Mapping[str, Any]:
+def named_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, Any]:
+    """Return the columns of ``columns`` by name, after checking the names.
+
+    Args:
+        columns: as for ``rows_of``.
+        ignore: names of other columns to accept.
+
+    Raises:
+        EncodeError: a column is unknown or given twice, or neither ``key`` nor ``value`` exists.
+    """
     if isinstance(columns, pa.Table | pa.RecordBatch):
+        reject_unknown_columns(columns.schema.names, ignore=ignore)
         return dict(zip(columns.schema.names, columns.columns, strict=True))
     if isinstance(columns, Mapping):
+        reject_unknown_columns(columns, ignore=ignore)
         return columns
     if isinstance(columns, Sequence) and all(isinstance(row, Mapping) for row in columns):
-        names = dict.fromkeys(name for row in columns for name in row)
-        return {name: [row.get(name) for row in columns] for name in names or ("value",)}
+        names = dict.fromkeys(name for row in columns for name in row) if columns else ("value",)
+        reject_unknown_columns(names, ignore=ignore)
+        empty = next((index for index, row in enumerate(columns) if "key" not in row and "value" not in row), None)
+        if empty is not None:
+            raise EncodeError("a record needs a key or a value").within(empty)
+        return {name: [row.get(name) for row in columns] for name in names}
     raise EncodeError(f"records are given as Arrow columns or mappings, not as {type(columns).__name__}")
 
 
-def _refuse_others(named: Mapping[str, Any], ignore: Iterable[str]) -> None:
-    unknown = [name for name in named if name not in _COLUMNS and name not in set(ignore)]
-    if unknown:
-        raise EncodeError(f"no such column of records; there are {', '.join(_COLUMNS)}").within(unknown[0])
-    if "key" not in named and "value" not in named:
+def reject_unknown_columns(names: Iterable[str], *, ignore: Iterable[str] = ()) -> None:
+    """Reject column names that no writer of records understands.
+
+    Args:
+        names: names of the columns.
+        ignore: names of other columns to accept.
+
+    Raises:
+        EncodeError: a column is unknown or given twice, or neither ``key`` nor ``value`` exists.
+    """
+    columns, accepted = list(names), {*_COLUMNS, *ignore}
+    for position, name in enumerate(columns):
+        if name not in accepted:
+            near = get_close_matches(str(name), _COLUMNS, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            reason = f"not a column of records; {hint}expected {', '.join(_COLUMNS)} or another column of a reader"
+            raise EncodeError(reason).within(str(name))
+        if name in columns[:position]:
+            raise EncodeError("this column is given twice").within(name)
+    if "key" not in columns and "value" not in columns:
         raise EncodeError("records need a column key or value")
 
 
-def _array(name: str, values: Any) -> pa.Array:
+def column_array(name: str, values: Any) -> pa.Array:
+    """Return a column as one Arrow array.
+
+    Args:
+        name: name of a column of records.
+        values: an Arrow array, chunked or not, or a sequence of Python values.
+
+    Raises:
+        EncodeError: Arrow cannot hold the values; ``path`` names the column.
+    """
     if isinstance(values, pa.ChunkedArray):
         return _one_chunk(values)
     if isinstance(values, pa.Array):

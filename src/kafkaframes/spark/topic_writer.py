@@ -7,10 +7,12 @@ Spark makes a writer in a planner process to check the columns, and again to com
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -18,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
 from kafkaframes.jobs.write_topic.producer import open_producer
+from kafkaframes.scan.columns import RECORDS
 from kafkaframes.scan.topic.options import TopicWriteOptions
 from kafkaframes.spark.schemas import COLUMN_TYPES
 from kafkaframes.spark.worker import settle, tells_plainly
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     from kafkaframes.client import Producer
 
+_log = logging.getLogger("kafkaframes.spark")
+_READER_COLUMNS: Final = frozenset(column.name for column in RECORDS)
 _SEND_BYTES: Final = 8 << 20  # of rows that are sent together
 _MOST_UNDER_WAY: Final = 2  # beside those that are gathered
 
@@ -40,7 +45,9 @@ class TaskSent(WriterCommitMessage):
 
 
 def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> list[str]:
-    """Return the columns that become records, before any task begins; others are ignored, as by Spark's sink.
+    """Return the columns that become records, before any task begins.
+
+    Other columns are ignored, as Spark's sink does; the names of those that no reader has are logged once.
 
     Raises:
         OptionError: ``value`` or a topic is missing; a column is of another type.
@@ -55,7 +62,15 @@ def written_columns(types: Mapping[str, str], options: TopicWriteOptions) -> lis
         raise OptionError("no topic: give the option topic, or a column topic")
     if options.timestamps == "column" and "timestamp" not in names:
         raise OptionError("timestamps=column: there is no column timestamp")
+    _log_ignored_columns(options.topic, tuple(name for name in types if name not in _READER_COLUMNS))
     return names
+
+
+@cache  # once for each set of names in a process: writers are made again for commits and micro-batches
+def _log_ignored_columns(topic: str | None, names: tuple[str, ...]) -> None:
+    if names:
+        target = "topics" if topic is None else f"topic {topic}"
+        _log.warning("columns that are not written to %s: %s", target, ", ".join(names))
 
 
 def _is_written(name: str, options: TopicWriteOptions) -> bool:

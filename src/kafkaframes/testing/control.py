@@ -1,25 +1,25 @@
 """An embedded broker's controls over HTTP with JSON, for tests in other languages and other processes.
 
-``GET /`` lists what there is. Keys and values of records are text where they are UTF-8, else ``{"base64": "..."}``;
-both are taken.
+``GET /`` lists the routes. Records have the form of JSON lines (``records/json_lines.py``): keys and values are text if
+they are UTF-8, else ``{"base64": "..."}``.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.broker.http_server import HttpError, HttpRequest, HttpServer, Route
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.json_lines import from_json_record, to_json_bytes, to_json_headers
 
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 _SHOWN = 100  # requests of the journal, unless told otherwise
+_MAX_BODY_BYTES = 256 << 20  # a million records of 100 bytes; only requests with the token are read
 _TEXT = (str, type(None))
 _NUMBER = (int, float)
 # What a fault does, with the field of the body that tells how much, and its type.
@@ -34,6 +34,7 @@ _FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "hold": None,
     "observe": None,
 }
+_OCCASIONS = ("after", "times")
 _NARROWED_BY: Mapping[str, type] = {"version": int, "topic": str, "partition": int, "client_id": str, "node_id": int}
 _DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "slow": ("seconds", _NUMBER),
@@ -63,7 +64,9 @@ class Control:
         self._rules: dict[int, Any] = {}
         self._disk_rules: dict[int, Any] = {}
         self._snapshots: dict[int, Any] = {}
-        self._server = HttpServer(self._routes(), host=host, port=port, token=self.token)
+        self._server = HttpServer(
+            self._routes(), host=host, port=port, token=self.token, max_body_bytes=_MAX_BODY_BYTES
+        )
         self.url = self._server.url
         self.port = self._server.port
 
@@ -75,17 +78,35 @@ class Control:
         broker = self._broker
         return [
             Route("GET", "/", self._list, "this list"),
-            Route("GET", "/topics", self._topics, "topics with partitions, settings and end offsets"),
-            Route("POST", "/topics", self._create, "make one: name, partitions, configs"),
-            Route("GET", "/topics/{}/records", self._records, "decoded records; ?partition="),
-            Route("POST", "/topics/{}/records", self._append, "append: records, partition"),
+            Route("GET", "/topics", self._topics, "topics with partitions, settings and end offsets", ()),
+            Route(
+                "POST",
+                "/topics",
+                self._create,
+                "make one: name, partitions, configs",
+                ("name", "partitions", "configs"),
+            ),
+            Route("GET", "/topics/{}/records", self._records, "decoded records; ?partition=", ("partition",)),
+            Route("POST", "/topics/{}/records", self._append, "append: records, partition", ("records", "partition")),
             Route("PUT", "/topics/{}/configs", self._configure, "change settings"),
-            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader: node"),
-            Route("POST", "/topics/{}/partitions/{}/truncate", self._truncate, "cut the log: offset"),
-            Route("POST", "/topics/{}/partitions/{}/tear", self._tear, "of a killed broker, cut the tail: bytes"),
-            Route("GET", "/groups", self._groups, "groups with members and offsets"),
-            Route("PUT", "/coordinators/{}/{}", self._coordinate, "move a coordinator: kind, key in the path; node"),
-            Route("GET", "/transactions", self._transactions, "transactional ids and what they write to"),
+            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader: node", ("node",)),
+            Route("POST", "/topics/{}/partitions/{}/truncate", self._truncate, "cut the log: offset", ("offset",)),
+            Route(
+                "POST",
+                "/topics/{}/partitions/{}/tear",
+                self._tear,
+                "of a killed broker, cut the tail: bytes",
+                ("bytes",),
+            ),
+            Route("GET", "/groups", self._groups, "groups with members and offsets", ()),
+            Route(
+                "PUT",
+                "/coordinators/{}/{}",
+                self._coordinate,
+                "move a coordinator: kind, key in the path; node",
+                ("node",),
+            ),
+            Route("GET", "/transactions", self._transactions, "transactional ids and what they write to", ()),
             Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULTS)}"),
             Route("GET", "/faults", self._faults, "the faults, and how many requests fitted"),
             Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
@@ -93,11 +114,17 @@ class Control:
             Route("POST", "/faults/{}/release", self._release, "let what it holds go on"),
             Route("POST", "/disk-faults", self._disk_fault, f"make a fault of the disk; do: {', '.join(_DISK_FAULTS)}"),
             Route("DELETE", "/disk-faults/{}", self._disk_remove, "remove one"),
-            Route("GET", "/journal", self._journal, "requests and answers; ?api= version= client_id= last="),
+            Route(
+                "GET",
+                "/journal",
+                self._journal,
+                "requests and answers; ?api= version= client_id= last=",
+                ("api", "version", "client_id", "last"),
+            ),
             Route("DELETE", "/journal", lambda request: self._on_broker(broker.journal.clear), "forget them"),
             Route("GET", "/report", lambda request: {"text": broker.report()}, "clients and versions that were seen"),
             Route("GET", "/clock", self._now, "the broker's time"),
-            Route("POST", "/clock/advance", self._advance, "move it forward: seconds"),
+            Route("POST", "/clock/advance", self._advance, "move it forward: seconds", ("seconds",)),
             Route("POST", "/kill", lambda request: broker.kill(), "stop as a crash does"),
             Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
             Route("POST", "/nodes/{}/stop", self._stop_node, "take a virtual node down"),
@@ -139,9 +166,9 @@ class Control:
             {
                 "offset": row.offset,
                 "timestamp": row.timestamp,
-                "key": _shown(row.key),
-                "value": _shown(row.value),
-                "headers": [{"key": _shown_key(key), "value": _shown(value)} for key, value in row.headers or ()],
+                "key": to_json_bytes(row.key),
+                "value": to_json_bytes(row.value),
+                "headers": to_json_headers({"key": key, "value": value} for key, value in row.headers or ()),
             }
             for row in rows
         ]
@@ -196,6 +223,7 @@ class Control:
             name: value for name, kind in _NARROWED_BY.items() if (value := request.field(name, kind, None)) is not None
         }
         argument = _FAULTS[what]
+        request.reject_unknown("do", "api", *_OCCASIONS, *_NARROWED_BY, *(() if argument is None else argument[:1]))
         values = None if argument is None else request.field(argument[0], argument[2])
         api = request.field("api", _TEXT, None)
 
@@ -210,6 +238,7 @@ class Control:
     def _disk_fault(self, request: HttpRequest) -> Any:
         what = _one_of(request.field("do", str), _DISK_FAULTS)
         name, kind = _DISK_FAULTS[what]
+        request.reject_unknown("do", "effect", "path", *_OCCASIONS, name)
         values = request.field(name, kind)
         effect, path = request.field("effect", _TEXT, None), request.field("path", _TEXT, None)
 
@@ -338,48 +367,10 @@ def _configs(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(row: Any, index: int) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index} is an object with key, value, timestamp, headers")
-    timestamp = row.get("timestamp")
-    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: the timestamp is a number of milliseconds")
-    headers = row.get("headers") or []
-    if not isinstance(headers, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
-    ):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: headers are a list of objects with key and value")
-    return {
-        "key": _bytes(row.get("key"), index),
-        "value": _bytes(row.get("value"), index),
-        "timestamp": timestamp,
-        "headers": [{"key": one["key"], "value": _bytes(one.get("value"), index)} for one in headers],
-    }
-
-
-def _bytes(value: Any, index: int) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and isinstance(value.get("base64"), str):
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, ValueError):
-            pass
-    raise HttpError(HTTPStatus.BAD_REQUEST, f'record {index}: bytes are text, {{"base64": "..."}} or null')
-
-
-def _shown(value: bytes | None) -> Any:
-    if value is None:
-        return None
     try:
-        return bytes(value).decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
-
-
-def _shown_key(key: Any) -> Any:
-    return key if isinstance(key, str) else _shown(key)
+        return from_json_record(row)
+    except EncodeError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {index}: {error}") from None
 
 
 def _entry(entry: Any) -> dict[str, Any]:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.json_lines import from_json_bytes, from_json_record
+from kafkaframes.records.strict_json import parse_json
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafkaframes.broker import Broker
 
 Row = Mapping[str, Any]
-_ROWS_AT_ONCE = 1_000
+WHOLE_ROW = "*"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def seed(
@@ -27,25 +34,30 @@ def seed(
     value: str | None = None,
     key: str | None = None,
 ) -> int:
-    """Append what a file holds to a partition, which is made if it is not there; return how many records.
+    """Append the records of a file to a partition; return their number. The topic is created if it does not exist.
+
+    Without ``key`` and ``value``, each row is a record: its columns are ``key``, ``value``, ``headers``, ``timestamp``,
+    or another column of a reader. JSON lines have the form of ``kafkaframes consume --format jsonl``.
 
     Args:
-        broker: a running one.
-        topic, partition: where to.
-        source: a path, its ending decides: ``.jsonl``, ``.ndjson``, ``.csv``, ``.parquet``, ``.arrow``, ``.feather``;
-            ``.log`` is a segment, whose batches are decoded; or rows as dicts.
-        value: the column that is the record's value; by default ``value`` where there is such a column, else the
-            whole row as JSON.
-        key: the column that is the record's key; by default ``key`` where there is one.
+        broker: a running broker.
+        topic, partition: the target.
+        source: rows as mappings, or a path. Its suffix decides the format: ``.jsonl``, ``.ndjson``, ``.csv``,
+            ``.parquet``, ``.arrow``, ``.feather``, or ``.log`` for a segment, whose batches are decoded.
+        value: name of the column with the record's value; ``*`` for all other columns of the row as one JSON object,
+            the default if ``key`` is given and there is no column ``value``. What is neither text nor bytes is written
+            as JSON.
+        key: name of the column with the record's key.
 
     Raises:
-        OptionError: the file's ending or a column is not known, or the broker does not run.
-        AppendRefusedError: the topic does not take the records.
+        OptionError: the suffix or a named column is unknown, or the broker does not run.
+        EncodeError: a column is unknown, or a value is neither text nor bytes; ``path`` names row and column.
+        AppendRefusedError: the topic does not accept a record; none is appended.
     """
     rows = _rows_of(Path(source)) if isinstance(source, str | PathLike) else list(source)
-    records = [_record(row, key, value) for row in rows]
+    records = [_record(row, index, key, value) for index, row in enumerate(rows)]
     if records:
-        broker.append(topic, records, partition=partition, batch_records=_ROWS_AT_ONCE)
+        broker.append(topic, records, partition=partition)
     return len(records)
 
 
@@ -66,63 +78,110 @@ def _rows_of(path: Path) -> list[Row]:
 
 def _json_lines(path: Path) -> list[Row]:
     rows: list[Row] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if line.strip():
             try:
-                row = json.loads(line)
-                json.dumps(row, ensure_ascii=False).encode()  # halves of surrogate pairs are no text
-            except ValueError as error:
-                raise OptionError(f"{path}, line {number}: no JSON: {error}") from None
-            rows.append(row if isinstance(row, dict) else {"value": row})
+                rows.append(parse_json(line))
+            except EncodeError as error:
+                raise OptionError(f"{path}, line {number}: {error}") from None
     return rows
 
 
 def _csv(path: Path) -> list[Row]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    limit = csv.field_size_limit(sys.maxsize)  # 128 KiB by default
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            return [_csv_row(row, f"{path}, line {reader.line_num}") for row in reader]
+    except csv.Error as error:
+        raise OptionError(f"{path}: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _csv_row(row: dict[str, Any], place: str) -> Row:
+    """Return a row of text with timestamps as numbers and headers as lists: the columns of ``kafkaframes export``."""
+    if None in row or None in row.values():
+        raise OptionError(f"{place}: the number of fields differs from that of the first line")
+    try:
+        for name, convert in (("timestamp", _timestamp_ms), ("headers", parse_json)):
+            if name in row:
+                row[name] = convert(row[name]) if row[name] else None
+    except (EncodeError, ValueError) as error:
+        raise OptionError(f"{place}: {error}") from None
+    return row
+
+
+def _timestamp_ms(text: str) -> int:
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _parquet(path: Path) -> list[Row]:
     import pyarrow.parquet as pq
 
-    rows: list[Row] = pq.read_table(path).to_pylist()
-    return rows
+    return _table_rows(pq.read_table(path))
 
 
 def _arrow(path: Path) -> list[Row]:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
-        rows: list[Row] = pa.ipc.open_file(source).read_all().to_pylist()
-    return rows
+        return _table_rows(pa.ipc.open_file(source).read_all())
 
 
 def _segment(path: Path) -> list[Row]:
     from kafkaframes.scan.functions import read_records
 
     batches = read_records(path, columns=["timestamp", "key", "value", "headers"], control_records=False)
-    return [row for batch in batches for row in batch.to_pylist()]
+    return _table_rows(batches.read_all())
 
 
-def _record(row: Row, key: str | None, value: str | None) -> dict[str, Any]:
+def _table_rows(table: pa.Table) -> list[Row]:
+    """Return the rows of a table, timestamps in milliseconds."""
+    import pyarrow as pa
+
+    index = table.schema.get_field_index("timestamp")
+    if index >= 0 and pa.types.is_timestamp(table.schema.field(index).type):
+        times = table.column(index).cast(pa.timestamp("ms", table.schema.field(index).type.tz), safe=False)
+        table = table.set_column(index, "timestamp", times.cast(pa.int64()))
+    rows: list[Row] = table.to_pylist()
+    return rows
+
+
+def _record(row: Row, index: int, key: str | None, value: str | None) -> dict[str, Any]:
     """Return a row as a record: key, value, timestamp and headers."""
+    if key is None and value is None and isinstance(row, Mapping) and not {"key", "value"}.intersection(row):
+        raise OptionError(
+            f"row {index} has no column key or value among {', '.join(map(str, row))}; name them with key= and value=, "
+            f"or pass value={WHOLE_ROW!r} to write each row as a JSON object"
+        )
+    try:
+        return from_json_record(row if key is None and value is None else _mapped(row, key, value))
+    except EncodeError as error:
+        raise error.within(index) from None
+
+
+def _mapped(row: Row, key: str | None, value: str | None) -> Row:
+    """Return a row whose columns for key and value are named by the caller; other columns must be a reader's."""
+    if not isinstance(row, Mapping):
+        raise EncodeError(f"a row is a mapping of columns, not {type(row).__name__}")
     for name in (key, value):
-        if name is not None and name not in row:
+        if name not in (None, WHOLE_ROW) and name not in row:
             raise OptionError(f"no column {name!r} among {', '.join(row)}")
-    key_column, value_column = key or "key", value or "value"
-    content = row[value_column] if value_column in row else {name: row[name] for name in row if name != key_column}
-    timestamp = row.get("timestamp")
-    return {
-        "key": _bytes(row.get(key_column)),
-        "value": _bytes(content),
-        "timestamp": timestamp if isinstance(timestamp, int) else None,
-        "headers": row.get("headers") or [],
-    }
+    key_column = key or "key"
+    rest = {name: content for name, content in row.items() if name != key_column}
+    if value == WHOLE_ROW or (value is None and "value" not in row):
+        return {"key": _bytes(row.get(key_column)), "value": _bytes(rest)}
+    value_column = value or "value"
+    content = rest.pop(value_column, row[value_column])
+    return {**rest, "key": _bytes(row.get(key_column)), "value": _bytes(content)}
 
 
 def _bytes(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, default=str).encode()
+    if value is None or isinstance(value, bytes | str):
+        return from_json_bytes(value)
+    return from_json_bytes(json.dumps(value, default=str, ensure_ascii=False))

@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkaframes
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.dump.chunks import Filter, key_pattern
-from kafkaframes.jobs.export import planning, run, writers
+from kafkaframes.jobs.export import planning, run, task, writers
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.tally import CONTROL_RECORDS, NOT_SELECTED, Dropped
 from kafkaframes.jobs.export.task import ExportTask, Settings, export_file
+from kafkaframes.records.json_lines import from_json_record
+from kafkaframes.records.strict_json import parse_json
 
 START = 1_700_000_000_000
 
@@ -121,7 +123,7 @@ def test_parquet_is_laid_out_as_measured_best(tasks, settings):
 def test_the_other_formats_hold_the_same(tasks, settings):
     wanted = expected(range(600))
     for form in ("arrow", "csv", "json"):
-        chosen = replace(settings, to=f"{settings.to}-{form}", form=form, base64=True)
+        chosen = replace(settings, to=f"{settings.to}-{form}", form=form, base64=form == "csv")
         export(tasks, chosen)
         paths = [Path(chosen.to, name) for name in visible(chosen)]
         assert [path.suffix for path in paths] == [f".{form}"] * 3
@@ -145,19 +147,33 @@ def _from_csv(path):
 
 
 def _from_json(path):
-    for row in map(json.loads, path.read_text().splitlines()):
-        headers = row["headers"] and [(h["key"], _raw(h["value"])) for h in row["headers"]]
-        yield _raw(row["key"]), _raw(row["value"]), row["offset"], row["timestamp"], headers
+    for line in path.read_bytes().splitlines():
+        row = from_json_record(parse_json(line))
+        headers = [(h["key"].decode(), h["value"]) for h in row["headers"]] or None
+        yield row["key"], row["value"], json.loads(line)["offset"], row["timestamp"], headers
 
 
 READERS = {"arrow": _from_arrow, "csv": _from_csv, "json": _from_json}
 
 
-def test_text_without_base64_shows_what_is_no_utf8(tasks, settings):
+def test_csv_without_base64_shows_what_is_not_utf8_and_json_keeps_it(tasks, settings):
+    by_form = {form: replace(settings, to=f"{settings.to}-{form}", form=form) for form in ("csv", "json")}
+    for chosen in by_form.values():
+        export(tasks[:1], chosen)
+    csv, lines = (Path(chosen.to, visible(chosen)[0]).read_text() for chosen in by_form.values())
+    assert "value 1 \N{REPLACEMENT CHARACTER}" in csv
+    first = json.loads(lines.splitlines()[1])
+    assert first["key"] == "k1"
+    assert b64decode(first["value"]["base64"]).startswith(b"value 1 ")
+
+
+def test_an_older_export_in_json_is_not_continued_in_another_form(tasks, settings, monkeypatch):
     chosen = replace(settings, form="json")
-    export(tasks[:1], chosen)
-    first = json.loads(Path(chosen.to, visible(chosen)[0]).read_text().splitlines()[1])
-    assert (first["key"], first["value"]) == ("k1", "value 1 \N{REPLACEMENT CHARACTER}")
+    with monkeypatch.context() as older:
+        older.setattr(task, "_JSON_LINES", 1)
+        export(tasks[:2], chosen)
+    with pytest.raises(KafkaframesError, match="json_lines"):
+        export(tasks, chosen)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import Checked, setting
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound
 from kafkaframes.scan.where import OffsetRange, TimeRange, where_of
@@ -32,7 +33,7 @@ class ExportSettings(Checked):
     keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
     key_regex: str | None = setting(None, "Only records whose key matches this.", shown="REGEX")
     headers: bool = setting(True, "Whether headers are among the columns.")
-    base64: bool = setting(False, "CSV, JSON: write keys, values and header values in base64, so that no byte is lost.")
+    base64: bool = setting(False, "CSV: write keys, values and header values in base64, so that no byte is lost.")
     overwrite: bool = setting(False, "Replace what an earlier export wrote.")
     mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = setting("PERMISSIVE", "What is done with damage.")
     verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
@@ -43,6 +44,12 @@ class ExportSettings(Checked):
     )
     partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
     storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
+
+    def _refuse(self) -> None:
+        if self.base64 and self.format != "csv":
+            raise OptionError(
+                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, other formats keep bytes'
+            )
 
     def read_fields(self) -> dict[str, Any]:
         """Return what is read, as fields of ``ReadOptions`` beside the paths."""

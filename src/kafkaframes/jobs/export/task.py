@@ -83,6 +83,7 @@ class ExportTask:
 
 
 NO_CONTROL = Filter(control=False)
+_JSON_LINES = 2  # version of the form of records in JSON; version 1 replaced bytes that are not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Settings:
         keep: conditions on records; its offsets are not looked at (each task has its own).
         mode, verify_crc: as ``kafka-log`` has them.
         headers: whether the output has the column ``headers``.
-        base64: csv and json: keys, values and header values in base64, so that no byte is lost.
+        base64: csv: keys, values and header values are written in base64, so that no byte is lost.
         storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
     """
 
@@ -112,6 +113,8 @@ class Settings:
         """Return what must be the same in every run into one destination, as JSON values."""
         values = asdict(self)
         del values["to"], values["storage"]
+        if self.form == "json":
+            values["json_lines"] = _JSON_LINES
         return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
 
 

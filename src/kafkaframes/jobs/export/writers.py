@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
+from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
 from kafkaframes.wire.primitives import java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -149,26 +150,32 @@ class CsvOutput:
 
 
 class JsonOutput:
-    """One JSON object a line; ``timestamp`` is in milliseconds."""
+    """JSON lines in the form of ``records/json_lines.py``; ``timestamp`` is in milliseconds."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (closed by close)
-        self._shown = _base64 if base64 else java_text
+        self._file = open(path, "wb")  # noqa: SIM115 (closed by close)
         self.close: Callable[[], None] = self._file.close
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         columns = {name: batch.column(name) for name in batch.schema.names}
         columns["timestamp"] = columns["timestamp"].view(pa.int64())
-        for name in _BYTES:
-            columns[name] = _text_array(columns[name], self._shown)
-        encode, shown = json.JSONEncoder(ensure_ascii=False).encode, self._shown
-        rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-        for row in rows:
-            line = dict(zip(columns, row, strict=True))
-            if line.get("headers"):
-                line["headers"] = [{"key": h["key"], "value": _maybe(shown, h["value"])} for h in line["headers"]]
-            self._file.write(encode(line) + "\n")
+        values = {name: column.to_pylist() for name, column in columns.items() if name not in _BYTES}
+        values |= {name: _json_values(columns[name]) for name in _BYTES}
+        for row in zip(*(values[name] for name in columns), strict=True):
+            record = dict(zip(columns, row, strict=True))
+            if record.get("headers"):
+                record["headers"] = to_json_headers(record["headers"])
+            self._file.write(to_json_line(record))
+
+
+def _json_values(raw: pa.Array) -> list[JsonBytes]:
+    """Return bytes as JSON has them; they are looked at one by one only if some are not UTF-8."""
+    try:
+        texts: list[JsonBytes] = pc.cast(raw, pa.string()).to_pylist()
+    except pa.ArrowInvalid:
+        return [to_json_bytes(one) for one in raw.to_pylist()]
+    return texts
 
 
 Writer = ParquetOutput | ArrowOutput | CsvOutput | JsonOutput

@@ -31,7 +31,7 @@ from kafkaframes.storage.log.producers import CLIENT, REPLICATION, Prepared
 from kafkaframes.storage.log.transactions import markers_in, seen_of
 from kafkaframes.storage.partition.flushing import flush, prepare, roll
 from kafkaframes.storage.partition.segment import LogSegment
-from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings
+from kafkaframes.storage.partition.settings import LARGEST_INT32, LogSettings, for_append
 from kafkaframes.storage.partition.state import LogState
 from kafkaframes.wire.checksum import crc32c
 
@@ -118,6 +118,24 @@ def append_as_leader(
         append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
         recompressed_bytes=appended.recompressed_bytes,
     )
+
+
+def check_client_batch(
+    settings: LogSettings, batch: bytes, *, log_end_offset: int, leader_epoch: int, now_ms: int
+) -> None:
+    """Raise what ``append_as_leader`` raises for a client's batch that a log with ``settings`` refuses.
+
+    Nothing is appended. Sequence numbers and transactions are not checked.
+
+    Raises:
+        AppendRefusedError: as ``append_as_leader``.
+    """
+    if settings.on_noncontiguous == KEEP:
+        records, _ = _analyze_kept(batch, log_end_offset=log_end_offset, settings=settings)
+    else:
+        appending = for_append(settings, leader_epoch, CLIENT)
+        records = assign_at(bytearray(batch), log_end_offset, appending, now_ms).records
+    _check_fits_segment(len(records), settings)
 
 
 def append_as_follower(state: LogState, records: Raw, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
@@ -280,9 +298,7 @@ def _append(
     if not headers:
         return _unchanged(state, first_offset, first_offset - 1, valid_bytes=len(data))
     size, settings = len(data), state.settings
-    if size > settings.segment_bytes:
-        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
-        raise AppendRefusedError("RecordBatchTooLargeException", reason)
+    _check_fits_segment(size, settings)
     prepared = _prepared(state, data, headers, origin)
     if prepared.duplicate is not None:
         duplicate = prepared.duplicate
@@ -309,6 +325,12 @@ def _append(
     start = state.log_start_offset
     epoch = last.leader_epoch
     return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=rolled)
+
+
+def _check_fits_segment(size: int, settings: LogSettings) -> None:
+    if size > settings.segment_bytes:
+        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
+        raise AppendRefusedError("RecordBatchTooLargeException", reason)
 
 
 def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:

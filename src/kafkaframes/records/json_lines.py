@@ -1,0 +1,136 @@
+"""Records as JSON lines: one object a record, with the names of a reader's columns.
+
+``key``, ``value`` and the values of headers are text if their bytes are UTF-8, else ``{"base64": "..."}``; null stays
+null. Bytes that are written in this form are read back equal. ``consume``, ``produce``, ``export``, ``testing.seed`` and
+the broker's controls over HTTP all use it.
+
+>>> from_json_bytes("paid"), from_json_bytes({"base64": "/w=="}), from_json_bytes(None)
+(b'paid', b'\\xff', None)
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkaframes.errors import EncodeError
+from kafkaframes.records.build import READER_COLUMNS
+from kafkaframes.records.rows import reject_unknown_columns
+
+JsonBytes = str | dict[str, str] | None
+_BASE64: Final = "base64"
+_OLD_TIMESTAMP: Final = "timestamp_ms"  # name of the timestamp in lines that held base64 without saying so
+
+
+def to_json_bytes(raw: bytes | None) -> JsonBytes:
+    """Return bytes in the form of JSON lines.
+
+    >>> to_json_bytes(b"paid"), to_json_bytes(b"\\xff"), to_json_bytes(None)
+    ('paid', {'base64': '/w=='}, None)
+    """
+    if raw is None:
+        return None
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError:
+        return {_BASE64: b64encode(raw).decode()}
+
+
+def from_json_bytes(value: Any) -> bytes | None:
+    """Return the bytes of a value in the form of JSON lines.
+
+    Raises:
+        EncodeError: the value is neither text, ``{"base64": "..."}`` nor null.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise EncodeError("the text has half of a surrogate pair, which UTF-8 cannot encode") from None
+    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+        try:
+            return b64decode(value[_BASE64], validate=True)
+        except ValueError as error:
+            raise EncodeError(f"the text is not base64: {error}").within(_BASE64) from None
+    shown = json.dumps(value, default=repr)
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    raise EncodeError(f'{shown} is neither text, {{"base64": "..."}} nor null')
+
+
+def to_json_headers(headers: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Return headers in the form of JSON lines.
+
+    Args:
+        headers: mappings with ``key`` (text or bytes) and ``value`` (bytes); None is an empty list.
+    """
+    return [{"key": _to_json_key(header["key"]), "value": to_json_bytes(header["value"])} for header in headers or ()]
+
+
+def _to_json_key(key: str | bytes) -> JsonBytes:
+    return key if isinstance(key, str) else to_json_bytes(key)
+
+
+def from_json_headers(headers: Any) -> list[dict[str, Any]]:
+    """Return the headers of a record in JSON: a list of ``{"key": ..., "value": ...}``, or of pairs.
+
+    Raises:
+        EncodeError: a header is neither.
+    """
+    if headers is None:
+        return []
+    if not isinstance(headers, list | tuple):
+        raise EncodeError(f"headers are a list, not {type(headers).__name__}").within("headers")
+    result = []
+    for position, header in enumerate(headers):
+        try:
+            result.append(_from_json_header(header))
+        except EncodeError as error:
+            raise error.within(position).within("headers") from None
+    return result
+
+
+def _from_json_header(header: Any) -> dict[str, Any]:
+    is_pair = isinstance(header, list | tuple) and len(header) == 2
+    pair = dict(zip(("key", "value"), header, strict=True)) if is_pair else header
+    if not isinstance(pair, Mapping) or pair.keys() != {"key", "value"} or pair["key"] is None:
+        raise EncodeError("a header is an object with key (not null) and value")
+    return {"key": from_json_bytes(pair["key"]), "value": from_json_bytes(pair["value"])}
+
+
+def from_json_record(row: Any) -> dict[str, Any]:
+    """Return ``key``, ``value``, ``headers`` and ``timestamp`` (milliseconds, or None) of a record in JSON.
+
+    A reader's other columns (``topic``, ``partition``, ``offset``, ...) are accepted; a writer assigns them itself.
+
+    Raises:
+        EncodeError: ``path`` names the field: a column that is unknown, or a value of a wrong type.
+    """
+    if not isinstance(row, Mapping):
+        raise EncodeError(f"a record is an object with key and value, not {type(row).__name__}")
+    if _OLD_TIMESTAMP in row:
+        reason = (
+            "written by `kafkaframes consume` of an older version, with key and value in base64; consume them again"
+        )
+        raise EncodeError(f"{reason}, or convert them to text and rename this field to timestamp").within(
+            _OLD_TIMESTAMP
+        )
+    reject_unknown_columns(row, ignore=READER_COLUMNS)
+    record: dict[str, Any] = {}
+    for name in ("key", "value"):
+        try:
+            record[name] = from_json_bytes(row.get(name))
+        except EncodeError as error:
+            raise error.within(name) from None
+    timestamp = row.get("timestamp")
+    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
+        raise EncodeError(f"{timestamp!r} is not a whole number of milliseconds").within("timestamp")
+    return {**record, "headers": from_json_headers(row.get("headers")), "timestamp": timestamp}
+
+
+def to_json_line(record: Mapping[str, Any]) -> bytes:
+    """Return a line, with its end, for values that JSON has already."""
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
