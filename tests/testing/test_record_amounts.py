@@ -148,7 +148,7 @@ def test_values_of_all_sizes(broker, control, tmp_path, topic, write):
 @every_writer
 def test_one_mebibyte_is_refused_before_anything_is_appended(broker, control, tmp_path, topic, write):
     rows = [*({"value": b"x" * 10_000} for _ in range(5)), {"value": b"x" * MIB}, {"value": b"y"}]
-    with pytest.raises(Exception, match="MESSAGE_TOO_LARGE|max_request_size"):
+    with pytest.raises(Exception, match=r"MESSAGE_TOO_LARGE|max_request_size"):
         write(topic, rows, broker, control, tmp_path)
     assert broker.records(topic) == []
 

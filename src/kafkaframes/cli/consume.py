@@ -38,7 +38,7 @@ Writer = Callable[[Row], bytes]
     type=click.Choice(("values", "jsonl", "arrow")),
     default="values",
     show_default=True,
-    help='values: one on each line; jsonl: an object on each line, where bytes that are not UTF-8 are {"base64": "..."}; '
+    help='values: one on each line; jsonl: an object on each line, bytes that are not UTF-8 as {"base64": "..."}; '
     "arrow: an Arrow stream.",
 )
 @click.option("-g", "--group", metavar="GROUP", help="Read as a member of this group, from its committed offsets.")

@@ -289,8 +289,8 @@ class AsyncProducer:
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
                 struct<key, value>), ``timestamp`` (ms, or an Arrow timestamp, rounded down to ms; null and absent are
-                now), ``partition``, and ``topic``. Other columns of a reader (``offset``, ``timestamp_type``, ...) are accepted
-                and not written.
+                now), ``partition``, and ``topic``. Other columns of a reader (``offset``, ``timestamp_type``, ...) are
+                accepted and not written.
             topic: of all rows.
 
         Returns:
@@ -298,8 +298,8 @@ class AsyncProducer:
             leader accepts was written in parts, and has a row for each.
 
         Raises:
-            EncodeError: a column is unknown, or a row does not fit or is larger than ``max_request_size``; ``path`` names
-                it, and nothing is sent.
+            EncodeError: a column is unknown, or a row does not fit or is larger than ``max_request_size``; nothing is
+                sent, and ``path`` names the column and the row.
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
         check_table(table, self.settings.max_request_size)

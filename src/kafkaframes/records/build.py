@@ -58,7 +58,7 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, words))
 
 
-# The columns of this package's readers: in snake case those of scans and consumers, in camel case those of Spark's sources.
+# The columns of this package's readers: in snake case of scans and consumers, in camel case of Spark's sources.
 # Writers accept them all, and assign the offset, the partition and the fields of the batch themselves.
 READER_COLUMNS = frozenset((*COLUMNS, *map(_camel_case, COLUMNS), "topic", "partition", "file", "source"))
 

@@ -1,8 +1,8 @@
 """Records as JSON lines: one object a record, with the names of a reader's columns.
 
 ``key``, ``value`` and the values of headers are text if their bytes are UTF-8, else ``{"base64": "..."}``; null stays
-null. Bytes that are written in this form are read back equal. ``consume``, ``produce``, ``export``, ``testing.seed`` and
-the broker's controls over HTTP all use it.
+null. Bytes that are written in this form are read back equal. ``consume``, ``produce``, ``export``, ``testing.seed``
+and the broker's controls over HTTP all use it.
 
 >>> from_json_bytes("paid"), from_json_bytes({"base64": "/w=="}), from_json_bytes(None)
 (b'paid', b'\\xff', None)

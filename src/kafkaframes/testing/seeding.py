@@ -99,16 +99,16 @@ def _csv(path: Path) -> list[Row]:
         csv.field_size_limit(limit)
 
 
-def _csv_row(row: dict[str, Any], place: str) -> Row:
+def _csv_row(row: dict[str, Any], position: str) -> Row:
     """Return a row of text with timestamps as numbers and headers as lists: the columns of ``kafkaframes export``."""
     if None in row or None in row.values():
-        raise OptionError(f"{place}: the number of fields differs from that of the first line")
+        raise OptionError(f"{position}: the number of fields differs from that of the first line")
     try:
         for name, convert in (("timestamp", _timestamp_ms), ("headers", parse_json)):
             if name in row:
                 row[name] = convert(row[name]) if row[name] else None
     except (EncodeError, ValueError) as error:
-        raise OptionError(f"{place}: {error}") from None
+        raise OptionError(f"{position}: {error}") from None
     return row
 
 

@@ -48,7 +48,7 @@ class ExportSettings(Checked):
     def _refuse(self) -> None:
         if self.base64 and self.format != "csv":
             raise OptionError(
-                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, other formats keep bytes'
+                '`base64` is for csv: json writes bytes that are not UTF-8 as {"base64": "..."}, the rest keep bytes'
             )
 
     def read_fields(self) -> dict[str, Any]:
