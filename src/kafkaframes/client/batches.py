@@ -20,6 +20,8 @@ from kafkaframes.wire.checksum import crc32c
 if TYPE_CHECKING:
     import asyncio
 
+    from kafkaframes.errors import KafkaframesError
+
 NO_PRODUCER_ID: Final = -1
 
 
@@ -119,6 +121,7 @@ class Batch:
         number: the sequence that it has, and keeps when it is sent again; None before it is first sent.
         order: among all batches of the producer, in the order they were put.
         in_doubt: it was written to a connection, and no answer says what became of it.
+        last_error: the refusal or the lost connection after which it was last retried.
     """
 
     partition: TopicPartition
@@ -132,6 +135,7 @@ class Batch:
     order: int = 0
     in_doubt: bool = False
     attempts: int = 0
+    last_error: KafkaframesError | None = None
     not_before: float = 0.0
 
     def stamp(self) -> None:

@@ -67,6 +67,7 @@ class ClusterClient:
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._closed = False
+        self.last_error: BrokerError | NetworkError | None = None  # of a step that is retried
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -190,6 +191,7 @@ class ClusterClient:
             try:
                 return await step()
             except (BrokerError, NetworkError) as error:
+                self.last_error = error
                 pause = self.backoff_s(attempt)
                 attempt += 1
                 late = time.monotonic() + pause >= deadline

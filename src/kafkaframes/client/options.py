@@ -138,13 +138,13 @@ class ProducerOptions(ClientOptions, total=False):
     buffer_memory: int
     """So many bytes may wait; then ``send`` does. Default: 33554432."""
     max_request_size: int
-    """The largest record and request, in bytes. Default: 1048576."""
+    """Size of the largest record, batch and request, in bytes. Default: 1048576."""
     max_in_flight_requests_per_connection: int
     """Requests that wait for an answer of one broker. Default: 5."""
     delivery_timeout_ms: int
     """After this, a record that is not written has failed. Default: 120000."""
     max_block_ms: int
-    """How long ``send`` may wait for metadata and memory. Default: 60000."""
+    """How long a producer's start, ``send`` and tables may wait for brokers, metadata and memory. Default: 60000."""
     enable_idempotence: bool | None
     """Whether nothing is written twice; None: where acks is all and the brokers can (0.11 and later)."""
     transactional_id: str | None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from uuid import UUID
 
 import numpy as np
@@ -43,7 +43,7 @@ from kafkaframes.client.outgoing import (
     written,
 )
 from kafkaframes.client.record_futures import LoopResults, settle
-from kafkaframes.client.sender import PRODUCE, Sender
+from kafkaframes.client.sender import PRODUCE, Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import (
@@ -64,6 +64,7 @@ from kafkaframes.records.rows import rows_of_lists
 if TYPE_CHECKING:
     from kafkaframes.client.options import ProducerOptions, Servers
 
+Result = TypeVar("Result")
 _INIT_PRODUCER_ID: Final = 22
 _LARGEST_BATCH: Final = 2**31 - 1
 _FIRST_OF_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
@@ -106,25 +107,28 @@ class AsyncProducer:
         """Connect, and get a producer id where one is needed.
 
         Raises:
-            NetworkError, BrokerError: no broker can be reached, or it refuses us.
+            NetworkError, BrokerError: no broker can be reached in ``max_block_ms``, or it refuses us.
             OptionError: what is asked for is more than the broker can.
         """
-        if self._is_started:
-            return
+        if not self._is_started:
+            await self._bounded(self._start_once(), "the producer's start")
+
+    async def _start_once(self) -> None:
         async with self._starting:
             if not self._is_started:
                 await self._start()
 
     async def _start(self) -> None:
-        connection = await self._cluster.retried(self._cluster.any_connection)
+        limit_ms = max(self.settings.max_block_ms, self.settings.default_api_timeout_ms)
+        connection = await self._cluster.retried(self._cluster.any_connection, timeout_ms=limit_ms)
         served = connection.ranges.get(PRODUCE, Versions.NONE)
         broker_can = 2 if served.highest >= _FIRST_OF_FORMAT[2] else int(served.highest >= _FIRST_OF_FORMAT[1])
         self._format = broker_can if self._format is None else min(self._format, 2)
         if self._format > broker_can:
             raise OptionError(f"record_format {self._format}: the broker's newest is {broker_can}")
-        if self._format < 2 and served.lowest > _FIRST_OF_FORMAT.get(self._format + 1, 0) - 1:
-            takes = f"the broker takes Produce {served.lowest} and later, format 2"
-            raise OptionError(f"record_format {self._format}: {takes}")
+        if self._format < 2 and not takes_format(connection, self._format):
+            reason = "the broker accepts format 2 only, as all brokers of Kafka 4.0 and later do (KIP-724)"
+            raise OptionError(f"record_format {self._format}: {reason}; leave `record_format` out")
         self._sender.record_format = self._format
         can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
         is_idempotent = self.settings.enable_idempotence
@@ -181,14 +185,23 @@ class AsyncProducer:
 
     async def _prepare(self, record: CheckedRecord) -> None:
         """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
+        await self._bounded(self._await_needs(record), f"a record of topic {record[0]}")
+
+    async def _bounded(self, wait: Coroutine[Any, Any, Result], what: str) -> Result:
+        """Wait for a start, metadata or memory, for ``max_block_ms`` at most.
+
+        Raises:
+            NetworkError: the time is over; it names what waited, and the last error.
+        """
+        limit_ms = self.settings.max_block_ms
+        self._cluster.last_error = None
         try:
-            async with asyncio.timeout(self.settings.max_block_ms / 1000):
-                await self._await_needs(record)
+            async with asyncio.timeout(limit_ms / 1000):
+                return await wait
         except TimeoutError:
-            limit_ms = self.settings.max_block_ms
-            waiting = f"a record of topic {record[0]} has waited {limit_ms} ms for metadata or memory"
-            causes = self._cluster.unreachable.described()
-            raise NetworkError(f"{waiting} (`max_block_ms`)" + (f": {causes}" if causes else "")) from None
+            cause = self._cluster.unreachable.described() or str(self._cluster.last_error or "")
+            reason = f"{what} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
+            raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
     async def _await_needs(self, record: CheckedRecord) -> None:
         topic, key, _, headers, partition, _, size = record
@@ -197,9 +210,7 @@ class AsyncProducer:
             raise EncodeError(f"record format {self._format} has no headers")
         await self._cluster.topic(topic, create=True)
         self._accumulator.learn(topic)
-        if not self._sender.has_space(size):
-            self._build_all()
-            await self._sender.space(size)
+        await self._await_space(size)
         target = self._accumulator.target(topic, key, partition)
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
@@ -317,15 +328,24 @@ class AsyncProducer:
         batches: list[Batch] = []
         whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         topics = topics_of(whole, topic)
-        for name in topics:
-            await self._cluster.topic(name, create=True)
+        await self._bounded(self._learn_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
-        for target, rows in routed(whole, topics, self._cluster.cluster, self.settings.batch_size):
-            await self._transactions.before_batch(target)
-            for data, count, stamp in self._cut(rows, self._sender.sequencer.next_stamp(target)):
+        for target, rows in routed(whole, topics, self._cluster.cluster, self._batch_bytes(topics)):
+            await self._bounded(self._transactions.before_batch(target), f"a table of topic {target.topic}")
+            for data, count, stamp in self._cut(target.topic, rows, self._sender.sequencer.next_stamp(target)):
                 batches.append(await self._put(target, data, count, stamp))
         return batches
+
+    async def _learn_topics(self, topics: list[str]) -> None:
+        for name in topics:
+            await self._cluster.topic(name, create=True)
+
+    def _batch_bytes(self, topics: list[str]) -> int:
+        """Return the size of the largest batch of these topics, in bytes."""
+        now = time.monotonic()
+        limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
+        return min(self.settings.batch_size, self.settings.max_request_size, *limits)
 
     async def send_batches(self, partition: TopicPartition, data: bytes) -> WrittenBatches:
         """Write format 2 batches as they are, but for new offsets and (with a producer id) sequences, and wait.
@@ -344,11 +364,11 @@ class AsyncProducer:
         divided = sum(batch.delivery.is_divided for batch in batches)
         return WrittenBatches([parts[0].base_offset for parts in results], divided=divided)
 
-    def _cut(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
+    def _cut(self, topic: str, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
         assert self._format is not None
         settings = self.settings
-        codec, level, size = settings.compression_type, settings.compression_level, settings.batch_size
+        codec, level, size = settings.compression_type, settings.compression_level, self._batch_bytes([topic])
         if self._format == 2:
             fields = BatchFields(
                 producer_id=stamp.producer.producer_id,
@@ -371,10 +391,19 @@ class AsyncProducer:
     # ------------------------------------------------------------------------------------------------------ common
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._sender.space(len(data))
-        await self._transactions.before_batch(target)
+        await self._bounded(self._await_place(target, len(data)), f"a batch of {target}")
         self._build_all()  # what was sent before stays before it
         return self._queued(target, data, count, stamp)
+
+    async def _await_place(self, target: TopicPartition, size: int) -> None:
+        await self._await_space(size)
+        await self._transactions.before_batch(target)
+
+    async def _await_space(self, size: int) -> None:
+        """Wait until a batch or record fits into ``buffer_memory``; what gathers is sent meanwhile."""
+        if not self._sender.has_space(size):
+            self._build_all()
+            await self._sender.space(size)
 
     def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         delivery = Delivery(asyncio.get_running_loop().create_future(), count)
@@ -392,7 +421,7 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
         await self.start()
-        await self._cluster.topic(topic, create=True)
+        await self._bounded(self._learn_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
 
     async def topic_id(self, topic: str) -> UUID:

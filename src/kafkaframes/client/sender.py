@@ -19,6 +19,7 @@ from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
+from kafkaframes.client.refusals import RefusalLog
 from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
@@ -28,6 +29,8 @@ from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.divide import divide_batch
 
 PRODUCE: Final = 0
+_FETCH: Final = 1
+_FETCH_OF_FORMAT_2: Final = 4  # the first version of Fetch that carries record format 2
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
 _ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
@@ -50,6 +53,7 @@ class Sender:
             delivery_timeout_s=settings.delivery_timeout_ms / 1000,
             backoff_s=cluster.backoff_s,
         )
+        self._refusals = RefusalLog(settings.client_id)
         self._wake = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._errands: dict[Hashable, asyncio.Task[None]] = {}
@@ -268,11 +272,11 @@ class Sender:
                 for partition in topic.partition_responses
             }
             for batch in batches:
-                self._answered(batch, answers.get(batch.partition))
+                self._answered(leader, batch, answers.get(batch.partition))
         except NetworkError as error:
             for batch in batches:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
-                self.sequencer.lost(batch, error, time.monotonic())
+                self._lost(leader, batch, error, time.monotonic())
         except Exception as error:  # what is our own mistake is not tried again
             for batch in batches:
                 self.sequencer.failed(batch, error, written=True)
@@ -281,10 +285,14 @@ class Sender:
             self._settle()
             self._wake.set()
 
-    def _answered(self, batch: Batch, answer: Any) -> None:
+    def _lost(self, leader: Broker, batch: Batch, error: NetworkError, now: float) -> None:
+        self._refusals.add((leader.node_id, "lost"), error, f"node {leader.node_id}", now)
+        self.sequencer.lost(batch, error, now)
+
+    def _answered(self, leader: Broker, batch: Batch, answer: Any) -> None:
         now = time.monotonic()
         if answer is None:
-            self.sequencer.lost(batch, NetworkError(f"the answer does not name partition {batch.partition}"), now)
+            self._lost(leader, batch, NetworkError(f"the answer does not name partition {batch.partition}"), now)
         elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self.limits.accept(batch.partition.topic, len(batch.data))
             self.sequencer.acknowledged(batch, answer.base_offset, answer.log_append_time_ms)
@@ -296,6 +304,9 @@ class Sender:
             if answer.error_code in LEADER_MOVED:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
+            if is_retriable(error):
+                where = f"node {leader.node_id} at {leader.host}:{leader.port}"
+                self._refusals.add((leader.node_id, batch.partition.topic, answer.error_code), error, where, now)
             self.sequencer.refused(batch, error, now)
 
     def _settle(self) -> None:
@@ -365,9 +376,19 @@ def _set_result(ended: Ended) -> None:
 
 
 async def takes_sets(cluster: ClusterClient, partition: TopicPartition) -> bool:
-    """Return whether a partition's leader takes several batches in one request, of whatever format (Produce 0-2)."""
+    """Return whether a partition's leader accepts several batches in one request, of any format (Produce 0-2)."""
     connection = await cluster.connection(await cluster.leader_of(partition))
-    return connection.ranges.get(PRODUCE, Versions.NONE).contains(NEWEST_OF_SETS)
+    return connection.ranges.get(PRODUCE, Versions.NONE).contains(NEWEST_OF_SETS) and takes_format(connection, 1)
+
+
+def takes_format(connection: Connection, record_format: int) -> bool:
+    """Return whether a broker accepts record format 0 or 1.
+
+    Brokers of Kafka 4.0 and later do not, although they advertise Produce from version 0 on, for old clients that could
+    not start otherwise (KIP-896). Their lowest version of Fetch is 4.
+    """
+    produce, fetch = (connection.ranges.get(key, Versions.NONE) for key in (PRODUCE, _FETCH))
+    return produce.lowest <= _NEWEST_OF_FORMAT[record_format] and fetch.lowest < _FETCH_OF_FORMAT_2
 
 
 async def produce_raw(

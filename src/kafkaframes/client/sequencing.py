@@ -318,14 +318,23 @@ class Sequencer:
         elif not self._may_retry(first, now):
             self._end(line, first, error)
         else:
-            self._wait_before(first, now)
+            self._wait_before(first, error, now)
 
     def expire(self, now: float) -> None:
         """End what has waited longer than ``delivery_timeout_ms``."""
-        for partition, line in self._lines.items():
+        for line in self._lines.values():
             while line.waiting and line.waiting[0].created + self._timeout_s <= now:
-                reason = f"{partition} took nothing for {self._timeout_s * 1000:.0f} ms: {ErrorCode.REQUEST_TIMED_OUT}"
-                self._end(line, line.waiting[0], BrokerError(reason, ErrorCode.REQUEST_TIMED_OUT))
+                self._end(line, line.waiting[0], self._expiry(line.waiting[0]))
+
+    def _expiry(self, batch: Batch) -> BrokerError:
+        """Return the error of a batch whose time is over, with the last reason why it was sent again."""
+        reason = f"{batch.partition} took nothing for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
+        reason += str(ErrorCode.REQUEST_TIMED_OUT)
+        if batch.last_error is not None:
+            reason += f"; sent {batch.attempts} times, the last answer: {batch.last_error}"
+        error = BrokerError(reason, ErrorCode.REQUEST_TIMED_OUT)
+        error.__cause__ = batch.last_error
+        return error
 
     def spoil(self) -> None:
         """Take that a record of the transaction will never be in a batch."""
@@ -346,16 +355,17 @@ class Sequencer:
 
     # ---------------------------------------------------------------------------------------------------- inside
 
-    def _again(self, line: Line, batch: Batch, error: Exception, now: float, *, retriable: bool) -> None:
+    def _again(self, line: Line, batch: Batch, error: KafkaframesError, now: float, *, retriable: bool) -> None:
         if not retriable or not self._may_retry(batch, now) or self.must_abort:
             self._end(line, batch, error)
             return
-        self._wait_before(batch, now)
+        self._wait_before(batch, error, now)
         line.put_back(batch)
         self._look_at(line)
 
-    def _wait_before(self, batch: Batch, now: float) -> None:
+    def _wait_before(self, batch: Batch, error: KafkaframesError, now: float) -> None:
         batch.attempts += 1
+        batch.last_error = error
         batch.not_before = now + self._backoff_s(batch.attempts - 1)
 
     def _may_retry(self, batch: Batch, now: float) -> bool:

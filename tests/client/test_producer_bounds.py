@@ -1,0 +1,211 @@
+"""Bounds of a producer's settings: the largest record, and the time that a call may wait. ``send`` and tables alike.
+
+Java's producer and librdkafka bound a producer's start and its metadata by ``max.block.ms`` (KIP-19, KAFKA-3539).
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes import Broker
+from kafkaframes.client import AsyncProducer, Producer
+from kafkaframes.client.refusals import RefusalLog
+from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, MaybeWrittenError, NetworkError, OptionError
+
+SOON_S = 20.0  # far below the defaults of 60 and 120 s
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        broker.create_topic("t", 2)
+        yield broker
+
+
+@pytest.fixture
+def closed_port():
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1]
+
+
+CALLS = {
+    "send": lambda producer: producer.send("t", b"x").result(60),
+    "send_arrow": lambda producer: producer.send_arrow(pa.table({"value": [b"x"]}), topic="t"),
+    "enter": lambda producer: producer.__enter__(),
+    "partitions_for": lambda producer: producer.partitions_for("t"),
+    "begin_transaction": lambda producer: producer.begin_transaction(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_start_waits_no_longer_than_max_block_ms(closed_port, call):
+    options = {"transactional_id": "x"} if call == "begin_transaction" else {}
+    producer = Producer(f"127.0.0.1:{closed_port}", max_block_ms=300, **options)
+    began = time.monotonic()
+    with pytest.raises(NetworkError, match="cannot be reached"):
+        CALLS[call](producer)
+    producer.close()
+    assert time.monotonic() - began < SOON_S
+
+
+def test_a_start_that_brokers_refuse_for_now_names_the_last_refusal(broker):
+    with broker.on("InitProducerId").error("COORDINATOR_LOAD_IN_PROGRESS"):
+        producer = Producer(broker.bootstrap_servers, max_block_ms=300)
+        with pytest.raises(NetworkError, match=r"300 ms.*`max_block_ms`.*COORDINATOR_LOAD_IN_PROGRESS"):
+            producer.send("t", b"x")
+        producer.close()
+
+
+def test_a_table_waits_for_memory_no_longer_than_max_block_ms(broker):
+    table = pa.table({"value": [b"x" * 500] * 30})
+    options = {
+        "max_block_ms": 300,
+        "buffer_memory": 5_000,
+        "batch_size": 1_000,
+        "max_in_flight_requests_per_connection": 1,
+    }
+    producer = Producer(broker.bootstrap_servers, **options)
+    with broker.on("Produce").delay(3), pytest.raises(NetworkError, match="max_block_ms"):
+        producer.send_arrow(table, topic="t")
+    producer.close()
+
+
+@pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow"])
+def test_what_is_refused_until_delivery_timeout_ms_is_over_fails(broker, kind):
+    table = pa.table({"value": [b"x"]})
+    calls = {
+        "send": lambda producer: producer.send("t", b"x").result(60),
+        "send_arrow": lambda producer: producer.send_arrow(table, topic="t"),
+        "queue_arrow": lambda producer: producer.queue_arrow(table, topic="t").result(60),
+    }
+    began = time.monotonic()
+    with (
+        broker.on("Produce").error("NOT_ENOUGH_REPLICAS"),
+        Producer(broker.bootstrap_servers, delivery_timeout_ms=500) as producer,
+        pytest.raises(BrokerError, match="NOT_ENOUGH_REPLICAS"),
+    ):
+        calls[kind](producer)
+    assert time.monotonic() - began < SOON_S
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"value": [b"1", None, b"x" * 980]},
+        {"key": ["1", None, "é" * 490]},
+        {"value": [b"1", b"2", b"3"], "headers": [[], None, [{"key": "h", "value": b"x" * 980}]]},
+        {"value": pa.array([b"1", b"2", b"x" * 980], pa.large_binary())},
+    ],
+)
+def test_a_row_larger_than_max_request_size_is_an_error_before_anything_is_queued(broker, columns):
+    before = len(broker.records("t"))
+    with Producer(broker.bootstrap_servers, max_request_size=1_000) as producer:
+        with pytest.raises(EncodeError, match=r"`max_request_size` is 1000.*\$\[2\]"):
+            producer.send_arrow(pa.table(columns), topic="t")
+        rows = pa.table(columns).slice(0, 2)
+        assert sum(producer.send_arrow(rows, topic="t").column("count").to_pylist()) == 2
+    assert len(broker.records("t")) == before + 2
+
+
+def test_the_row_is_counted_over_all_chunks(broker):
+    chunks = pa.chunked_array([[b"1"] * 5, [b"2"] * 5, [b"x" * 2_000]])
+    with (
+        Producer(broker.bootstrap_servers, max_request_size=1_000) as producer,
+        pytest.raises(EncodeError, match=r"\$\[10\]"),
+    ):
+        producer.send_arrow(pa.table({"value": chunks}), topic="t")
+
+
+def test_no_request_with_several_batches_is_larger_than_max_request_size(broker):
+    broker.journal.clear()
+    with Producer(broker.bootstrap_servers, max_request_size=5_000, batch_size=100_000, linger_ms=100) as producer:
+        producer.send_arrow(pa.table({"value": [b"x" * 300] * 100}), topic="t")
+        for _ in range(100):
+            producer.send("t", b"x" * 300)
+    sizes = [
+        sum(len(part.records) for topic in entry.body.topic_data for part in topic.partition_data)
+        for entry in broker.journal.requests("Produce")
+    ]
+    assert 3_000 < max(sizes) <= 5_000
+
+
+def test_on_an_event_loop_too(closed_port):
+    async def run():
+        producer = AsyncProducer(f"127.0.0.1:{closed_port}", max_block_ms=300)
+        for call in (
+            producer.start(),
+            producer.send("t", b"x"),
+            producer.send_arrow(pa.table({"value": [b""]}), topic="t"),
+        ):
+            with pytest.raises(NetworkError, match="max_block_ms"):
+                await call
+        await producer.close()
+
+    began = time.monotonic()
+    asyncio.run(run())
+    assert time.monotonic() - began < SOON_S
+
+
+def test_a_topic_that_does_not_exist_is_named(broker):
+    with broker.on("Metadata").error("UNKNOWN_TOPIC_OR_PARTITION"):
+        producer = Producer(broker.bootstrap_servers, max_block_ms=300)
+        with pytest.raises((BrokerError, NetworkError), match=r"UNKNOWN_TOPIC_OR_PARTITION|nothing") as raised:
+            producer.send("nothing", b"x")
+        assert (
+            getattr(raised.value, "code", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        producer.close()
+
+
+@pytest.mark.parametrize("record_format", [0, 1])
+@pytest.mark.parametrize("release", ["4.0", "4.3"])
+def test_an_old_record_format_is_refused_at_once_by_what_a_new_broker_advertises(record_format, release):
+    """Kafka 4 advertises Produce from version 0 on and refuses its old formats (KIP-896, KIP-724)."""
+    began = time.monotonic()
+    with (
+        Broker(broker_release=release) as new,
+        pytest.raises(OptionError, match=f"record_format {record_format}"),
+        Producer(new.bootstrap_servers, record_format=record_format) as producer,
+    ):
+        producer.send("t", b"x").result(60)
+    assert time.monotonic() - began < SOON_S
+
+
+def test_retried_refusals_are_logged_with_their_origin_and_number(broker, caplog):
+    with (
+        caplog.at_level(logging.WARNING, "kafkaframes.client"),
+        broker.on("Produce").error("NOT_ENOUGH_REPLICAS").times(3),
+        Producer(broker.bootstrap_servers, client_id="shop") as producer,
+    ):
+        producer.send("t", b"x").result(60)
+    lines = [record.getMessage() for record in caplog.records if "NOT_ENOUGH_REPLICAS" in record.getMessage()]
+    assert len(lines) == 1  # the next one is due after ten seconds
+    assert "'shop': node 1 at 127.0.0.1:" in lines[0]
+    assert "refuses once" in lines[0]
+
+
+def test_lines_about_one_kind_of_refusal_get_rarer_and_count(caplog):
+    log = RefusalLog("c")
+    with caplog.at_level(logging.WARNING, "kafkaframes.client"):
+        for second in range(200):
+            log.add("kind", BrokerError("no"), "node 1", float(second))
+        log.add("other", BrokerError("no"), "node 1", 200.0)
+        log.add("kind", BrokerError("no"), "node 1", 1_000.0)
+    counts = [record.getMessage().split("refuses ")[1].split(",")[0] for record in caplog.records]
+    expected = ["once", "11 times in 10 s", "41 times in 40 s", "101 times in 100 s", "161 times in 160 s"]
+    assert counts == [*expected, "once", "once"]
+
+
+def test_the_final_error_names_the_last_refusal_and_how_often_it_was_sent(broker):
+    with (
+        broker.on("Produce").error("NOT_LEADER_OR_FOLLOWER"),
+        Producer(broker.bootstrap_servers, delivery_timeout_ms=400) as producer,
+        pytest.raises(MaybeWrittenError, match=r"`delivery_timeout_ms`.*sent \d times.*NOT_LEADER_OR_FOLLOWER"),
+    ):
+        producer.send("t", b"x").result(60)
