@@ -185,7 +185,7 @@ class AsyncProducer:
 
     async def _prepare(self, record: CheckedRecord) -> None:
         """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
-        await self._bounded(self._await_needs(record), f"a record of topic {record[0]}")
+        await self._bounded(self._wait_for_needs(record), f"a record of topic {record[0]}")
 
     async def _bounded(self, wait: Coroutine[Any, Any, Result], what: str) -> Result:
         """Wait for a start, metadata or memory, for ``max_block_ms`` at most.
@@ -203,14 +203,14 @@ class AsyncProducer:
             reason = f"{what} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
             raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
-    async def _await_needs(self, record: CheckedRecord) -> None:
+    async def _wait_for_needs(self, record: CheckedRecord) -> None:
         topic, key, _, headers, partition, _, size = record
         await self.start()
         if headers and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
         await self._cluster.topic(topic, create=True)
         self._accumulator.learn(topic)
-        await self._await_space(size)
+        await self._wait_for_memory(size)
         target = self._accumulator.target(topic, key, partition)
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
@@ -391,15 +391,15 @@ class AsyncProducer:
     # ------------------------------------------------------------------------------------------------------ common
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._bounded(self._await_place(target, len(data)), f"a batch of {target}")
+        await self._bounded(self._wait_for_room(target, len(data)), f"a batch of {target}")
         self._build_all()  # what was sent before stays before it
         return self._queued(target, data, count, stamp)
 
-    async def _await_place(self, target: TopicPartition, size: int) -> None:
-        await self._await_space(size)
+    async def _wait_for_room(self, target: TopicPartition, size: int) -> None:
+        await self._wait_for_memory(size)
         await self._transactions.before_batch(target)
 
-    async def _await_space(self, size: int) -> None:
+    async def _wait_for_memory(self, size: int) -> None:
         """Wait until a batch or record fits into ``buffer_memory``; what gathers is sent meanwhile."""
         if not self._sender.has_space(size):
             self._build_all()
