@@ -391,11 +391,11 @@ class AsyncProducer:
     # ------------------------------------------------------------------------------------------------------ common
 
     async def _put(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
-        await self._bounded(self._wait_for_room(target, len(data)), f"a batch of {target}")
+        await self._bounded(self._wait_for_capacity(target, len(data)), f"a batch of {target}")
         self._build_all()  # what was sent before stays before it
         return self._queued(target, data, count, stamp)
 
-    async def _wait_for_room(self, target: TopicPartition, size: int) -> None:
+    async def _wait_for_capacity(self, target: TopicPartition, size: int) -> None:
         await self._wait_for_memory(size)
         await self._transactions.before_batch(target)
 
