@@ -10,7 +10,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkaframes.client.admin import AsyncAdmin, NewTopic
+    from kafkaframes.client.admin import (
+        AsyncAdmin,
+        ConfigEntry,
+        DelegationToken,
+        GroupDescription,
+        ListedGroup,
+        MemberDescription,
+        NewTopic,
+    )
+    from kafkaframes.client.administration.acls import AclBinding, AclFilter
+    from kafkaframes.client.administration.cluster import (
+        BrokerNode,
+        ConfigResource,
+        Endpoint,
+        Features,
+        FeatureUpdate,
+        QuorumInfo,
+        QuorumReplica,
+        VersionRange,
+    )
+    from kafkaframes.client.administration.groups import (
+        ShareGroupDescription,
+        ShareGroupMember,
+        ShareGroupOffset,
+        StreamsGroupDescription,
+        StreamsGroupMember,
+        Subtopology,
+        TaskId,
+    )
+    from kafkaframes.client.administration.replicas import (
+        LogDirDescription,
+        PartitionReassignment,
+        Replica,
+        ReplicaInfo,
+    )
+    from kafkaframes.client.administration.transactions import (
+        FencedProducer,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from kafkaframes.client.administration.users import (
+        ANY_ENTITY,
+        DEFAULT_ENTITY,
+        QuotaEntity,
+        QuotaMatch,
+        ScramCredential,
+        ScramCredentialInfo,
+    )
     from kafkaframes.client.batches import RecordMetadata
     from kafkaframes.client.consumer import AsyncConsumer
     from kafkaframes.client.fetched import ConsumerRecord, Fetched
@@ -21,27 +69,101 @@ if TYPE_CHECKING:
     from kafkaframes.client.sync import Admin, Consumer, Producer
 
 __all__ = [
+    "ANY_ENTITY",
+    "DEFAULT_ENTITY",
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AclBinding",
+    "AclFilter",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "BrokerNode",
     "CommittedOffset",
+    "ConfigEntry",
+    "ConfigResource",
     "Consumer",
     "ConsumerRecord",
+    "DelegationToken",
+    "Endpoint",
+    "FeatureUpdate",
+    "Features",
+    "FencedProducer",
     "Fetched",
+    "GroupDescription",
     "GroupMember",
+    "ListedGroup",
+    "LogDirDescription",
+    "MemberDescription",
     "NewTopic",
     "OffsetAndTimestamp",
+    "PartitionReassignment",
     "Producer",
+    "ProducerState",
+    "QuorumInfo",
+    "QuorumReplica",
+    "QuotaEntity",
+    "QuotaMatch",
     "RecordMetadata",
+    "Replica",
+    "ReplicaInfo",
+    "ScramCredential",
+    "ScramCredentialInfo",
+    "ShareGroupDescription",
+    "ShareGroupMember",
+    "ShareGroupOffset",
+    "StreamsGroupDescription",
+    "StreamsGroupMember",
+    "Subtopology",
+    "TaskId",
     "TopicPartition",
+    "TransactionDescription",
+    "TransactionListing",
+    "VersionRange",
 ]
 
 _MODULES = {
-    "admin": ("AsyncAdmin", "NewTopic"),
+    "admin": (
+        "AsyncAdmin",
+        "ConfigEntry",
+        "DelegationToken",
+        "GroupDescription",
+        "ListedGroup",
+        "MemberDescription",
+        "NewTopic",
+    ),
+    "administration.acls": ("AclBinding", "AclFilter"),
+    "administration.users": (
+        "ANY_ENTITY",
+        "DEFAULT_ENTITY",
+        "QuotaEntity",
+        "QuotaMatch",
+        "ScramCredential",
+        "ScramCredentialInfo",
+    ),
+    "administration.replicas": ("LogDirDescription", "PartitionReassignment", "Replica", "ReplicaInfo"),
+    "administration.cluster": (
+        "BrokerNode",
+        "ConfigResource",
+        "Endpoint",
+        "FeatureUpdate",
+        "Features",
+        "QuorumInfo",
+        "QuorumReplica",
+        "VersionRange",
+    ),
+    "administration.transactions": ("FencedProducer", "ProducerState", "TransactionDescription", "TransactionListing"),
+    "administration.groups": (
+        "ShareGroupDescription",
+        "ShareGroupMember",
+        "ShareGroupOffset",
+        "StreamsGroupDescription",
+        "StreamsGroupMember",
+        "Subtopology",
+        "TaskId",
+    ),
     "batches": ("RecordMetadata",),
     "consumer": ("AsyncConsumer",),
     "fetched": ("ConsumerRecord", "Fetched"),

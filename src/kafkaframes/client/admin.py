@@ -1,7 +1,9 @@
-"""The admin client, on asyncio: topics, partitions, configurations, records, groups, delegation tokens.
+"""The admin client, on asyncio: topics, partitions, configurations, records, consumer groups, delegation tokens.
 
-Each method asks the broker that has to be asked (controller, leader or coordinator), tries again what can be tried
-again, and raises ``BrokerError`` with the broker's own words for the first thing that was refused.
+The methods on access rules, users, replicas, the cluster, transactions and other groups are in ``administration``.
+
+Each method sends its request to the node that answers it (controller, leader or coordinator), repeats it while the
+error is retriable, and raises ``BrokerError`` with the broker's message.
 """
 
 from __future__ import annotations
@@ -10,8 +12,15 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from uuid import UUID
 
 from kafkaframes.client import group_offsets, offsets
+from kafkaframes.client.administration.acls import AclMethods
+from kafkaframes.client.administration.cluster import CONFIG_RESOURCES, ClusterMethods
+from kafkaframes.client.administration.groups import GroupMethods
+from kafkaframes.client.administration.replicas import ReplicaMethods
+from kafkaframes.client.administration.transactions import TransactionMethods
+from kafkaframes.client.administration.users import UserMethods
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
@@ -23,7 +32,7 @@ from kafkaframes.protocol.messages.objects import Message
 if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, Servers
 
-RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
+RESOURCES: Final = CONFIG_RESOURCES
 OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _INCREMENTAL: Final = 44
 _CONSUMER_GROUP_DESCRIBE: Final = 69
@@ -111,7 +120,7 @@ class DelegationToken:
         return b64encode(self.hmac).decode()
 
 
-class AsyncAdmin:
+class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods):
     """Looks after a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``"""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -141,14 +150,23 @@ class AsyncAdmin:
         cluster = await self.describe_cluster()
         return sorted(entry.name for entry in cluster.topics.values() if internal or not entry.is_internal)
 
-    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Return partitions, leaders and replicas of topics.
+    async def describe_topics(self, topics: Iterable[str | UUID]) -> dict[str, TopicMetadata]:
+        """Return partitions, leaders and replicas of topics, by name.
+
+        Args:
+            topics: names or ids.
 
         Raises:
             BrokerError: there is no such topic.
         """
+        requested = list(topics)
+        if any(isinstance(entry, UUID) for entry in requested):
+            await self._cluster.retried(self._cluster.refresh)
         match = {}
-        for name in names:
+        for entry in requested:
+            name = self._cluster.cluster.topic_name(entry) if isinstance(entry, UUID) else entry
+            if name is None:
+                raise broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {entry}")
             await self._cluster.topic(name)
             match[name] = self._cluster.cluster.topics[name]
         return match
@@ -175,19 +193,27 @@ class AsyncAdmin:
         ]
         await self._change_topics(body, "topics")
 
-    async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics.
+    async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
+        """Delete topics by name or by id (KIP-516, Kafka 2.8 and later).
 
         Raises:
+            OptionError: a topic is named by id, and brokers are too old.
             BrokerError: there is no such topic, or it may not be deleted.
         """
-        requested = list(names)
+        requested = list(topics)
         cls = self.settings.message("DeleteTopicsRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms)
         connection = await self._cluster.retried(self._cluster.any_connection)
         if connection.version_of(body) >= _BY_STATE:
-            body.topics = [cls.DeleteTopicState(name=name) for name in requested]
+            body.topics = [
+                cls.DeleteTopicState(name=None, topic_id=one)
+                if isinstance(one, UUID)
+                else cls.DeleteTopicState(name=one)
+                for one in requested
+            ]
         else:
+            if any(isinstance(one, UUID) for one in requested):
+                raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
             body.topic_names = requested
         await self._change_topics(body, "responses")
 
@@ -258,12 +284,40 @@ class AsyncAdmin:
             for entry in result.configs
         }
 
-    async def alter_configs(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a resource and leave the others: a value sets, None goes back to the default (KIP-339).
+    async def alter_configs(
+        self,
+        kind: str,
+        name: str,
+        changes: Mapping[str, str | None] | None = None,
+        *,
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Change settings of a resource; the others keep their values (KIP-339).
 
-        Brokers before 2.3 take whole configurations only; there what is set already is read first and sent along.
+        Brokers before 2.3 accept whole configurations only: the current settings are read and sent again.
+
+        Args:
+            kind: one of ``RESOURCES``.
+            name: name of a topic, group or client metrics subscription; a broker's node id, or empty for the default
+                of all brokers.
+            changes: new values; None restores the default.
+            append, subtract: values to add to, or remove from, settings that are lists.
+            validate_only: check the changes without applying them.
+
+        Raises:
+            OptionError: a setting is named twice; brokers before 2.3 cannot append or subtract.
+            BrokerError: a broker rejected the changes; none took effect.
         """
         choices("kind", kind, tuple(RESOURCES))
+        changes = changes or {}
+        lists = {"append": append or {}, "subtract": subtract or {}}
+        names = [*changes, *lists["append"], *lists["subtract"]]
+        if len(set(names)) < len(names):
+            raise OptionError(
+                f"a setting is named twice: {', '.join(sorted({x for x in names if names.count(x) > 1}))}"
+            )
         connection = await self._cluster.retried(self._cluster.any_connection)
         if _INCREMENTAL in connection.ranges:
             cls = self.settings.message("IncrementalAlterConfigsRequest")
@@ -272,8 +326,14 @@ class AsyncAdmin:
                     name=key, value=value, config_operation=OPERATIONS["delete" if value is None else "set"]
                 )
                 for key, value in changes.items()
+            ] + [
+                cls.AlterableConfig(name=key, value=value, config_operation=OPERATIONS[operation])
+                for operation, values in lists.items()
+                for key, value in values.items()
             ]
         else:
+            if len(names) > len(changes):
+                raise OptionError("`append` and `subtract` need brokers of Kafka 2.3 or later (KIP-339)")
             cls = self.settings.message("AlterConfigsRequest")
             known = await self.describe_configs(kind, name)
             whole = {
@@ -282,7 +342,8 @@ class AsyncAdmin:
             whole |= changes
             configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
-        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
+        body = cls(resources=[resource], validate_only=validate_only)
+        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, body))
         _raise_first((entry.error_code, entry.error_message, f"{kind} {name}") for entry in answer.responses)
 
     async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
@@ -299,13 +360,28 @@ class AsyncAdmin:
 
     # ------------------------------------------------------------------------------------------------------- groups
 
-    async def list_groups(self) -> list[ListedGroup]:
-        """List the groups of all brokers."""
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
+        """List the groups of all brokers.
+
+        Args:
+            states: only groups in these states (``Stable``, ``Empty``, ...: KIP-518, Kafka 2.6 and later).
+            types: only groups of these types (``classic``, ``consumer``, ``share``, ``streams``: KIP-848, Kafka 3.8
+                and later).
+
+        Raises:
+            OptionError: a broker does not support a condition: it would return all groups.
+            BrokerError: a broker could not answer.
+        """
         cluster = await self.describe_cluster()
         cls = self.settings.message("ListGroupsRequest")
+        body = cls(states_filter=list(states), types_filter=list(types))
         match: dict[str, ListedGroup] = {}
         for broker in cluster.brokers.values():
-            answer = await self._cluster.request(broker, cls())
+            version = (await self._cluster.connection(broker)).version_of(body)
+            for setting, values, first in (("states", body.states_filter, 4), ("types", body.types_filter, 5)):
+                if values and version < first:
+                    raise OptionError(f"{setting} is not supported by broker {broker.node_id}: its release is too old")
+            answer = await self._cluster.request(broker, body)
             _raise_first([(answer.error_code, None, f"groups of broker {broker.node_id}")])
             for entry in answer.groups:
                 match[entry.group_id] = ListedGroup(

@@ -17,6 +17,7 @@
     * NetworkError          a broker cannot be reached, or a connection ended before its answer
         * MaybeWrittenError     ... after a broker may have taken records, or the end of a transaction
     * BrokerError           a broker answered with an error code other than NONE; of those that callers catch:
+        * PartialFailureError   ... for some items of a request that has several
         * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError
     * UnknownOutcomeError   whether a table has taken a commit cannot be told
     * LostTaskError         a Spark task was lost while it wrote exactly once, more often than a batch is written anew
@@ -190,6 +191,26 @@ class BrokerError(KafkaframesError):
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.code = code
+
+
+class PartialFailureError(BrokerError):
+    """Some items of an administrative request failed; the others took effect.
+
+    Attributes:
+        results: for each item its value, or the ``BrokerError`` that it failed with.
+        code: error code of the first item that failed.
+    """
+
+    def __init__(self, results: Mapping[Any, Any]) -> None:
+        self.results = dict(results)
+        errors = self.errors
+        first = next(iter(errors.values()))
+        super().__init__(f"{len(errors)} of {len(self.results)} failed; the first: {first}", first.code)
+
+    @property
+    def errors(self) -> dict[Any, BrokerError]:
+        """The items that failed, and their errors."""
+        return {item: result for item, result in self.results.items() if isinstance(result, BrokerError)}
 
 
 class MaybeWrittenError(NetworkError):

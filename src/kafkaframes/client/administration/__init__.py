@@ -1,0 +1,1 @@
+"""The admin client's methods, grouped by what they administer; ``client.admin.AsyncAdmin`` inherits all groups."""
