@@ -11,7 +11,7 @@ import kafkaframes
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.errors.sensitive import is_secret
-from kafkaframes.jobs.write_topic.address import Address
+from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.spark.builder import default_config
 from kafkaframes.spark.exactly_once_task import Work
 from kafkaframes.spark.kafka_topic import KafkaTopicDataSource

@@ -19,7 +19,7 @@ from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.shared_transaction import Numbered, join, send_numbered
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.write_topic.address import Address
+from kafkaframes.jobs.driver_process.address import Address
 from kafkaframes.jobs.write_topic.packing import Format, Packed, Packer
 from kafkaframes.jobs.write_topic.producer import DEFAULT_BATCH, open_producer
 from kafkaframes.jobs.write_topic.sequences import Leases, repetition_refused

@@ -25,9 +25,13 @@ from tests.spark.topics import committed
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, LostTaskError, OptionError
+from kafkaframes.jobs.driver_process import control as driver_control
+from kafkaframes.jobs.driver_process import serving
+from kafkaframes.jobs.driver_process.control import locked
+from kafkaframes.jobs.driver_process.serving import is_running, serve
 from kafkaframes.jobs.write_topic import process_control, transaction_process
-from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, locked, socket_path
-from kafkaframes.jobs.write_topic.transaction_process import Holder, serve
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of, socket_path
+from kafkaframes.jobs.write_topic.transaction_process import Holder
 from kafkaframes.spark.exactly_once_task import Work, write_rows
 from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 from kafkaframes.spark.topic_options import topic_write_options
@@ -46,7 +50,7 @@ def broker():
 def control(broker, tmp_path, monkeypatch):
     """Return how to reach the process of a sink, whose checkpoint has planned two micro-batches."""
     with tempfile.TemporaryDirectory() as short:
-        monkeypatch.setattr(process_control.tempfile, "gettempdir", lambda: short)
+        monkeypatch.setattr(driver_control.tempfile, "gettempdir", lambda: short)
         yield made(broker, tmp_path)
 
 
@@ -81,7 +85,7 @@ def served(control):
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch):
-    monkeypatch.setattr(transaction_process, "LOOK_S", 0.01)
+    monkeypatch.setattr(serving, "LOOK_S", 0.01)
 
 
 def work_of(control, attempt, batch=0):
@@ -208,14 +212,8 @@ def test_a_checkpoint_that_does_not_fit_or_cannot_be_read_is_told_to_the_tasks(c
 def test_what_is_no_question_is_answered(control):
     with served(control):
         for question in ({"commit": "x"}, {}, {"announce": []}):
-            with pytest.raises(KafkaframesError, match="no question"):
+            with pytest.raises(KafkaframesError, match="not a question that this process knows"):
                 control._tell(question)
-
-
-def test_nobody_else_may_enter_the_folder(control, tmp_path):
-    socket_path(control.checkpoint).parent.chmod(0o755)
-    with pytest.raises(KafkaframesError, match="must be a folder of this user's that nobody else can enter"):
-        control.announce("one")
 
 
 def mine():
@@ -225,11 +223,11 @@ def mine():
 def gone(pids):
     """Wait until processes have ended."""
     deadline = time.monotonic() + 60
-    while any(map(transaction_process._is_running, pids)) and time.monotonic() < deadline:
-        for started in process_control._started:
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        for started in driver_control._started:
             started.poll()
         time.sleep(0.02)
-    return not any(map(transaction_process._is_running, pids))
+    return not any(map(is_running, pids))
 
 
 def test_the_process_is_started_once_and_one_that_is_killed_leaves_nothing_that_is_seen(control, monkeypatch):
@@ -283,6 +281,45 @@ def free_port():
         return server.getsockname()[1]
 
 
+def test_a_process_that_is_stopped_holds_up_neither_a_commit_nor_the_next_attempt(control, monkeypatch):
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
+    counts = plain(write_rows(work_of(control, "one"), 0, iter([ROWS])))
+    [stopped] = mine()
+    monkeypatch.setattr(driver_control, "SILENCE_S", 3)  # longer than PULSE_S, which a busy process keeps
+    os.kill(stopped, signal.SIGSTOP)
+    with pytest.raises(KafkaframesError, match=rf"process {stopped} has not answered for 3 s and was killed"):
+        control.commit("one", 0, counts)
+    assert gone([stopped])
+    monkeypatch.setattr(driver_control, "SILENCE_S", 60)  # to start takes longer than this test waits for silence
+    work_of(control, "two")
+    [stopped] = mine()
+    os.kill(stopped, signal.SIGSTOP)
+    monkeypatch.setattr(driver_control, "SILENCE_S", 3)
+    write(control, "three")  # a new start of the query
+    assert gone([stopped])
+    assert values(control) == WANTED
+    parent.communicate(b"\n")
+    assert gone(mine())
+
+
+def test_a_process_whose_socket_was_removed_ends_and_gives_its_port_to_the_next(control, monkeypatch):
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    monkeypatch.setattr(process_control.os, "getppid", lambda: parent.pid)
+    sink = replace(control, options=replace(control.options, driver_port=free_port()))
+    counts = plain(write_rows(work_of(sink, "one"), 0, iter([ROWS])))
+    [first] = mine()
+    for file in socket_path(sink.checkpoint).parent.iterdir():  # as systemd-tmpfiles does
+        file.unlink()
+    write(sink, "two")
+    assert gone([first])
+    with pytest.raises(KafkaframesError, match="the transaction of micro-batch 0 is gone"):
+        sink.commit("one", 0, counts)
+    assert values(sink) == WANTED
+    parent.communicate(b"\n")
+    assert gone(mine())
+
+
 def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
     with Holder(control) as holder:
         now = time.monotonic()
@@ -297,6 +334,7 @@ def test_a_process_with_nothing_to_do_ends(control, monkeypatch):
 
 
 def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
+    monkeypatch.setattr(driver_control, "_PORT_RETRY_S", 0)
     taken = TransactionProcess(
         topic_write_options(
             {
@@ -310,7 +348,7 @@ def test_a_process_that_does_not_start_says_why(control, broker, monkeypatch):
     with pytest.raises(KafkaframesError, match=r"does not start: the driver cannot listen on 127\.0\.0\.1:\d+"):
         taken.announce("one")
     monkeypatch.setattr(process_control, "_MODULE", "kafkaframes.no_such_module")
-    with pytest.raises(KafkaframesError, match="it says nothing; see Spark's log"):
+    with pytest.raises(KafkaframesError, match="it printed nothing; see Spark's log"):
         control.announce("one")
 
 

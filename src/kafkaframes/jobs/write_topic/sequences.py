@@ -12,10 +12,7 @@ What the driver must not commit is found by the ledger, which does no I/O:
 * a lease that was not given back: how much of it the broker has nobody knows;
 * tasks whose records, as Spark counts those that have succeeded, are not the records that were acknowledged.
 
-A lease server is a socket on the driver's machine. Server and tasks prove to each other that they have its secret,
-which travels with the task's function and never over this connection: ``nonce`` of the server, then
-``HMAC(nonce)`` and ``nonce`` of the task, then ``HMAC(nonce)`` of the server. After that each line is a JSON object, a
-question of the task and the server's answer in turn:
+A lease server is a ``TaskServer`` (``driver_process/task_server.py``). Questions of a task and its answers:
 
 ========================================= =====================================================
 ``{"task": N, "batch": {...}}``           ``{"id": transactional id, "producer": [id, epoch]}``:
@@ -27,28 +24,33 @@ any                                       ``{"refused": why}``, and the batch fa
 ========================================= =====================================================
 
 Where all that a task wants is another's, the answer waits; after ``POLL_S`` it is an empty ``got``, and the task asks
-again: so neither end waits for a peer that is gone. A task whose connection ends before ``end`` is lost. What is said
-is not encrypted, as between Spark's own processes unless ``spark.network.crypto.enabled``; it holds names of topics and
-numbers.
+again: so neither end waits for a peer that is gone. A task whose connection ends before ``end`` is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import secrets
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError, LostTaskError
-from kafkaframes.jobs.write_topic.address import Address
+from kafkaframes.jobs.driver_process.address import Address
+from kafkaframes.jobs.driver_process.task_server import (
+    CONNECTION_ERRORS,
+    GREETING_S,
+    SECRET_BYTES,
+    TaskConnection,
+    TaskServer,
+    send_answer,
+    send_last_answer,
+)
 from kafkaframes.records.build import next_sequence
 
 
@@ -186,13 +188,8 @@ def repetition_refused(task: int) -> str:
 
 
 POLL_S: Final = 10.0
-_GREETING_S: Final = 20.0  # for proofs
 _ANSWER_S: Final = 90.0  # for answers: they come after POLL_S, and a little later from a driver that has much to do
-_NONCE: Final = 32
-_LONGEST_LINE: Final = 16 << 20
 _ENDED: Final = "is gone from"
-_DRIVER, _TASK = b"driver", b"task"
-_GONE: Final = (OSError, EOFError, ValueError)
 
 
 class Shared(NamedTuple):
@@ -231,17 +228,15 @@ class LeaseServer:
         self._listen = listen
         self._host = host
         self._port = port
-        self._secret = secrets.token_bytes(32)
+        self._secret = secrets.token_bytes(SECRET_BYTES)
         self._loop = LoopThread("kafkaframes leases")
-        self._changed: asyncio.Condition
-        self._adding: asyncio.Lock
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[Any]] = set()
+        self._server = TaskServer(self._loop, self._serve, self._secret)
+        self._changed, self._adding = asyncio.Condition(), asyncio.Lock()
         self.address: Address
 
     def __enter__(self) -> Self:
         try:
-            self.address = self._loop.call(self._open())
+            self.address = Address(self._host, self._server.open(self._listen, self._port), self._secret)
         except BaseException:
             self._loop.close()
             raise
@@ -249,45 +244,15 @@ class LeaseServer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            self._loop.call(self._close())
+            self._server.close()
         finally:
             self._loop.close()
 
-    async def _open(self) -> Address:
-        self._changed, self._adding = asyncio.Condition(), asyncio.Lock()
-        try:
-            self._server = await asyncio.start_server(self._serve, self._listen, self._port, limit=_LONGEST_LINE)
-        except OSError as error:
-            index = f"{self._listen}:{self._port or 'any port'}"
-            raise KafkaframesError(f"the driver cannot listen on {index} for its tasks: {error}") from error
-        return Address(self._host, self._server.sockets[0].getsockname()[1], self._secret)
-
-    async def _close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        open_still = list(self._connections)
-        for entry in open_still:
-            entry.cancel()
-        await asyncio.gather(*open_still, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection until it ends."""
-        mine = asyncio.current_task()
-        assert mine is not None
-        self._connections.add(mine)
-        try:
-            async with asyncio.timeout(_GREETING_S):
-                await _greet(reader, writer, self._secret)
-                first = json.loads(await reader.readline())
-                task, batch = int(first["task"]), dict(first["batch"])
-            await self._serve_task(task, batch, reader, writer)
-        except (*_GONE, KeyError, TypeError, asyncio.CancelledError):
-            pass  # the peer is gone, or no task of ours, or the micro-batch is over
-        finally:
-            writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-            self._connections.discard(mine)
+        async with asyncio.timeout(GREETING_S):
+            first = json.loads(await reader.readline())
+        await self._serve_task(int(first["task"]), dict(first["batch"]), reader, writer)
 
     async def _serve_task(
         self, task: int, batch: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -297,15 +262,15 @@ class LeaseServer:
             if shared is not None:
                 shared.ledger.enter(task)
         except KafkaframesError as error:
-            await _say_last(reader, writer, {"refused": str(error)})
+            await send_last_answer(reader, writer, {"refused": str(error)})
             return
         if shared is None:
-            await _say_last(reader, writer, {"written": True})
+            await send_last_answer(reader, writer, {"written": True})
             return
         try:
-            await _say(writer, {"id": shared.transactional_id, "producer": list(shared.identity)})
+            await send_answer(writer, {"id": shared.transactional_id, "producer": list(shared.identity)})
             while line := await reader.readline():
-                await _say(writer, await self._answer(shared, task, json.loads(line)))
+                await send_answer(writer, await self._answer(shared, task, json.loads(line)))
         finally:
             shared.ledger.lose(task)
 
@@ -366,14 +331,11 @@ class Leases:
     def __init__(self, address: Address, task: int, batch: Mapping[str, Any]) -> None:
         """``batch``: what the server knows the task's batch by."""
         self._name = f"{address.host}:{address.port}"
-        self._stream: BinaryIO | None = None
         with self._plainly("cannot be reached at"):
-            self._socket = socket.create_connection((address.host, address.port), timeout=_GREETING_S)
+            self._connection = TaskConnection(address)
         try:
-            self._stream = self._socket.makefile("rb")
             with self._plainly("does not answer at"):
-                self._greet(address.secret)
-            self._socket.settimeout(_ANSWER_S)
+                self._connection.greet(answer_timeout_s=_ANSWER_S)
             answer = self._ask({"task": task, "batch": dict(batch)})
             self.joined = None if "written" in answer else Joined(answer["id"], ProducerIdentity(*answer["producer"]))
         except BaseException:
@@ -410,31 +372,11 @@ class Leases:
 
     def close(self) -> None:
         """End the connection; without ``end`` before, the task is lost."""
-        if self._stream is not None:
-            self._stream.close()
-        self._socket.close()
-
-    def _greet(self, secret: bytes) -> None:
-        mine = secrets.token_bytes(_NONCE)
-        self._socket.sendall(_proof(secret, _TASK, self._exactly(_NONCE)) + mine)
-        if not hmac.compare_digest(self._exactly(_NONCE), _proof(secret, _DRIVER, mine)):
-            raise EOFError("somebody else listens there")
-
-    def _exactly(self, size: int) -> bytes:
-        assert self._stream is not None
-        data = self._stream.read(size)
-        if len(data) < size:
-            raise EOFError("the connection was closed")
-        return data
+        self._connection.close()
 
     def _ask(self, requested: Mapping[str, Any]) -> dict[str, Any]:
-        assert self._stream is not None
         with self._plainly(_ENDED):
-            self._socket.sendall(json.dumps(requested).encode() + b"\n")
-            line = self._stream.readline()
-            if not line:
-                raise EOFError("the connection was closed")
-            answer: dict[str, Any] = json.loads(line)
+            answer = self._connection.ask(requested)
         if "refused" in answer:
             raise LostTaskError(answer["refused"])  # the ledger knows why the batch has failed
         return answer
@@ -443,38 +385,12 @@ class Leases:
     def _plainly(self, what: str) -> Iterator[None]:
         try:
             yield
-        except _GONE as error:
+        except CONNECTION_ERRORS as error:
             raise (LostTaskError if what == _ENDED else KafkaframesError)(
                 f"the driver, which gives out the sequences of this micro-batch, {what} {self._name}: {error}; "
                 "tasks need that way to it (options driverHost and driverPort)"
             ) from error
 
 
-async def _say(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
-    writer.write(json.dumps(answer).encode() + b"\n")
-    await writer.drain()
-
-
-async def _say_last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
-    """Say it, and wait until the task has read it and hangs up."""
-    await _say(writer, answer)
-    await reader.read(1)
-
-
-async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
-    """Let a task prove that it has the secret, and prove the same to it."""
-    nonce = secrets.token_bytes(_NONCE)
-    writer.write(nonce)
-    await writer.drain()
-    answer = await reader.readexactly(2 * _NONCE)
-    if not hmac.compare_digest(answer[:_NONCE], _proof(secret, _TASK, nonce)):
-        raise EOFError("a stranger")
-    writer.write(_proof(secret, _DRIVER, answer[_NONCE:]))
-
-
 def _named(indexes: Iterable[TopicPartition]) -> list[list[Any]]:
     return [[index.topic, index.partition] for index in indexes]
-
-
-def _proof(secret: bytes, name: bytes, nonce: bytes) -> bytes:
-    return hmac.digest(secret, name + nonce, "sha256")

@@ -13,10 +13,7 @@ are refused.
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import socketserver
 import sys
 import threading
 import time
@@ -30,14 +27,14 @@ from typing import Any, Final, Self
 
 from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import KafkaframesError, LostTaskError
+from kafkaframes.jobs.driver_process.serving import announce_ready, is_running, serve
 from kafkaframes.jobs.micro_batch import StreamBatch
-from kafkaframes.jobs.write_topic.process_control import READY, TransactionProcess, digest_of, lock_path, locked
+from kafkaframes.jobs.write_topic.process_control import TransactionProcess, digest_of
 from kafkaframes.jobs.write_topic.sequences import LeaseServer, Ledger, Shared
 from kafkaframes.jobs.write_topic.sink import Sent, Sink, now_ms, planned_batch, transactional_id_of
 from kafkaframes.storage.files.filesystem import join, store_of
 
 IDLE_S: Final = 60.0
-LOOK_S: Final = 1.0
 _ENDING_S: Final = 10.0
 _NEWER: Final = "a newer attempt to write this micro-batch has begun"
 _ENDED: Final = "the attempt to write the micro-batch that this task belongs to has ended"
@@ -145,7 +142,7 @@ class Holder:
     def must_end(self) -> bool:
         """Return whether nobody needs this process any more."""
         with self._lock:
-            if self._is_replaced or (self._watched and not _is_running(self._watched)):
+            if self._is_replaced or (self._watched and not is_running(self._watched)):
                 return True
             if self._announced or (self._attempt is not None and not self._attempt.ended.done()):
                 self._since = time.monotonic()
@@ -223,69 +220,13 @@ class Holder:
             attempt.give_up("Spark has aborted the micro-batch")
 
 
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    server: _Sockets
-
-    def handle(self) -> None:
-        """Answer one question."""
-        try:
-            answer = self.server.holder.answer(json.loads(self.rfile.readline()))
-        except KafkaframesError as error:
-            answer = {"failed": str(error)}
-        except (ValueError, KeyError, TypeError) as error:
-            answer = {"failed": f"no question: {error!r}"}
-        with suppress(OSError):  # who asked is gone
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
-
-
-class _Sockets(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-
-    def __init__(self, path: Path, holder: Holder) -> None:
-        self.holder = holder
-        super().__init__(str(path), _Connection)
-
-
-def serve(path: Path, holder: Holder, ready: Callable[[], None] = lambda: None) -> None:
-    """Answer at a path until nobody needs that any more; ``ready``: called when it can be reached."""
-    path.unlink(missing_ok=True)  # of one that was killed
-    with _Sockets(path, holder) as sockets:
-        threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
-        ready()
-        while True:
-            time.sleep(LOOK_S)
-            if not holder.must_end():
-                continue
-            with locked(path, waits=False) as is_ours:  # else somebody is announcing an attempt just now
-                if is_ours and holder.must_end():
-                    holder.end()
-                    path.unlink(missing_ok=True)
-                    lock_path(path).unlink()
-                    break
-        sockets.shutdown()
-
-
 def main() -> None:
     """Run the process."""
     (path,) = sys.argv[1:]
 
-    def ready() -> None:
-        os.write(1, READY)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
     try:
         with Holder(pickle.load(sys.stdin.buffer)) as holder:
-            serve(Path(path), holder, ready)
+            serve(Path(path), holder, announce_ready)
     except (KafkaframesError, OSError) as error:
         print(error)
         sys.exit(1)

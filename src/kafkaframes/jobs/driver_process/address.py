@@ -1,0 +1,15 @@
+"""The address at which Spark tasks reach a server on the driver's machine.
+
+A module of its own, so that Spark's planner does not import the server.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Host, port and shared secret of a server on the driver's machine; pickled with a task's function."""
+
+    host: str
+    port: int
+    secret: bytes = field(repr=False)

@@ -1,0 +1,162 @@
+"""A TCP server on the driver's machine for Spark's tasks, and a task's connection to it.
+
+Server and task prove to each other that they have the secret, which is pickled with the task's function and never sent
+over this connection: the server sends a ``nonce``, the task ``HMAC(nonce)`` and a ``nonce`` of its own, the server
+``HMAC(nonce)``. After that each line is a JSON object: a question of the task and the server's answer in turn. Lines
+are not encrypted, as between Spark's own processes unless ``spark.network.crypto.enabled`` is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, BinaryIO, Final
+
+from kafkaframes.client.loop import LoopThread
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.driver_process.address import Address
+
+GREETING_S: Final = 20.0  # for connecting, and for the proofs
+SECRET_BYTES: Final = 32
+_NONCE_BYTES: Final = 32
+_MAX_LINE_BYTES: Final = 64 << 20
+_DRIVER, _TASK = b"driver", b"task"
+CONNECTION_ERRORS: Final = (OSError, EOFError, ValueError)  # of a peer that is gone, or is not ours
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class TaskServer:
+    """Listens on one address, and hands on each connection whose task has the secret.
+
+    Args:
+        loop: runs the server.
+        serve: answers a connection until it ends; the connection is closed afterwards.
+        secret: shared with the tasks.
+    """
+
+    def __init__(self, loop: LoopThread, serve: Serve, secret: bytes) -> None:
+        self._loop = loop
+        self._serve = serve
+        self._secret = secret
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[Any]] = set()
+
+    def open(self, listen: str, port: int) -> int:
+        """Listen on a port, 0 for any that is free; return the port.
+
+        Raises:
+            KafkaframesError: the system refuses it.
+        """
+        return self._loop.call(self._open(listen, port))
+
+    def close(self) -> None:
+        """Stop listening, and end all connections."""
+        self._loop.call(self._close())
+
+    async def _open(self, listen: str, port: int) -> int:
+        try:
+            self._server = await asyncio.start_server(self._accept, listen, port, limit=_MAX_LINE_BYTES)
+        except OSError as error:
+            name = f"{listen}:{port or 'any port'}"
+            raise KafkaframesError(f"the driver cannot listen on {name} for its tasks: {error}") from error
+        number: int = self._server.sockets[0].getsockname()[1]
+        return number
+
+    async def _close(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        open_connections = list(self._connections)
+        for connection in open_connections:
+            connection.cancel()
+        await asyncio.gather(*open_connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
+        try:
+            async with asyncio.timeout(GREETING_S):
+                await _greet(reader, writer, self._secret)
+            await self._serve(reader, writer)
+        except (*CONNECTION_ERRORS, KeyError, TypeError, asyncio.CancelledError):
+            pass  # the peer is gone, or not one of our tasks, or this server closes
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            self._connections.discard(connection)
+
+
+async def send_answer(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> None:
+    """Send one answer."""
+    writer.write(json.dumps(answer).encode() + b"\n")
+    await writer.drain()
+
+
+async def send_last_answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Mapping[str, Any]
+) -> None:
+    """Send an answer, and wait until the task has read it and closes the connection."""
+    await send_answer(writer, answer)
+    await reader.read(1)
+
+
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    writer.write(nonce)
+    await writer.drain()
+    answer = await reader.readexactly(2 * _NONCE_BYTES)
+    if not hmac.compare_digest(answer[:_NONCE_BYTES], _proof(secret, _TASK, nonce)):
+        raise EOFError("the peer does not have the secret")
+    writer.write(_proof(secret, _DRIVER, answer[_NONCE_BYTES:]))
+
+
+class TaskConnection:
+    """A task's connection to a server; all methods raise ``CONNECTION_ERRORS``.
+
+    Args:
+        address: of the server.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._secret = address.secret
+        self._socket = socket.create_connection((address.host, address.port), timeout=GREETING_S)
+        self._stream: BinaryIO = self._socket.makefile("rb")
+
+    def greet(self, *, answer_timeout_s: float) -> None:
+        """Exchange the proofs; from then on each read waits for ``answer_timeout_s`` seconds at most."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        self._socket.sendall(_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
+        if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _proof(self._secret, _DRIVER, nonce)):
+            raise EOFError("another program listens there")
+        self._socket.settimeout(answer_timeout_s)
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question."""
+        self._socket.sendall(json.dumps(question).encode() + b"\n")
+        line = self._stream.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("the connection was closed")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+        self._socket.close()
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise EOFError("the connection was closed")
+        return data
+
+
+def _proof(secret: bytes, name: bytes, nonce: bytes) -> bytes:
+    return hmac.digest(secret, name + nonce, "sha256")

@@ -1,0 +1,112 @@
+"""Processes on the driver's machine: their folder, their locks, and the time limits of questions."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.jobs.driver_process import control, serving
+
+
+@pytest.fixture
+def top(monkeypatch, tmp_path_factory):
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setattr(control.tempfile, "gettempdir", lambda: short)
+        yield Path(short)
+
+
+def test_a_folder_that_others_can_enter_is_passed_over(top):
+    first = control.socket_path("a").parent
+    assert first.name == f"kafkaframes-{os.getuid()}"
+    assert first.stat().st_mode & 0o777 == 0o700
+    first.chmod(0o755)  # as one that another user has created before
+    second = control.socket_path("a").parent
+    assert (second, control.socket_path("a")) == (top / f"{first.name}-1", control.socket_path("a"))
+    second.rmdir()
+    second.symlink_to(top)  # not followed
+    third = control.socket_path("a").parent
+    assert third == top / f"{first.name}-2"
+    third.rmdir()
+    third.write_text("a file")
+    assert control.socket_path("a").parent == top / f"{first.name}-3"
+
+
+def test_no_usable_folder_is_an_error_that_names_them(top):
+    for n in range(10):
+        (top / (f"kafkaframes-{os.getuid()}" + (f"-{n}" if n else ""))).mkdir(mode=0o755)
+    with pytest.raises(KafkaframesError, match=r"none of .*kafkaframes-\d+ to .*-9 is a directory that only user"):
+        control.socket_path("a")
+
+
+@pytest.mark.parametrize("length", [60, 61])
+def test_a_temporary_directory_with_a_long_path_is_an_error_that_names_tmpdir(monkeypatch, tmp_path, length):
+    uid = len(str(os.getuid()))
+    fits = control._MAX_PATH_BYTES - len("/kafkaframes--9/") - uid - control._NAME_LENGTH
+    name = "/" + "x" * (fits - 1 + (length - 60))
+    monkeypatch.setattr(control.tempfile, "gettempdir", lambda: name)
+    expected = "cannot be created" if length == 60 else r"TMPDIR=/x+ is too long: .* would have 104 bytes, at most 103"
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(KafkaframesError, match=expected):
+        control.socket_path("a")
+
+
+def refuse(*_, **__):
+    raise PermissionError("refused")
+
+
+def test_a_lock_that_is_never_released_is_an_error_that_names_its_process(top, monkeypatch):
+    path = control.socket_path("a")
+    monkeypatch.setattr(control, "LOCK_S", 0.2)
+    with (
+        control.locked(path),
+        pytest.raises(KafkaframesError, match=rf"process {os.getpid()} has held the lock {control.lock_path(path)}"),
+        control.locked(path),
+    ):
+        pass
+    with control.locked(path) as acquired:
+        assert acquired
+
+
+class Slow:
+    """Answers after a while."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.has_ended = threading.Event()
+
+    def answer(self, question):
+        time.sleep(self.seconds)
+        self.seconds = 0
+        if question.get("fails"):
+            raise OSError("disk full")
+        return {"echo": question["text"]}
+
+    def must_end(self):
+        return False
+
+    def end(self):
+        self.has_ended.set()
+
+
+def test_a_process_that_works_for_long_is_waited_for_and_every_error_is_an_answer(top, monkeypatch):
+    monkeypatch.setattr(serving, "LOOK_S", 0.01)
+    monkeypatch.setattr(control, "PULSE_S", 0.05)
+    path, ready, answering = control.socket_path("slow"), threading.Event(), Slow(2.2)
+    with ThreadPoolExecutor() as pool:
+        serving_thread = pool.submit(serving.serve, path, answering, ready.set)
+        assert ready.wait(60)
+        monkeypatch.setattr(control, "SILENCE_S", 2.0)
+        assert control.ask(path, {"text": "x"}) == {"echo": "x"}
+        with pytest.raises(KafkaframesError, match="disk full"):
+            control.ask(path, {"fails": True})
+        with pytest.raises(KafkaframesError, match="not a question that this process knows"):
+            control.ask(path, {})
+        path.unlink()
+        serving_thread.result(60)
+        assert answering.has_ended.is_set()
