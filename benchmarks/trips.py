@@ -127,8 +127,8 @@ def topic_rows() -> Iterator[tuple[str, Call]]:
     from kafkaframes.broker import Broker
     from kafkaframes.scan.columns import choose_columns
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.scan.topic.planning import Range
     from kafkaframes.scan.topic.reading import read_range
+    from kafkaframes.scan.topic.shares import Range
 
     with Broker() as broker:
         broker.create_topic("orders")

@@ -31,7 +31,7 @@ import pyspark.worker
 from kafkaframes.client import Producer
 from kafkaframes.scan.columns import choose_columns
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import Range
+from kafkaframes.scan.topic.shares import Range
 from kafkaframes.spark.tasks import read_topic
 servers = sys.argv[1]
 options = TopicOptions(client={"bootstrap_servers": servers})

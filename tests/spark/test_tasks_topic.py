@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.scan.topic import reading as topic_reading
-from kafkaframes.scan.topic.planning import Range
+from kafkaframes.scan.topic.shares import Range
 from kafkaframes.spark import tasks
 from kafkaframes.spark.tasks import read_topic
 

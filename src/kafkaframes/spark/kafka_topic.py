@@ -1,8 +1,8 @@
 """``format("kafka-topic")``: live topics as rows, and rows into topics, without a jar.
 
 Thin on purpose, as ``kafka_log.py``, which says what Spark calls where: options, planning, reading and writing are
-plain Python in the files ``topic_*.py``. ``partitions`` asks the cluster when the first action needs it, so that a
-DataFrame is a snapshot of the offsets at that moment.
+plain Python in the files ``topic_*.py``. Spark asks for the tasks of a DataFrame once. Each action runs them, and each
+task learns its offsets then (``execution_offsets.py``), so that every action reads what the topics hold at that time.
 
 The client is imported by the functions that need it: Spark imports this module to find ``kafka-log``, too, and half of
 what that cost a new session's first ``load()`` was the client.
@@ -10,7 +10,8 @@ what that cost a new session's first ``load()`` was the client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
@@ -118,10 +119,14 @@ class KafkaTopicReader(TaskReader["TopicOptions"], DataSourceReader):
     read_work = staticmethod(read_topic)
 
     def partitions(self) -> list[InputPartition]:
-        """Ask the cluster where partitions start and end, and share them out."""
-        from kafkaframes.scan.topic.planning import plan_topic
+        """Share topic partitions out to tasks; those learn their offsets when they run, unless options fix them."""
+        from kafkaframes.scan.topic.planning import plan_shares, plan_topic
+        from kafkaframes.spark.execution_offsets import defer
 
-        works = plan_topic(self.options)
+        if self.options.has_fixed_offsets:
+            works: Sequence[object] = plan_topic(self.options)
+        else:
+            works = defer(self.options, plan_shares(self.options, cores=os.cpu_count() or 1))
         settle()
         return [InputPartition(work) for work in works] or [InputPartition(None)]
 

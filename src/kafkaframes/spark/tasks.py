@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.log.planning import Slice
     from kafkaframes.scan.topic.options import TopicOptions
-    from kafkaframes.scan.topic.planning import Range
+    from kafkaframes.scan.topic.shares import Range
+    from kafkaframes.spark.execution_offsets import DeferredWork
 
 # layout of the rows -> the function that reads a task's work, imported in the worker only
 _READERS = {
@@ -38,13 +39,24 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
     settle()
 
 
-def read_topic(work: Range | None, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, a stretch of one topic partition; None where there is nothing to read."""
-    from kafkaframes.scan.topic.reading import read_range
+def read_topic(
+    work: DeferredWork | Range | None, columns: Sequence[Column], options: TopicOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task.
 
-    if work is not None:
-        yield from read_range(work, columns, options)
-        settle()
+    Args:
+        work: a range of one topic partition, or shares of several whose offsets are looked up now; None: no rows.
+        columns: of the result.
+        options: of the read.
+    """
+    from kafkaframes.scan.topic.reading import read_range
+    from kafkaframes.spark.execution_offsets import DeferredWork
+
+    if work is None:
+        return
+    for entry in work.resolve(options) if isinstance(work, DeferredWork) else [work]:
+        yield from read_range(entry, columns, options)
+    settle()
 
 
 _Options = TypeVar("_Options")

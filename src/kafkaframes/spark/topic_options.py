@@ -192,6 +192,15 @@ _ROWS: Final = (
         "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
     ),
     Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "how long a task waits for records", "120000"),
+    Option(
+        "driverHost",
+        "driver_host",
+        str,
+        "batches: the driver's name or address for tasks on other machines, which ask it for their offsets; it listens "
+        "there",
+        "spark.driver.host",
+    ),
+    Option("driverPort", "driver_port", _port, "batches: the port for that; 0: any that is free", "0"),
     Option("fetchOffset.numRetries", "retries", positive, "taken for Spark's sake: kafka.retries counts here", "3"),
     Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "likewise: kafka.retry.backoff.ms", "10"),
     Option("groupIdPrefix", "group_prefix", str, "taken for Spark's sake: no group is joined"),

@@ -71,10 +71,15 @@ def _plain() -> Iterator[None]:
     try:
         yield
     except KafkaframesError as error:
-        rename_settings(error, {**setting_names(), **_client_settings()})
+        rename_to_options(error)
         if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
             os.environ[_HIDE] = "1"
         raise
+
+
+def rename_to_options(error: KafkaframesError) -> None:
+    """Have an error name Spark's options instead of settings."""
+    rename_settings(error, {**setting_names(), **_client_settings()})
 
 
 @cache

@@ -16,7 +16,8 @@ from kafkaframes.scan import ranges
 from kafkaframes.scan.log.following import rated
 from kafkaframes.scan.ranges import Nested, report_loss, was_cut, was_made_anew
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import Offsets, Range, TopicLookups, density, open_consumer
+from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open_consumer
+from kafkaframes.scan.topic.shares import Range
 
 _ID = "@"  # no topic has it in its name
 

@@ -27,6 +27,8 @@ class TopicOptions:
         max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
         min_offsets_per_trigger, max_trigger_delay_ms: how many offsets a micro-batch waits for, and how long.
         poll_timeout_ms: how long a task waits for records.
+        driver_host: the driver's name or address for tasks on other machines; None: as Spark's settings have it.
+        driver_port: the port at which the driver answers such tasks; 0: any that is free.
         where: what rows are kept, inside of start and end.
     """
 
@@ -47,12 +49,21 @@ class TopicOptions:
     max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60 * 1000
     poll_timeout_ms: int = 120_000
+    driver_host: str | None = None
+    driver_port: int = 0
     where: Where = EVERYTHING
 
     @property
     def read_committed(self) -> bool:
         """Whether only what was committed is read (``kafka.isolation.level``)."""
         return ConsumerSettings.of(self.client).reads_committed
+
+    @property
+    def has_fixed_offsets(self) -> bool:
+        """Whether start and end are offsets, so that a batch read is the same at any time."""
+        return all(
+            isinstance(bound, Mapping) and min(bound.values(), default=0) >= 0 for bound in (self.start, self.end)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ a few batches are looked at along each range, since offsets of compacted and tra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -29,36 +28,12 @@ from kafkaframes.scan.ranges import (
     report_loss,
 )
 from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.shares import Bounds, Range, TaskShare, share_out
 
 Offsets = dict[TopicPartition, int]
 _SAMPLES: Final = 8
 _SAMPLE_BYTES: Final = 65_536
 _READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A stretch of one partition: from ``first`` to ``end``, which is not read itself."""
-
-    topic: str
-    partition: int
-    first: int
-    end: int
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition."""
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def size_bytes(self) -> int:
-        """0: a broker does not say it."""
-        return 0
-
-    @property
-    def label(self) -> str:
-        """The partition and its offsets."""
-        return f"{self.topic_partition}, offsets {self.first} to {self.end}"
 
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
@@ -215,26 +190,48 @@ class TopicLookups:
 
 
 def plan_topic(options: TopicOptions) -> list[Range]:
-    """Ask a cluster what is to be read by now: the end of each partition is fixed here.
+    """Ask a cluster for what is there now: the end of each partition is fixed here.
 
     Raises:
         BrokerError, NetworkError: a topic does not exist, or the cluster cannot be reached.
-        OptionError: what is named is not there, or is lost.
+        OptionError: what is named does not exist, or is lost.
     """
-    where = options.where
     with TopicLookups(options) as lookups:
-        every = lookups.partitions()
-        partitions = [one for one in every if where.has_partition(one.topic, one.partition)]
-        starts, ends = (
-            {one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every))
-        )
-        if options.end != LATEST:  # where the log ends before a start is a matter of lost data
-            check_order(starts, ends)
-        starts = lookups.in_time(lookups.check_kept(starts), ends)
-        bounded = {one: where.bounded(starts[one], ends[one]) for one in partitions}
-        return lookups.ranges(
-            {one: first for one, (first, _) in bounded.items()}, {one: end for one, (_, end) in bounded.items()}
-        )
+        return _ranges(lookups, _bounds(lookups))
+
+
+def resolve_topic(options: TopicOptions) -> Bounds:
+    """Return the first offset and the end of each topic partition as they are now; raises as ``plan_topic``."""
+    with TopicLookups(options) as lookups:
+        return _bounds(lookups)
+
+
+def plan_shares(options: TopicOptions, *, cores: int) -> list[TaskShare]:
+    """Share topic partitions out to tasks whose offsets are resolved later; raises as ``plan_topic``.
+
+    Args:
+        options: of the read.
+        cores: so many tasks read partitions that are empty now, or do not exist yet.
+    """
+    with TopicLookups(options) as lookups:
+        bounds = _bounds(lookups)
+        return share_out(list(bounds), _ranges(lookups, bounds), cores=cores, can_grow=options.assign is None)
+
+
+def _bounds(lookups: TopicLookups) -> Bounds:
+    where, end = lookups.options.where, lookups.options.end
+    every = lookups.partitions()
+    partitions = [one for one in every if where.has_partition(one.topic, one.partition)]
+    starts, ends = ({one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every)))
+    if end != LATEST:  # where the log ends before a start is a matter of lost data
+        check_order(starts, ends)
+    starts = lookups.in_time(lookups.check_kept(starts), ends)
+    return {one: where.bounded(starts[one], ends[one]) for one in partitions}
+
+
+def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
+    starts = {partition: first for partition, (first, _) in bounds.items()}
+    return lookups.ranges(starts, {partition: end for partition, (_, end) in bounds.items()})
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:

@@ -21,7 +21,8 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.ranges import report_loss
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import Range, open_consumer
+from kafkaframes.scan.topic.planning import open_consumer
+from kafkaframes.scan.topic.shares import Range
 
 _Made = TypeVar("_Made")
 _MOST_IDLE: Final = 8

@@ -14,8 +14,9 @@ from kafkaframes.records.scan import as_array
 from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import Range, plan_topic
+from kafkaframes.scan.topic.planning import plan_topic
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
+from kafkaframes.scan.topic.shares import Range
 from kafkaframes.scan.where import Where
 
 

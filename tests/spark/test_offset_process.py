@@ -1,0 +1,217 @@
+"""The process that looks offsets up once for each query execution. No Spark: planners and tasks are played here."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from pyspark import TaskContext
+
+from kafkaframes.client import TopicPartition
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.jobs.driver_process import control
+from kafkaframes.jobs.driver_process.serving import is_running
+from kafkaframes.scan.topic.shares import Range, share_out
+from kafkaframes.spark import execution_offsets, offset_process
+from kafkaframes.spark.execution_offsets import DeferredWork, defer, digest_of, identity_of
+from kafkaframes.spark.offset_process import ExecutionMemory, OffsetService
+from kafkaframes.spark.topic_options import topic_options
+
+ONE = TopicPartition("t", 0)
+OPTIONS = topic_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, is_stream=False)
+
+
+class Cluster:
+    """A topic that grows by one record each time it is looked at."""
+
+    def __init__(self):
+        self.ends = 0
+        self.error = None
+
+    def resolve(self, options):
+        if self.error is not None:
+            raise self.error
+        self.ends += 1
+        return {ONE: (0, self.ends)}
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@contextmanager
+def serving(resolve, **settings):
+    service = OffsetService(resolve, **settings)
+    try:
+        question = {"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False}
+        answer = service.answer(question)
+        secret = bytes.fromhex(answer["secret"])
+        address = execution_offsets.Address("127.0.0.1", answer["loopbackPort"], secret)
+        (share,) = share_out([ONE], [], cores=1, can_grow=True)
+        yield service, DeferredWork(share, "plan", digest_of(OPTIONS), address, None)
+    finally:
+        service.end()
+
+
+@pytest.fixture
+def task(monkeypatch):
+    """Return what plays a task of an execution."""
+    local = threading.local()
+
+    class Context:
+        def getLocalProperty(self, name):  # noqa: N802 (Spark's name)
+            return local.properties.get(name)
+
+    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context()))
+
+    def run(work, execution, **properties):
+        local.properties = {"spark.sql.execution.id": execution, **properties}
+        return [entry.end for entry in work.resolve(OPTIONS)]
+
+    return run
+
+
+def test_all_tasks_of_an_execution_have_the_same_offsets_and_the_next_execution_newer_ones(cluster, task):
+    with serving(cluster.resolve) as (_, work):
+        assert [task(work, "7") for _ in range(3)] == [[1]] * 3
+        other_load = replace(work, plan="another DataFrame")
+        assert [task(other_load, "7"), task(work, "8"), task(work, "7"), task(work, "8")] == [[1], [2], [1], [2]]
+        assert task(replace(work, digest="other options"), "8") == [3]
+
+
+def test_tasks_that_ask_at_the_same_time_wait_for_one_look_up(cluster, task):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def resolve(options):
+        begun.set()
+        assert goes_on.wait(60)
+        return cluster.resolve(options)
+
+    with serving(resolve) as (_, work), ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(task, work, "1") for _ in range(60)]  # more than the process has threads
+        assert begun.wait(60)
+        goes_on.set()
+        assert [answer.result(60) for answer in answers] == [[1]] * 60
+
+
+def test_a_failure_is_reported_with_spark_names_and_looked_up_again_by_the_next_attempt(cluster, task):
+    with serving(cluster.resolve) as (_, work):
+        cluster.error = OptionError("offsets are lost; `fail_on_data_loss`=false reads what is there")
+        with pytest.raises(KafkaframesError, match="offsets are lost; failOnDataLoss=false reads"):
+            task(work, "1")
+        cluster.error = RuntimeError("a fault")
+        with pytest.raises(KafkaframesError, match="a fault"):
+            task(work, "1")
+        cluster.error = None
+        assert task(work, "1") == [1]
+
+
+def test_an_rdd_keeps_the_offsets_of_its_dataframe_and_says_so_when_they_are_old(cluster, task, monkeypatch, caplog):
+    with serving(cluster.resolve) as (_, work):
+        assert [task(work, "1"), task(work, None), task(work, "2"), task(work, None)] == [[1], [2], [3], [2]]
+        assert task(replace(work, plan="another DataFrame"), None) == [4]
+        assert not caplog.records
+        monkeypatch.setattr(execution_offsets, "_OLD_SNAPSHOT_S", -1)
+        assert task(work, None) == [2]
+    assert "load() the topic again for newer records" in caplog.text
+
+
+def test_what_was_forgotten_is_an_error_and_not_looked_up_again():
+    now = 100.0
+    memory = ExecutionMemory(4 * 540, lambda: now)
+    for execution in range(3):
+        memory.add((execution, "d"), {ONE: (0, execution)})
+    memory.add(("plan", "d"), {ONE: (0, 1)})
+    assert memory.find((0, "d")) == ([["t", 0, 0, 0]], 0)  # used, therefore it stays
+    for execution in range(3, 5):
+        memory.add((execution, "d"), {ONE: (0, execution)})
+    for key in ((1, "d"), (1, "e"), (2, "d")):
+        with pytest.raises(KafkaframesError, match=rf"execution {key[0]} are no longer remembered"):
+            memory.find(key)
+    assert memory.find((0, "d")) is not None
+    assert memory.find((9, "d")) is None
+    for execution in range(10, 15):
+        memory.add((execution, "d"), {ONE: (0, execution)})
+    with pytest.raises(KafkaframesError, match="execution plan are no longer"):
+        memory.find(("plan", "d"))
+    assert memory.find(("other plan", "d")) is None
+    memory = ExecutionMemory(10)
+    memory.add((1, "d"), {ONE: (0, 1)})  # the newest stays, however large it is
+    assert memory.find((1, "d")) is not None
+
+
+def test_a_thousand_partitions_take_a_few_kilobytes():
+    memory = ExecutionMemory(offset_process.MAX_REMEMBERED_BYTES)
+    memory.add(
+        (1, "d"), {TopicPartition("a.topic.with.a.long.name", n): (10**9 + n, 10**9 + 7 * n) for n in range(1000)}
+    )
+    assert memory._size_bytes < 20_000
+
+
+def test_addresses_follow_sparks_settings(cluster, task):
+    with serving(cluster.resolve) as (_, work):
+        unreachable = replace(work.local, port=1)
+        remote = replace(work, local=unreachable, remote=replace(work.local, host="192.0.2.1"))
+        cluster_mode = {"spark.master": "spark://h:7077", "spark.driver.host": "127.0.0.1"}
+        assert task(remote, "1", **cluster_mode) == [1]
+        for properties in ({}, {"spark.master": "local[2]"}):
+            assert task(replace(work, remote=unreachable), "2", **properties) == [2]
+        with pytest.raises(KafkaframesError, match=r"cannot be reached at 127\.0\.0\.1:1 .*; .* set driverHost"):
+            task(replace(work, local=unreachable), "3")
+        with pytest.raises(KafkaframesError, match=r"another program listens there|connection was closed"):
+            task(replace(work, local=replace(work.local, secret=bytes(32))), "3")
+
+
+def test_a_planner_starts_the_process_once_and_it_ends_with_spark(monkeypatch, task):
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setattr(control.tempfile, "gettempdir", lambda: short)
+        jvm = subprocess.Popen(["sleep", "600"])
+        try:
+            monkeypatch.setattr(execution_offsets, "_spark_process", lambda: jvm.pid)
+            shares = share_out([ONE], [Range("t", 0, 0, 5)], cores=1, can_grow=True)
+            before = len(control._started)
+            (first,), (second,) = defer(OPTIONS, shares), defer(OPTIONS, shares)
+            assert first.local == second.local
+            assert first.plan != second.plan
+            [process] = control._started[before:]
+            with pytest.raises(KafkaframesError, match=r"NetworkError|cannot|refused"):  # no broker runs there
+                task(first, "1")
+            taken = replace(OPTIONS, driver_host="127.0.0.1", driver_port=first.local.port)
+            with pytest.raises(KafkaframesError, match=r"cannot listen on 127\.0\.0\.1:\d+ for its tasks"):
+                defer(taken, shares)
+            (elsewhere,) = defer(replace(OPTIONS, driver_host="127.0.0.1"), shares)
+            assert elsewhere.remote == elsewhere.local
+        finally:
+            jvm.kill()
+            jvm.wait()
+        assert process.wait(60) == 0
+
+
+def test_the_spark_process_is_the_first_ancestor_that_does_not_run_python():
+    code = "from kafkaframes.spark.execution_offsets import _spark_process as p; print(p())"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
+    shell = ["sh", "-c", f'"{sys.executable}" -c "{nested}"; echo $$']
+    found, shell_pid = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
+    assert found == shell_pid
+    assert identity_of(os.getpid()) == identity_of(os.getpid())
+    assert identity_of(os.getpid())[1]
+
+
+def test_a_service_that_no_planner_asks_ends(monkeypatch):
+    monkeypatch.setattr(offset_process, "FIRST_QUESTION_S", 0)
+    service = OffsetService(lambda options: {})
+    try:
+        time.sleep(0.01)
+        assert service.must_end()
+        service.answer({"watch": os.getpid(), "host": "127.0.0.1", "port": 0, "required": False})
+        assert not service.must_end()
+        assert is_running(os.getpid())
+    finally:
+        service.end()
