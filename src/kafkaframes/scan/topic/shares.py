@@ -98,7 +98,11 @@ class TaskShare:
         """
         parts = list(self.parts)
         if self.new is not None:
-            parts += [RangeShare(one.topic, one.partition) for one in sorted(bounds, key=lambda one: (one.topic, one.partition)) if self.new.has(one)]
+            parts += [
+                RangeShare(one.topic, one.partition)
+                for one in sorted(bounds, key=lambda one: (one.topic, one.partition))
+                if self.new.has(one)
+            ]
         partitions = [(part, TopicPartition(part.topic, part.partition)) for part in parts]
         ranges = [part.range_in(*bounds[partition]) for part, partition in partitions if partition in bounds]
         return [entry for entry in ranges if entry.first < entry.end]
