@@ -161,15 +161,15 @@ def digest_of(options: TopicOptions) -> str:
 
 def _address_of_this_machine() -> str:
     """Return the address on which Spark's driver listens unless its settings say otherwise."""
-    given = os.environ.get("SPARK_LOCAL_IP") or os.environ.get("SPARK_LOCAL_HOSTNAME")
-    if given:
-        return given.strip("[]")
+    address = os.environ.get("SPARK_LOCAL_IP") or os.environ.get("SPARK_LOCAL_HOSTNAME")
+    if address:
+        return address.strip("[]")
     try:
-        found = socket.gethostbyname(socket.gethostname())
+        address = socket.gethostbyname(socket.gethostname())
     except OSError:
-        found = LOOPBACK
-    if not found.startswith("127."):
-        return found
+        address = LOOPBACK
+    if not address.startswith("127."):
+        return address
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:  # sends nothing: it asks for the route
         try:
             route.connect(("192.0.2.1", 9))
@@ -198,8 +198,10 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
             text = stat.read_text()
             name, _, rest = text.partition("(")[2].rpartition(")")
             return name, int(rest.split()[1])
-        found = subprocess.run(["ps", "-o", "ppid=,comm=", "-p", str(pid)], capture_output=True, text=True, check=True)
-        parent, _, command = found.stdout.strip().partition(" ")
+        process = subprocess.run(
+            ["ps", "-o", "ppid=,comm=", "-p", str(pid)], capture_output=True, text=True, check=True
+        )
+        parent, _, command = process.stdout.strip().partition(" ")
         return os.path.basename(command.strip()).lower(), int(parent)
     except (OSError, ValueError, subprocess.SubprocessError):
         return "", 0

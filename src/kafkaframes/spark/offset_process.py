@@ -83,7 +83,7 @@ class ExecutionMemory:
 
     def add(self, key: Key, bounds: Bounds) -> None:
         """Remember the offsets of an execution."""
-        rows = [[one.topic, one.partition, first, end] for one, (first, end) in bounds.items()]
+        rows = [[partition.topic, partition.partition, first, end] for partition, (first, end) in bounds.items()]
         entry = _Entry(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
         self._entries[key] = entry
         self._size_bytes += entry.size_bytes
@@ -150,7 +150,7 @@ class OffsetService:
     def must_end(self) -> bool:
         """Return whether all JVMs that have asked have ended; the first one has a minute to ask."""
         with self._lock:
-            self._watched = {one for one in self._watched if is_running(one[0]) and identity_of(one[0]) == one}
+            self._watched = {jvm for jvm in self._watched if is_running(jvm[0]) and identity_of(jvm[0]) == jvm}
             return not self._watched and time.monotonic() > self._ends_not_before
 
     def _listen(self, host: str, port: int) -> int:
@@ -175,14 +175,14 @@ class OffsetService:
         execution, options = question["execution"], question["options"]
         key: Key = (question["plan"] if execution is None else int(execution), question["digest"])
         try:
-            found = self._memory.find(key)
-            if found is None:
+            answer = self._memory.find(key)
+            if answer is None:
                 if key not in self._pending:
                     self._pending[key] = asyncio.create_task(self._look_up(key, base64.b64decode(options)))
                 await asyncio.shield(self._pending[key])
-                found = self._memory.find(key)
-            assert found is not None
-            return {"bounds": found[0], "ageSeconds": found[1]}
+                answer = self._memory.find(key)
+            assert answer is not None
+            return {"bounds": answer[0], "ageSeconds": answer[1]}
         except KafkaframesError as error:
             rename_to_options(error)
             return {"failed": str(error)}

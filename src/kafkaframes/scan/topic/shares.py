@@ -99,9 +99,9 @@ class TaskShare:
         parts = list(self.parts)
         if self.new is not None:
             parts += [
-                RangeShare(one.topic, one.partition)
-                for one in sorted(bounds, key=lambda one: (one.topic, one.partition))
-                if self.new.has(one)
+                RangeShare(partition.topic, partition.partition)
+                for partition in sorted(bounds, key=lambda partition: (partition.topic, partition.partition))
+                if self.new.has(partition)
             ]
         partitions = [(part, TopicPartition(part.topic, part.partition)) for part in parts]
         ranges = [part.range_in(*bounds[partition]) for part, partition in partitions if partition in bounds]
@@ -123,16 +123,16 @@ def share_out(
     for entry in ranges:
         by_partition.setdefault(entry.topic_partition, []).append(entry)
     tasks = [[part] for entries in by_partition.values() for part in _open_ended(entries)]
-    empty = [one for one in partitions if one not in by_partition]
+    empty = [partition for partition in partitions if partition not in by_partition]
     tasks += [[] for _ in range(min(len(empty), cores - len(tasks)))]
     if not tasks:
         tasks = [[]]
     smallest = sorted(tasks, key=len)[:cores]  # those without a part first
-    for index, one in enumerate(empty):
-        smallest[index % len(smallest)].append(RangeShare(one.topic, one.partition))
+    for index, partition in enumerate(empty):
+        smallest[index % len(smallest)].append(RangeShare(partition.topic, partition.partition))
     counts: dict[str, int] = {}
-    for one in partitions:
-        counts[one.topic] = max(counts.get(one.topic, 0), one.partition + 1)
+    for partition in partitions:
+        counts[partition.topic] = max(counts.get(partition.topic, 0), partition.partition + 1)
     readers_of_new = min(len(tasks), cores) if can_grow else 0
     return [
         TaskShare(tuple(task), NewPartitions(counts, index, readers_of_new) if index < readers_of_new else None)
