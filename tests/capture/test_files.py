@@ -1,14 +1,50 @@
-"""Compressed captures: many members, members of any size, for work that grows with the bytes."""
+"""Compressed captures: members of any size, truncation and damage at any byte, and work that grows with the bytes."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import random
+import struct
 
+import lz4.frame
 import pytest
+import zstandard
 
-from kafkaframes.capture.files import Gunzip
+from kafkaframes.capture.compressed import GzipMember, MemberFile, open_compressed
+from kafkaframes.errors import DecodeError
+
+
+def lines(count, seed=0):
+    """Return bytes that compress to about half, with no two equal stretches."""
+    rng = random.Random(seed)
+    return b"".join(b"%08d %s\n" % (number, rng.randbytes(12).hex().encode()) for number in range(count))
+
+
+def zstd(data, **options):
+    return zstandard.ZstdCompressor(write_checksum=True, **options).compress(data)
+
+
+def lz4_frame(data):
+    return lz4.frame.compress(data, content_checksum=True)
+
+
+CODECS = {"gzip": gzip.compress, "zstd": zstd, "lz4": lz4_frame}
+
+
+def opened(raw):
+    return open_compressed(io.BytesIO(raw), raw[:4])
+
+
+def read(raw, size=1 << 14):
+    """Return the bytes up to the error, and the error."""
+    file, out, view = opened(raw), b"", memoryview(bytearray(size))
+    try:
+        while count := file.readinto(view):
+            out += view[:count]
+    except DecodeError as error:
+        return out, error.reason
+    return out, None
 
 
 class Counted:
@@ -16,32 +52,97 @@ class Counted:
 
     given = 0
 
-    def __init__(self, make):
-        self._inner = make()
+    def __init__(self):
+        self._member = GzipMember()
 
     def decompress(self, data, most):
         Counted.given += len(data)
-        return self._inner.decompress(data, most)
+        return self._member.decompress(data, most)
 
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
+    @property
+    def is_complete(self):
+        return self._member.is_complete
 
 
 def test_the_work_grows_with_the_bytes_however_many_members_they_are():
     raw = gzip.compress(b"") * 20_000
-    reader = Gunzip(io.BytesIO(raw))
-    make = reader._new
-    reader._new = lambda: Counted(make)
     Counted.given = 0
-    assert reader.read() == b""
+    assert MemberFile(io.BytesIO(raw), "gzip", Counted).read() == b""
     assert Counted.given < 30 * len(raw)
 
 
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("seed", range(8))
-def test_members_of_any_size_with_zeros_between(seed):
+def test_members_of_any_size_with_zeros_between(seed, codec):
     rng = random.Random(seed)
     parts = [rng.randbytes(rng.choice((0, 1, 600, 5000, 300_000))) * rng.choice((1, 1, 20)) for _ in range(12)]
-    raw = b"".join(gzip.compress(part) + bytes(rng.choice((0, 0, 3, 2000))) for part in parts)
-    assert Gunzip(io.BytesIO(raw)).read() == b"".join(parts)
-    with pytest.raises(EOFError):
-        Gunzip(io.BytesIO(raw.rstrip(b"\0")[:-3])).read()
+    zeros = (0, 0, 3, 2000) if codec == "gzip" else (0,)
+    raw = b"".join(CODECS[codec](part) + bytes(rng.choice(zeros)) for part in parts)
+    assert read(raw) == (b"".join(parts), None)
+    assert "break off" in read(raw.rstrip(b"\0")[:-3])[1]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_data_that_are_cut_at_any_byte_are_read_up_to_there_and_reported(codec):
+    data = lines(40)
+    raw = CODECS[codec](data)
+    for size in range(4, len(raw)):
+        out, reason = read(raw[:size])
+        assert data.startswith(out), size
+        assert reason == f"the {codec} data break off: the file was cut", size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_flipped_bit_is_reported(codec):
+    """Each of these codecs has a checksum of the content; gzip's header has none for its time and operating system."""
+    data = lines(40)
+    raw = CODECS[codec](data)
+    for position in range(16, len(raw)):
+        for bit in (0, 3, 7):
+            damaged = bytearray(raw)
+            damaged[position] ^= 1 << bit
+            out, reason = read(bytes(damaged))
+            assert reason is not None or out == data, (position, bit)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_comes_before_damage_is_read(codec):
+    data = lines(60_000)
+    raw = bytearray(CODECS[codec](data))
+    at = len(raw) * 3 // 4
+    raw[at : at + 64] = bytes(64)
+    out, reason = read(bytes(raw))
+    assert data.startswith(out[: len(data) // 4])
+    assert len(out) > len(data) // 4
+    assert f"the {codec} data cannot be decompressed" in reason
+
+
+@pytest.mark.parametrize("options", [{}, {"level": 19}, {"write_content_size": False}, {"write_checksum": False}])
+def test_frames_of_zstd_are_followed_whatever_their_header_has(options):
+    data = [lines(20_000), b"", b"x", bytes(1 << 20), lines(5, seed=1)]
+    compressor = zstandard.ZstdCompressor(**options)
+    skippable = b"\x5a\x2a\x4d\x18" + struct.pack("<I", 5) + b"aside"
+    raw = skippable.join(compressor.compress(part) for part in data)
+    streamed = compressor.compressobj()
+    raw += streamed.compress(data[0]) + streamed.flush()
+    whole = b"".join(data) + data[0]
+    assert read(raw) == (whole, None)
+    assert read(skippable + raw) == (whole, None)
+    for size in (len(raw) - 1, len(raw) // 2, len(raw) // 3):
+        out, reason = read(raw[:size])
+        assert whole.startswith(out)
+        assert "break off" in reason
+
+
+def test_data_that_expand_without_bound_are_read_in_bounded_steps():
+    raw = zstd(bytes(64 << 20))
+    file = opened(raw)
+    view = memoryview(bytearray(1 << 20))
+    assert 0 < file.readinto(view) <= len(view)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_other_bytes_behind_the_data_are_reported(codec):
+    out, reason = read(CODECS[codec](b"data") + b"something else")
+    assert out == b"data"
+    assert "cannot be decompressed" in reason

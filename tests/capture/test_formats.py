@@ -67,7 +67,7 @@ def calls_of(raw, folder):
     path.write_bytes(raw)
     found = read_capture(str(path), CaptureOptions(columns=("apiKey", "apiVersion", "correlationId")))
     calls = [tuple(row.values()) for row in found.read_all().to_pylist()]
-    return sorted(calls, key=lambda one: one[2]), [problem.reason for problem in found.problems]
+    return sorted(calls, key=lambda one: one[2]), [entry.reason for entry in found.coverage.unread]
 
 
 ALL = sorted((one[:3] for one in KNOWN), key=lambda one: one[2])
@@ -85,6 +85,7 @@ HEADS = {
     239: b"\x02\0\0\0" + b"\x08\0\x01\0\x08\0\x03\0" + b"\x05\0\x0a\0\0\0\0\0" + b"\xff\x07\x09\0",
     276: b"\x08\x00" + bytes(18),
 }
+HEADS[258] = HEADS[149] = struct.pack("<III", 108, 1, 1).ljust(108, b"\0") + HEADS[1]  # PKTAP around Ethernet
 
 
 @pytest.mark.parametrize("link", HEADS)

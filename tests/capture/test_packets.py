@@ -105,18 +105,22 @@ def test_a_length_that_lies_ends_and_is_named(kind, size, tmp_path):
     for window in (300, 2000, 1 << 20):
         found = read_capture(str(path), CaptureOptions(columns=("correlationId",), window_bytes=window))
         assert set(found.read_all().column(0).to_pylist()) == {call[2] for call in known}
-        assert found.problems
+        assert found.coverage.unread
 
 
 def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
-    path = written(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
-    assert ["105" in problem.reason for problem in windows(path).problems] == [True]
+    packet = struct.pack("<IIIIIII", 6, 36, 0, 0, 0, 4, 4) + b"wifi" + struct.pack("<I", 36)
+    path = written(tmp_path, SECTION, OTHER_LINK, packet, packet, SECTION, INTERFACE)
+    (entry,) = windows(path).unread
+    assert (entry.reason, entry.packets, entry.size_bytes) == ("link type 105 (IEEE 802.11) is not read", 2, 8)
+    without_packets = written(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
+    assert not windows(without_packets).unread
 
 
 def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
     empty = struct.pack("<III", 5, 12, 12)
     path = written(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MOST_PROBLEMS))
-    problems = windows(path).problems
+    problems = windows(path).unread
     assert len(problems) == MOST_PROBLEMS
     assert problems[-1].reason == "more is damaged than is listed"
 

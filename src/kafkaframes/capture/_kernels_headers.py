@@ -9,16 +9,31 @@ from __future__ import annotations
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import load_i16, load_i64, load_u8, load_u32
 
-NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, OTHER_LINK = range(5)
-# Where ``locate_tcp`` writes: addresses, where TCP's header is, the ends of what was captured and of what was sent.
-SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP = range(8)
+# What ``locate_tcp`` returns. Of a packet that holds no TCP segment of its own, the reason.
+NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, OTHER_LINK, MALFORMED, TOO_DEEP = range(7)
+# Where ``locate_tcp`` writes: addresses; where TCP's header is; the ends of what was captured and of what was sent;
+# where IP's header is; and what a packet was identified by: link type, ethertype, protocol number of IP.
+SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP, LINK, ETHERTYPE, PROTOCOL = range(11)
+LOCATED_FIELDS = 11
 NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
+PKTAP, PKTAP_USER = 258, 149  # Apple's tcpdump wrote it as the second user link type, before it had a number
+PKTAP_BYTES, PKTAP_PACKET = 108, 1
 NFLOG_PAYLOAD = 9
 RAW_IP = 101
 RAW_LINKS = (12, 14, RAW_IP, 228, 229)
-IP4, IP6, ETHERNET, BY_NIBBLE = 0x0800, 0x86DD, 0x6558, -1
+# Ethertypes, and numbers below those of ethertypes for what is identified in another way.
+IP4, IP6, ETHERNET, LLC, PPPOE, MPLS, MPLS_MULTICAST = 0x0800, 0x86DD, 0x6558, 4, 0x8864, 0x8847, 0x8848
+ERSPAN, ERSPAN_3 = 0x88BE, 0x22EB
+VLAN_TAGS = (0x8100, 0x88A8, 0x9100, 0x9200, 0x9300)
+BY_NIBBLE, SHORT, UNKNOWN_LINK, NO_ETHERTYPE = -1, -2, -3, -4
+PPP_ETHERTYPE = 0x10000  # plus the number of a PPP protocol that is not IP
+MAX_LLC_BYTES = 1500  # an ethertype up to this is the size of an IEEE 802.3 frame
 IP4_IN_IP, TCP, UDP, IP6_IN_IP, GRE = 4, 6, 17, 41, 47  # protocol numbers of IANA
 HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60  # extension headers of IPv6
+UDP_PORT_SHIFT = 16  # PROTOCOL holds the port of a UDP tunnel that is not read above this bit
+# IPsec and WireGuard are encrypted; L2TP, GTP-U, GRE, VXLAN-GPE, MPLS and TZSP are tunnels.
+UNREAD_UDP_PORTS = (4500, 51820, 1701, 2152, 4754, 4790, 6635, 37008)
+MAX_HEADERS = 24
 
 
 @device
@@ -37,14 +52,20 @@ def load_u32_of(buf, at, little):
 
 
 @device
+def load_little_u32(buf, at):
+    """Return a number in the order of Intel's and Arm's processors."""
+    return load_u32_of(buf, at, 1)
+
+
+@device
 def _link(buf, at, end, link):
-    """Return the ethertype after the link layer: -1 look at the nibble, -2 too short, -3 unknown link, 1 Ethernet."""
+    """Return the ethertype after the link layer and its position; BY_NIBBLE, SHORT or UNKNOWN_LINK instead."""
     if link == EN10MB:
-        return 1, at
+        return ETHERNET, at
     if link == SLL:
-        return (load_big_u16(buf, at + 14), at + 16) if at + 16 <= end else (-2, at)
+        return (load_big_u16(buf, at + 14), at + 16) if at + 16 <= end else (SHORT, at)
     if link == SLL2:
-        return (load_big_u16(buf, at), at + 20) if at + 20 <= end else (-2, at)
+        return (load_big_u16(buf, at), at + 20) if at + 20 <= end else (SHORT, at)
     if link in (NULL, LOOP):
         return BY_NIBBLE, at + 4
     for raw in RAW_LINKS:
@@ -54,22 +75,41 @@ def _link(buf, at, end, link):
         return _after_ppp(buf, at, end)
     if link == NFLOG:
         return _after_nflog(buf, at, end)
-    return -3, at
+    return UNKNOWN_LINK, at
+
+
+@device
+def _after_pktap(buf, at, end, link):
+    """Return the link type of the packet within Apple's PKTAP header, and where it starts; -1 where it holds none."""
+    if at + PKTAP_BYTES > end:
+        return (link if link == PKTAP_USER else SHORT), at
+    size = load_little_u32(buf, at)
+    what = load_little_u32(buf, at + 4)
+    inner = load_little_u32(buf, at + 8)
+    if not PKTAP_BYTES <= size <= end - at or inner > 0xFFFF or inner in (PKTAP, PKTAP_USER):
+        return (link if link == PKTAP_USER else SHORT), at
+    return (inner if what == PKTAP_PACKET else NO_ETHERTYPE), at + size
 
 
 @device
 def _after_ppp(buf, at, end):
     """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC's address and control."""
     if at + 4 > end:
-        return -2, at
+        return SHORT, at
     if load_big_u16(buf, at) == 0xFF03:
         at += 2
     kind = load_u8(buf, at)
     at += 1
     if not kind & 1:  # a protocol number of two bytes
+        if at >= end:
+            return SHORT, at
         kind = kind << 8 | load_u8(buf, at)
         at += 1
-    return (IP4, at) if kind == 0x21 else (IP6, at) if kind == 0x57 else (0, at)
+    if kind == 0x21:
+        return IP4, at
+    if kind == 0x57:
+        return IP6, at
+    return (MPLS, at) if kind == 0x281 else (PPP_ETHERTYPE | kind, at)
 
 
 @device
@@ -86,62 +126,97 @@ def _after_nflog(buf, at, end):
         if size < 4:
             break
         at += (size + 3) & ~3
-    return -2, at
+    return SHORT, at
 
 
 @device
-def _after_ethernet(buf, at, end):
-    """Return the ethertype behind VLAN tags, PPPoE and MPLS, and where its payload starts."""
-    if at + 14 > end:
-        return -2, at
-    kind = load_big_u16(buf, at + 12)
-    at += 14
-    for _ in range(4):
-        if kind != 0x8100 and kind != 0x88A8 and kind != 0x9100 and kind != 0x9200:
-            break
+def _after_labels(buf, at, end):
+    """Return what is in an MPLS frame (RFC 3032): IP, or Ethernet after a pseudowire's control word (RFC 4448)."""
+    for _ in range(16):
         if at + 4 > end:
-            return -2, at
-        kind = load_big_u16(buf, at + 2)
+            return SHORT, at
+        label = load_u32(buf, at)
         at += 4
-    if kind == 0x8864:
-        if at + 8 > end:
-            return -2, at
-        kind = IP4 if load_big_u16(buf, at + 6) == 0x21 else IP6
-        at += 8
-    elif kind == 0x8847:
-        for _ in range(8):
-            if at + 4 > end:
-                return -2, at
-            label = load_u32(buf, at)
-            at += 4
-            if label & 0x100:
-                break
-        kind = BY_NIBBLE
+        if label & 0x100:
+            break
+    if at + 4 <= end and load_u32(buf, at) >> 28 == 0:
+        return ETHERNET, at + 4
+    return BY_NIBBLE, at
+
+
+@device
+def _is_vlan(kind):
+    for tag in VLAN_TAGS:  # noqa: SIM110 (numba has no generators here)
+        if kind == tag:
+            return True
+    return False
+
+
+@device
+def _step(buf, kind, at, end):
+    """Return the ethertype within a frame that is not IP, and its position; the same where that is not known.
+
+    Takes Ethernet, VLAN tags, IEEE 802.2 with SNAP, PPPoE and MPLS.
+    """
+    if kind == ETHERNET:
+        return (load_big_u16(buf, at + 12), at + 14) if at + 14 <= end else (SHORT, at)
+    if _is_vlan(kind):
+        return (load_big_u16(buf, at + 2), at + 4) if at + 4 <= end else (SHORT, at)
+    if 0 <= kind <= MAX_LLC_BYTES:
+        if at + 3 > end or (at + 8 > end and load_big_u16(buf, at) == 0xAAAA):
+            return SHORT, at
+        is_snap = at + 8 <= end and load_u32(buf, at) == 0xAAAA0300 and load_big_u16(buf, at + 4) == 0
+        return (load_big_u16(buf, at + 6), at + 8) if is_snap else (LLC, at)
+    if kind == PPPOE:
+        return _after_ppp(buf, at + 6, end)
+    if kind in (MPLS, MPLS_MULTICAST):
+        return _after_labels(buf, at, end)
     return kind, at
 
 
 @device
-def _tunnel(buf, at, end, protocol):
-    """Return the ethertype within a tunnel and where it starts; 0 for no tunnel."""
-    if protocol == UDP and at + 16 <= end:
+def _tunnel(buf, at, end, protocol, located):
+    """Return the ethertype within a tunnel and where it starts; NO_ETHERTYPE for no tunnel."""
+    if protocol in (UDP, GRE) and at + 4 > end:
+        return SHORT, at
+    if protocol == UDP:
         port = load_big_u16(buf, at + 2)
-        if port == 4789 or port == 8472:
+        if port == 4789 or port == 8472 or port == 6081:
+            if at + 16 > end:
+                return SHORT, at
+            if port == 6081:
+                return load_big_u16(buf, at + 10), at + 16 + (load_u8(buf, at + 8) & 0x3F) * 4
             return ETHERNET, at + 16
-        if port == 6081:
-            return load_big_u16(buf, at + 10), at + 16 + (load_u8(buf, at + 8) & 0x3F) * 4
-        return 0, at
-    if protocol == GRE and at + 4 <= end:
+        for other in UNREAD_UDP_PORTS:
+            if port == other:
+                located[PROTOCOL] = UDP | port << UDP_PORT_SHIFT
+        return NO_ETHERTYPE, at
+    if protocol == GRE:
         flags = load_u8(buf, at)
         kind = load_big_u16(buf, at + 2)
-        at += 4 + ((flags >> 7) & 1) * 4 + ((flags >> 5) & 1) * 4 + ((flags >> 4) & 1) * 4
-        if kind == 0x88BE:  # ERSPAN type II
-            return ETHERNET, at + 8
+        has_sequence = (flags >> 4) & 1
+        at += 4 + ((flags >> 7) & 1) * 4 + ((flags >> 5) & 1) * 4 + has_sequence * 4
+        if kind == ERSPAN:  # type I has neither a sequence number nor a header of its own
+            return ETHERNET, at + 8 * has_sequence
+        if kind == ERSPAN_3:
+            return _after_erspan_3(buf, at, end)
         return kind, at
     if protocol == IP4_IN_IP:
         return IP4, at
     if protocol == IP6_IN_IP:
         return IP6, at
-    return 0, at
+    return NO_ETHERTYPE, at
+
+
+@device
+def _after_erspan_3(buf, at, end):
+    """Return what is within an ERSPAN III header (draft-foschiano-erspan): an Ethernet frame or an IP packet."""
+    if at + 12 > end:
+        return SHORT, at
+    facts = load_big_u16(buf, at + 10)
+    frame_type = (facts >> 10) & 0x1F
+    at += 12 + (facts & 1) * 8  # with a subheader of the platform
+    return (BY_NIBBLE if frame_type == 2 else ETHERNET), at
 
 
 @device
@@ -151,9 +226,9 @@ def _after_ip4(buf, at, end, wire, located):
         return TOO_SHORT, 0, at, wire
     header = (load_u8(buf, at) & 15) * 4
     if header < 20:
-        return NOT_TCP, 0, at, wire
+        return MALFORMED, 0, at, wire
     total = load_big_u16(buf, at + 2)
-    if total >= header and at + total < wire:  # 0 where the card cuts segments (TSO)
+    if total >= header:  # 0 where the card cuts segments (TSO); more than was sent where a mirror port cut the frame
         wire = at + total
     located[SRC_HIGH] = 0
     located[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
@@ -162,7 +237,16 @@ def _after_ip4(buf, at, end, wire, located):
     if load_big_u16(buf, at + 6) & 0x3FFF:
         located[AT_IP] = at
         return IS_FRAGMENT, 0, at, wire
-    return IS_TCP, load_u8(buf, at + 9), at + header, wire
+    protocol = load_u8(buf, at + 9)
+    at += header
+    for _ in range(4):
+        if protocol != AUTHENTICATION:
+            break
+        if at + 8 > end:
+            return TOO_SHORT, protocol, at, wire
+        protocol = load_u8(buf, at)
+        at += (load_u8(buf, at + 1) + 2) * 4
+    return IS_TCP, protocol, at, wire
 
 
 @device
@@ -171,7 +255,7 @@ def _after_ip6(buf, at, end, wire, located):
     if at + 40 > end:
         return TOO_SHORT, 0, at, wire
     size = load_big_u16(buf, at + 4)
-    if size and at + 40 + size < wire:
+    if size:
         wire = at + 40 + size
     protocol = load_u8(buf, at + 6)
     located[SRC_HIGH] = load_i64(buf, at + 8)
@@ -200,33 +284,61 @@ def _after_ip6(buf, at, end, wire, located):
 
 @device
 def locate_tcp(buf, at, end, wire, link, located):
-    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``located``."""
+    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``located``.
+
+    Returns IS_TCP or IS_FRAGMENT, or why there is no segment. What the packet was identified by is in ``located``
+    then: LINK, ETHERTYPE (NO_ETHERTYPE where none was found), PROTOCOL (-1 where there is no IP packet).
+    """
+    if link in (PKTAP, PKTAP_USER):
+        link, at = _after_pktap(buf, at, end, link)
+    located[LINK] = link
+    located[ETHERTYPE] = NO_ETHERTYPE
+    located[PROTOCOL] = -1
+    if link == SHORT:
+        located[LINK] = PKTAP
+        return TOO_SHORT
+    if link == NO_ETHERTYPE:
+        located[LINK] = PKTAP
+        return NOT_TCP
     kind, at = _link(buf, at, end, link)
-    for _ in range(8):
-        if kind == 1 or kind == ETHERNET:
-            kind, at = _after_ethernet(buf, at, end)
-        if kind == -3:
+    for _ in range(MAX_HEADERS):
+        if kind == UNKNOWN_LINK:
             return OTHER_LINK
-        if kind == -2 or at >= end:
+        if kind == SHORT:
+            return TOO_SHORT
+        if kind >= 0:
+            located[ETHERTYPE] = kind
+        if kind != IP4 and kind != IP6 and kind != BY_NIBBLE:
+            before = at
+            following, at = _step(buf, kind, at, end)
+            if following == LLC:
+                located[ETHERTYPE] = LLC
+            if at == before and following != SHORT:
+                return NOT_TCP
+            kind = following
+            continue
+        if at >= end:
             return TOO_SHORT
         nibble = load_u8(buf, at) >> 4
-        if kind == BY_NIBBLE:
-            kind = IP4 if nibble == 4 else IP6 if nibble == 6 else 0
-        if kind == IP4 and nibble == 4:
+        if kind in (IP4, BY_NIBBLE) and nibble == 4:
+            located[ETHERTYPE] = IP4
             what, protocol, at, wire = _after_ip4(buf, at, end, wire, located)
-        elif kind == IP6 and nibble == 6:
+        elif kind in (IP6, BY_NIBBLE) and nibble == 6:
+            located[ETHERTYPE] = IP6
             what, protocol, at, wire = _after_ip6(buf, at, end, wire, located)
         else:
-            return NOT_TCP
+            return NOT_TCP if kind == BY_NIBBLE else MALFORMED
         end = min(end, wire)
         located[TCP_END] = end
         if what != IS_TCP:
             return what
+        located[PROTOCOL] = protocol
         if protocol == TCP:
             located[AT_TCP] = at
             located[TCP_WIRE_END] = wire
             return IS_TCP if at + 20 <= end else TOO_SHORT
-        kind, at = _tunnel(buf, at, end, protocol)
-        if kind == 0:
+        kind, at = _tunnel(buf, at, end, protocol, located)
+        if kind == NO_ETHERTYPE:
             return NOT_TCP
-    return NOT_TCP
+        located[PROTOCOL] = -1
+    return TOO_DEEP

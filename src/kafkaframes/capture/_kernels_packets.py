@@ -19,6 +19,7 @@ rows, row                             the table of packets, and the row that is 
 connections, count                    the table of connections, and how many it has
 slots                                 a hash table from ends to connections: row + 1, or 0
 located                               where ``locate_tcp`` wrote the packet's addresses and positions
+unread                                packets without a TCP segment, by kind
 source, target, flags, sequence       of TCP: ports, flags, sequence number
 size                                  of the payload on the wire
 counters                              of packets and bytes
@@ -33,14 +34,19 @@ from kafkaframes.capture._kernels_headers import (
     AT_TCP,
     DST_HIGH,
     DST_LOW,
+    ETHERTYPE,
     IS_FRAGMENT,
     IS_TCP,
+    LINK,
+    MALFORMED,
     OTHER_LINK,
+    PROTOCOL,
     RAW_IP,
     SRC_HIGH,
     SRC_LOW,
     TCP_END,
     TCP_WIRE_END,
+    TOO_DEEP,
     TOO_SHORT,
     load_big_u16,
     load_u32_of,
@@ -157,8 +163,37 @@ def _find(connections, count, slots, located, source, target, flags, sequence, s
 
 
 @device
+def _count_unread(located, what, size, time, number, unread, counters):
+    """Count a packet without a TCP segment by what it was identified by."""
+    count = counters[layout.UNREAD_KINDS]
+    row = 0
+    while row < count and not (
+        unread[row, layout.U_LINK] == located[LINK]
+        and unread[row, layout.U_ETHERTYPE] == located[ETHERTYPE]
+        and unread[row, layout.U_PROTOCOL] == located[PROTOCOL]
+        and unread[row, layout.U_WHAT] == what
+    ):
+        row += 1
+    if row == count and count == unread.shape[0]:
+        row = count - 1
+        unread[row, layout.U_WHAT] = layout.MANY_KINDS
+    elif row == count:
+        counters[layout.UNREAD_KINDS] += 1
+        unread[row, layout.U_LINK] = located[LINK]
+        unread[row, layout.U_ETHERTYPE] = located[ETHERTYPE]
+        unread[row, layout.U_PROTOCOL] = located[PROTOCOL]
+        unread[row, layout.U_WHAT] = what
+        unread[row, layout.U_PACKETS] = 0
+        unread[row, layout.U_BYTES] = 0
+        unread[row, layout.U_NUMBER] = number
+        unread[row, layout.U_TIME] = time
+    unread[row, layout.U_PACKETS] += 1
+    unread[row, layout.U_BYTES] += size
+
+
+@device
 def _segment(buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters):
-    """Take one TCP segment; return (full?, rows, connections)."""
+    """Take one TCP segment; return (full?, rows, connections). Full is -1 for a header that contradicts itself."""
     at = located[AT_TCP]
     end = located[TCP_END]
     wire = located[TCP_WIRE_END]
@@ -167,8 +202,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     payload = at + (load_u8(buf, at + 12) >> 4) * 4
     length = wire - payload
     if payload < at + 20 or length < 0:
-        counters[layout.OTHER_PACKETS] += 1
-        return False, row, count
+        return -1, row, count
     captured = max(min(end - payload, length), 0)
     connection, side, count = _find(
         connections,
@@ -186,7 +220,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
         shares,
     )
     if connection < 0:
-        return connection == -2, row, count
+        return 1 if connection == -2 else 0, row, count
     counters[layout.TCP_PACKETS] += 1
     base = layout.SIDE + side * layout.SIDE_COLUMNS
     connections[connection, base + layout.SIDE_PACKETS] += 1
@@ -203,7 +237,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     if not connections[connection, base + layout.STARTED]:
         if flags & layout.RST:  # its number may be anything
             connections[connection, layout.RESET] = 1
-            return False, row, count
+            return 0, row, count
         connections[connection, base + layout.STARTED] = 1
         connections[connection, base + layout.BASE_NUMBER] = sequence
         connections[connection, base + layout.BASE_OFFSET] = 0
@@ -214,10 +248,12 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     if flags & layout.FIN:
         connections[connection, base + layout.ENDED] = 1
     if every == 0 and (length == 0 or flags & layout.RST):
-        return False, row, count
+        return 0, row, count
     if gone > WILD or gone < -WILD:
-        counters[layout.OTHER_PACKETS] += 1
-        return False, row, count
+        connections[connection, base + layout.STRAY_SEGMENTS] += 1
+        return 0, row, count
+    if captured < length:
+        connections[connection, base + layout.CUT_SEGMENTS] += 1
     if gone > 0 and not flags & layout.RST:
         connections[connection, base + layout.BASE_NUMBER] = sequence
         connections[connection, base + layout.BASE_OFFSET] = offset
@@ -226,7 +262,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     protocol = connections[connection, layout.PROTOCOL]
     done = connections[connection, layout.MET] and offset + captured <= connections[connection, base + layout.AT]
     if every == 0 and (protocol in (layout.TLS, layout.OTHER) or done):
-        return False, row, count
+        return 0, row, count
     rows[row, layout.TIME] = time
     rows[row, layout.DIRECTION] = connection * 2 + side
     rows[row, layout.OFFSET] = offset
@@ -235,20 +271,23 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     rows[row, layout.LENGTH] = length
     rows[row, layout.FLAGS] = flags
     rows[row, layout.NUMBER] = number
-    return False, row + 1, count
+    return 0, row + 1, count
 
 
 @device
 def _packet(
     buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, located,
-    counters,
+    unread, counters,
 ):  # fmt: skip
     """Take one packet; return (full?, rows, connections)."""
     what = locate_tcp(buf, at, end, wire, link, located)
     if what == IS_TCP:
-        return _segment(
+        full, row, count = _segment(
             buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters,
         )  # fmt: skip
+        if full < 0:
+            _count_unread(located, layout.BAD_HEADERS, wire - at, time, number, unread, counters)
+        return full > 0, row, count
     if what == IS_FRAGMENT:
         rows[row, layout.TIME] = time
         rows[row, layout.DIRECTION] = layout.FRAGMENT
@@ -260,12 +299,16 @@ def _packet(
         rows[row, layout.NUMBER] = number
         counters[layout.FRAGMENTS] += 1
         return False, row + 1, count
+    why = layout.OTHER_PROTOCOL
     if what == TOO_SHORT:
-        counters[layout.SHORT_HEADERS] += 1
+        why = layout.CUT_HEADERS if end < wire else layout.BAD_HEADERS
+    elif what == MALFORMED:
+        why = layout.BAD_HEADERS
     elif what == OTHER_LINK:
-        counters[layout.OTHER_LINKS] += 1
-    else:
-        counters[layout.OTHER_PACKETS] += 1
+        why = layout.UNREAD_LINK
+    elif what == TOO_DEEP:
+        why = layout.NESTED_HEADERS
+    _count_unread(located, why, wire - at, time, number, unread, counters)
     return False, row, count
 
 
@@ -290,12 +333,12 @@ def _nanoseconds(high, low, interfaces, interface):
 @kernel(
     types.UniTuple(I64, 5)(
         BYTES, I64, I64, I64, I64, I64, TABLE, I64, I64, I64, OUT_TABLE, I64, OUT_TABLE, I64, OUT_INT64S, OUT_INT64S,
-        OUT_INT64S,
+        OUT_TABLE, OUT_INT64S,
     )
 )  # fmt: skip
 def scan_packets(
     buf, position, end, number, kind, little, interfaces, share, shares, every, rows, row, connections, count, slots,
-    located, counters,
+    located, unread, counters,
 ):  # fmt: skip
     """Walk records or blocks from ``position``; return (how it ended, position, packet number, rows, connections)."""
     while True:
@@ -369,7 +412,7 @@ def scan_packets(
         full, row, count = _packet(
             buf, start, start + captured, start + size, interfaces[interface, layout.LINK], time, number + 1, share,
             shares,
-            every, rows, row, connections, count, slots, located, counters,
+            every, rows, row, connections, count, slots, located, unread, counters,
         )  # fmt: skip
         if full:
             counters[layout.PACKETS] -= 1
@@ -380,16 +423,17 @@ def scan_packets(
 
 @kernel(
     types.UniTuple(I64, 3)(
-        BYTES, I64, I64, I64, I64, I64, I64, I64, OUT_TABLE, I64, OUT_TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT64S
+        BYTES, I64, I64, I64, I64, I64, I64, I64, OUT_TABLE, I64, OUT_TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_TABLE,
+        OUT_INT64S,
     )
-)
+)  # fmt: skip
 def take_datagram(
-    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, located, counters
+    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, located, unread, counters
 ):
     """Take one IP datagram that was put together from fragments; return (full?, rows, connections)."""
     full, row, count = _packet(
         buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, located,
-        counters,
+        unread, counters,
     )  # fmt: skip
     return 1 if full else 0, row, count
 

@@ -209,7 +209,9 @@ def _pass_prefix(rows, extents, gaps, settings, cut, got):
         extent += 1
     if extent == cut[layout.C_LAST]:
         if settings[layout.S_FLUSH]:
-            reason = layout.HALF_FRAME if cut[layout.C_ENDED] else layout.LOST_BYTES
+            reason = layout.HALF_FRAME if cut[layout.C_ENDED] else layout.AFTER
+            if is_snapped(rows, extents, extent, cut[layout.C_FIRST], there):
+                reason = layout.SNAPPED
             record_gap(rows, extents, gaps, cut, at, got, reason, extent)
             cut[layout.C_AT] = there
         return False
@@ -303,6 +305,8 @@ def _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags,
         while here < cut[layout.C_LAST] and extents[here, layout.E_END] <= missing_at:
             here += 1
         reason = missing_reason(rows, extents, cut, here, missing_at)
+        if reason == layout.LOST_BYTES and missing_at == ends:  # nothing follows, and the connection is open
+            reason = layout.AFTER
         record_gap(rows, extents, gaps, cut, missing_at, walked[layout.W_MISSING], reason, here)
     _write_frame(rows, extents, frames, cut, size, flags, walked)
     if cut[layout.C_RESPONSE]:

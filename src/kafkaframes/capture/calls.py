@@ -18,7 +18,8 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import WITH_RECORDS, Decoded, Kind, texts_of
 from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
-from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
+from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
+from kafkaframes.capture.packets import Ints
 from kafkaframes.capture.streams import Pass, Span
 from kafkaframes.capture.tables import NamedBodies, Names, error_column, summary_column
 from kafkaframes.capture.typed import ApiTypes

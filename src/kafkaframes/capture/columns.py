@@ -129,12 +129,15 @@ CONNECTIONS: Final = _columns(
 )
 GAPS: Final = _columns(
     ("file", "string", "the file"),
-    ("connection", "string", "null where a file itself is damaged"),
-    ("side", "string", "client or server: who sent the bytes; null likewise"),
-    ("offset", "bigint", "in that side's stream; in the file, where the file is damaged"),
-    ("sizeBytes", "bigint", "how many bytes; -1: all that follow"),
-    ("reason", "string", "what is missing, and why"),
-    ("time", "timestamp", "of the next packet that is there"),
+    ("connection", "string", "null for packets and for damage of a file"),
+    ("side", "string", "client or server, which sent the bytes; null if connection is null"),
+    ("offset", "bigint", "in that side's stream; for damage of a file, in the file"),
+    ("sizeBytes", "bigint", "number of bytes; -1: all that follow"),
+    ("kind", "string", "damaged, lost, cut, unsupported, encrypted or unknown; boundary and other are harmless"),
+    ("reason", "string", "what was not read, and why"),
+    ("packets", "bigint", "number of packets; null for bytes of a stream or a file"),
+    ("connections", "bigint", "number of connections; null where connection is given"),
+    ("time", "timestamp", "of the next packet after a gap; of the first packet that was not read"),
     ("packet", "bigint", "its number"),
 )
 PACKETS: Final = _columns(

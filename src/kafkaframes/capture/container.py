@@ -40,9 +40,11 @@ LINK_TYPES: Final = {
     101: "raw IP",
     108: "OpenBSD loopback",
     113: "Linux cooked",
+    149: "PKTAP",
     228: "IPv4",
     229: "IPv6",
     239: "NFLOG",
+    258: "PKTAP",
     276: "Linux cooked v2",
 }
 # What others are called, for the gap that says so (tcpdump.org/linktypes.html).
@@ -65,7 +67,6 @@ OTHER_LINK_TYPES: Final = {
     249: "USBPcap",
     252: "Wireshark's upper PDU",
     253: "Linux netlink",
-    258: "PKTAP",
 }
 # First bytes of what is no capture of ours, and what it is.
 _OTHERS: Final = (

@@ -1,23 +1,18 @@
-"""Which files are meant, in which order they belong, and how their bytes are read: plain, gzip, zstd or lz4."""
+"""Which files are meant, in which order they belong, and how their bytes are read."""
 
 from __future__ import annotations
 
 import glob
-import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
+from kafkaframes.capture.compressed import open_compressed
 from kafkaframes.errors import DecodeError, OptionError
 
-_CHUNK: Final = 256 << 10
-_MOST_AT_ONCE: Final = 4 << 20  # bytes that one piece of input may become at once
-_FIRST_STEP: Final = 512
-_GZIP, _ZSTD, _LZ4 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
 _NAME_END: Final = re.compile(r"[\w.-]*")  # of a name that is read backwards
 _LOG_SUFFIX: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
@@ -89,119 +84,37 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
     """
     try:
         raw = open(path, "rb", buffering=0)  # noqa: SIM115 (closed below)
+        head = raw.read(4)
+        raw.seek(0)
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror or error}") from error
     with raw:
-        head = raw.read(4)
-        raw.seek(0)
-        yield _decompressed(raw, head)
-
-
-def _decompressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
-    if head.startswith(_GZIP):
-        return Gunzip(raw)  # type: ignore[return-value]
-    if head == _ZSTD:
-        import zstandard
-
-        return zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw, read_across_frames=True)
-    if head == _LZ4:
-        import lz4.frame
-
-        return lz4.frame.LZ4FrameFile(raw, mode="rb")  # type: ignore[no-any-return]
-    return raw
-
-
-class Gunzip:
-    """Reads gzip, of several members too; what breaks off gives all bytes up to there, and then an error."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        from isal import isal_zlib
-
-        self._raw = raw
-        self._new: Callable[[], Any] = partial(isal_zlib.decompressobj, wbits=31)
-        self._member: Any = self._new()
-        self._input = memoryview(b"")
-        self._step = _FIRST_STEP  # how much of the input a member is given at once: it gives back what is not its own
-        self._whole = True  # nothing of a member is outstanding
-        self._ready = memoryview(b"")
-
-    def read(self, size: int = -1) -> bytes:
-        """Return up to ``size`` bytes, fewer at the end only.
-
-        Raises:
-            EOFError: the data break off.
-        """
-        out = bytearray()
-        while size < 0 or len(out) < size:
-            view = bytearray(_CHUNK if size < 0 else min(size - len(out), _CHUNK))
-            got = self.readinto(memoryview(view))
-            if not got:
-                break
-            out += view[:got]
-        return bytes(out)
-
-    def readinto(self, view: memoryview) -> int:
-        """Fill a part of ``view``; 0 at the end."""
-        while not len(self._ready):
-            if not self._more():
-                return 0
-        size = min(len(view), len(self._ready))
-        view[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
-
-    def _more(self) -> bool:
-        """Decompress some; tell whether there may be more."""
-        if not self._input:
-            self._input = memoryview(self._raw.read(_CHUNK))
-            if not self._input:
-                if not self._whole:
-                    self._whole = True
-                    raise EOFError("the gzip data end too early")
-                return False
-        part = self._input[: self._step]
-        if self._whole:  # between members there may be zeros
-            zeros = len(part) - len(bytes(part).lstrip(b"\0"))
-            part, self._input = part[zeros:], self._input[zeros:]
-            if not part:
-                return True
-            self._member, self._step = self._new(), _FIRST_STEP
-            part = part[: self._step]
-        self._ready = memoryview(self._member.decompress(part, _MOST_AT_ONCE))
-        self._whole = self._member.eof
-        left = self._member.unused_data if self._whole else self._member.unconsumed_tail
-        self._input = self._input[len(part) - len(left) :]
-        self._step = min(2 * self._step, _CHUNK)
-        return True
+        yield open_compressed(raw, head)
 
 
 def read_into(file: IO[bytes], view: memoryview, path: str) -> tuple[int, DecodeError | None]:
-    """Fill ``view``; return how many bytes came (fewer at the end), and what is wrong with the rest, if anything is."""
-    got = 0
-    readinto = getattr(file, "readinto", None)
+    """Fill ``view`` from a file; return the number of bytes (fewer at the end), and why the rest cannot be read."""
+    size = 0
     try:
-        while got < len(view):
-            if readinto is not None:
-                count = readinto(view[got:])
-            else:
-                chunk = file.read(len(view) - got)
-                count = len(chunk)
-                view[got : got + count] = chunk
+        while size < len(view):
+            count = file.readinto(view[size:])  # type: ignore[attr-defined]  # raw files, and those of ``compressed``
             if not count:
                 break
-            got += count
-    except _BROKEN as error:
-        return got, DecodeError(f"the compressed data break off: {error}", file=path)
-    return got, None
+            size += count
+    except DecodeError as error:
+        return size, DecodeError(error.reason, file=path)
+    except OSError as error:
+        return size, DecodeError(f"cannot be read: {error.strerror or error}", file=path)
+    return size, None
 
 
-def _broken() -> Any:
-    import zlib
+def read_head(path: str, size: int) -> bytes:
+    """Return the first bytes of a file, decompressed, as far as they can be read.
 
-    import zstandard
-    from isal import isal_zlib
-
-    return (EOFError, io.UnsupportedOperation, OSError, RuntimeError, zlib.error, zstandard.ZstdError, isal_zlib.error)
-
-
-_BROKEN = _broken()
+    Raises:
+        OptionError: it cannot be opened.
+    """
+    head = bytearray(size)
+    with open_bytes(path) as file:
+        length, _ = read_into(file, memoryview(head), path)
+    return bytes(head[:length])

@@ -11,6 +11,8 @@ from __future__ import annotations
 # packet was; POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
 TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
 PACKET_COLUMNS = 8
+FILE_SHIFT = 40  # NUMBER, here and in other tables, has the number of the packet's file above this bit
+FILE_MASK = (1 << FILE_SHIFT) - 1
 FRAGMENT = -2  # in DIRECTION: an IP fragment; POSITION is that of its IP header
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -26,9 +28,18 @@ MULTIPLY, DIVIDE, BINARY = range(3)
 MORE, ROWS_FULL, CONNECTIONS_FULL, BLOCK, DAMAGED = range(5)
 LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; BIG TCP on loopback may be larger
 
-# What a scan counts.
-PACKETS, TCP_PACKETS, FRAGMENTS, SHORT_HEADERS, OTHER_LINKS, OTHER_PACKETS, PAYLOAD = range(7)
-COUNTERS = 8
+# What a scan counts; UNREAD_KINDS is how many rows the table of unread packets has.
+PACKETS, TCP_PACKETS, FRAGMENTS, PAYLOAD, UNREAD_KINDS = range(5)
+COUNTERS = 5
+
+# Packets without a TCP segment of their own, a row for each kind: link type, ethertype, protocol of IP, and why
+# (``U_WHAT``); how many there are, their bytes, and number and time of the first.
+U_LINK, U_ETHERTYPE, U_PROTOCOL, U_WHAT, U_PACKETS, U_BYTES, U_NUMBER, U_TIME = range(8)
+UNREAD_COLUMNS = 8
+MAX_UNREAD_KINDS = 256  # the last row takes all further kinds
+# Why: another protocol; headers that are cut by the snap length; headers that contradict themselves or end too early;
+# a link type that is not read; headers within headers without end; and everything beyond MAX_UNREAD_KINDS.
+OTHER_PROTOCOL, CUT_HEADERS, BAD_HEADERS, UNREAD_LINK, NESTED_HEADERS, MANY_KINDS = range(6)
 
 # -------------------------------------------------------------------------------------------- connections
 # Sides A and B are in the order of their addresses; what belongs to a side is at its base.
@@ -50,8 +61,10 @@ SIDE = 16  # where the columns of side A start; those of side B start SIDE_COLUM
     LOST_FROM,  # offset from which a frame is looked for
     FRAMES,
     GAPS,
-) = range(14)
-SIDE_COLUMNS = 14
+    CUT_SEGMENTS,  # whose payload is cut by the snap length
+    STRAY_SEGMENTS,  # whose sequence number is far from all others
+) = range(16)
+SIDE_COLUMNS = 16
 CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
 
 UNDECIDED, KAFKA, TLS, OTHER = range(4)
@@ -92,7 +105,7 @@ CALL_COLUMNS = 3
 # side is that of responses.
 G_DIRECTION, G_OFFSET, G_SIZE, G_REASON, G_TIME, G_NUMBER, G_RESPONSE = range(7)
 GAP_COLUMNS = 7
-LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE = range(6)
+LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE, AFTER = range(7)
 GAP_REASONS = (
     "packets are missing",
     "packets are cut by the snap length",
@@ -100,6 +113,7 @@ GAP_REASONS = (
     "the connection ended inside a frame",
     "no frame proves itself in these bytes",
     "the capture begins inside a frame",
+    "the capture ends inside a frame",
 )
 
 # An extent: bytes of a stream that are there, without overlap.

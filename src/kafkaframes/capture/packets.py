@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Final, NamedTuple
 
 import numpy as np
@@ -19,22 +19,25 @@ import numpy.typing as npt
 
 from kafkaframes.capture import _kernels_packets as kernels
 from kafkaframes.capture import layout
-from kafkaframes.capture.container import LINK_TYPES, OTHER_LINK_TYPES, Container, open_container, take_block
+from kafkaframes.capture._kernels_headers import GRE, IP4_IN_IP, IP6_IN_IP, LOCATED_FIELDS, TCP
+from kafkaframes.capture.container import Container, open_container, take_block
+from kafkaframes.capture.coverage import DAMAGED, LOST, OTHER, UnreadData, packet_entries
 from kafkaframes.capture.files import open_bytes, read_into
+from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 WINDOW_BYTES: Final = 32 << 20
-FILE_SHIFT: Final = 40  # packet numbers have their file's number above this bit
-FILE_MASK: Final = (1 << FILE_SHIFT) - 1
 _BYTES_OF_A_PACKET: Final = 96  # a guess that sizes the table of rows; more packets make more windows
 _SPARE: Final = 1 << 16
 MOST_PROBLEMS: Final = 10_000
 MOST_DATAGRAMS: Final = 1024  # that wait for fragments at a time; the oldest is given up
 _LARGEST: Final = 65535
 _UNIT: Final = 8  # bytes that offsets of fragments are counted in
+# Protocols of IP whose datagrams may hold TCP segments; tunnels over UDP are not sent in fragments.
+_HOLDS_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
@@ -44,6 +47,7 @@ class _Fragment(NamedTuple):
     offset: int
     more: bool
     payload: bytes
+    protocol: int
 
 
 @dataclass
@@ -55,12 +59,18 @@ class _Waiting:
     there: bytearray = field(default_factory=bytearray)  # 1 for each 8 bytes that are there: offsets count these
     missing: int = 0  # of the 8 bytes up to the furthest that is there
     size: int = -1
+    protocol: int = 0
+    fragments: int = 0
+    fragment_bytes: int = 0
 
     def add(self, part: _Fragment) -> None:
         """Take a fragment; where two overlap, the first that came counts."""
         if part.more:  # all but the last are multiples of 8, unless they were cut
             part = part._replace(payload=part.payload[: len(part.payload) // _UNIT * _UNIT])
         end = part.offset + len(part.payload)
+        self.protocol = part.protocol
+        self.fragments += 1
+        self.fragment_bytes += len(part.payload)
         if part.offset == 0 and not self.header:
             self.header = part.header
         if not part.more and self.size < 0:
@@ -92,15 +102,22 @@ class _Waiting:
 
 
 class Defragmenter:
-    """Fragments in, whole datagrams out."""
+    """Fragments in, whole datagrams out.
+
+    Attributes:
+        waiting: the datagrams of which fragments are missing.
+        unread: fragments that belong to no whole datagram: [packets, bytes] by kind and reason.
+    """
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[bytes, ...], _Waiting] = {}
+        self.unread: dict[tuple[str, str], list[int]] = {}
 
     def add(self, packet: bytes) -> bytes | None:
         """Take a fragment, from its IP header on; return the datagram if it is the last that was missing."""
         part = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
         if part is None or part.offset + len(part.payload) > _LARGEST:
+            self._count(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
             return None
         entry = self.waiting.setdefault(part.key, _Waiting())
         entry.add(part)
@@ -109,8 +126,25 @@ class Defragmenter:
             del self.waiting[part.key]
             return _with_size(entry.header, payload)
         if len(self.waiting) > MOST_DATAGRAMS:
-            self.waiting.pop(next(iter(self.waiting)))
+            self._give_up(next(iter(self.waiting)))
         return None
+
+    def finish(self) -> None:
+        """Give up all datagrams that are not whole."""
+        while self.waiting:
+            self._give_up(next(iter(self.waiting)))
+
+    def _give_up(self, key: tuple[bytes, ...]) -> None:
+        entry = self.waiting.pop(key)
+        if entry.protocol in _HOLDS_TCP:
+            self._count(LOST, "IP fragments of a datagram that is not whole", entry.fragments, entry.fragment_bytes)
+        else:
+            self._count(OTHER, "IP fragments of another protocol", entry.fragments, entry.fragment_bytes)
+
+    def _count(self, kind: str, reason: str, packets: int, size: int) -> None:
+        counts = self.unread.setdefault((kind, reason), [0, 0])
+        counts[0] += packets
+        counts[1] += size
 
 
 def _with_size(header: bytes, payload: bytes) -> bytes:
@@ -127,7 +161,7 @@ def _version_4(packet: bytes) -> _Fragment | None:
         return None
     flags = struct.unpack_from(">H", packet, 6)[0]
     key = (packet[4:6], packet[9:10], packet[12:20])
-    return _Fragment(key, packet[:header], (flags & 0x1FFF) * 8, bool(flags & 0x2000), packet[header:])
+    return _Fragment(key, packet[:header], (flags & 0x1FFF) * 8, bool(flags & 0x2000), packet[header:], packet[9])
 
 
 def _version_6(packet: bytes) -> _Fragment | None:
@@ -147,18 +181,8 @@ def _version_6(packet: bytes) -> _Fragment | None:
     flags, number = struct.unpack_from(">HI", packet, at + 2)
     header = bytearray(packet[:at])
     header[position_of_next] = packet[at]
-    return _Fragment(
-        (packet[8:40], struct.pack(">I", number)), bytes(header), flags & 0xFFF8, bool(flags & 1), packet[at + 8 :]
-    )
-
-
-class FileProblem(NamedTuple):
-    """What is wrong with a file: where, how many bytes are left out (-1: all that follow), and why."""
-
-    file: int
-    position: int
-    size: int
-    reason: str
+    key = packet[8:40], struct.pack(">I", number)
+    return _Fragment(key, bytes(header), flags & 0xFFF8, bool(flags & 1), packet[at + 8 :], packet[at])
 
 
 @dataclass
@@ -227,19 +251,42 @@ class PacketReader:
         shares: int = 1,
         every: bool = False,
         window_bytes: int = WINDOW_BYTES,
+        is_alone: bool | None = None,
     ) -> None:
+        """Take files.
+
+        Args:
+            files: those of one capture, in order.
+            share, shares: give the connections of one of several readers.
+            every: give packets without payload, too.
+            window_bytes: the bytes of a window.
+            is_alone: raise if a file is not a capture, instead of noting it; by default if it is the only one.
+        """
         self.files = list(files)
+        self._is_alone = len(self.files) == 1 if is_alone is None else is_alone
         self.share, self.shares, self.every = share, shares, every
         self.window_bytes = window_bytes
         self.connections = Connections()
         self.counters = np.zeros(layout.COUNTERS, np.int64)
-        self.problems: list[FileProblem] = []
+        self.unread: list[UnreadData] = []  # of files and packets; the gaps of connections are in the passes
+        self._taken = 0  # of ``unread``
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
         self.file = 0  # the one that is read
-        self._fields = np.zeros(8, np.int64)
+        self._damages = 0
+        self._fields = np.zeros(LOCATED_FIELDS, np.int64)
+        self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMNS), np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
         self._filling: _Filling | None = None  # what the files before have begun
+
+    def take_unread(self) -> list[UnreadData]:
+        """Return what was not read of files and packets since the last call.
+
+        Every share reads the headers of all files, so only the first share returns something.
+        """
+        new = self.unread[self._taken :] if self.share == 0 else []
+        self._taken = len(self.unread)
+        return new
 
     def __iter__(self) -> Iterator[Window]:
         """Yield windows; the last one has ``last`` set, and there is always one."""
@@ -249,6 +296,8 @@ class PacketReader:
                 yield from self._file(file, path)
         if self._filling is not None:
             yield self._window(self._filling)
+        self._count_packets()
+        self._count_fragments()
         yield Window(self._buffer(0), self.carried[1], last=True)
 
     def _file(self, file: IO[bytes], path: str) -> Iterator[Window]:
@@ -256,8 +305,8 @@ class PacketReader:
         try:
             walk.open()
         except DecodeError as error:
-            if self.files[1:]:  # one of many: it is noted, and the others are read
-                self._note(FileProblem(self.file, 0, -1, error.reason))
+            if not self._is_alone:  # one of many: it is noted, and the others are read
+                self._note(0, -1, error.reason)
                 return
             raise
         goes_on = True
@@ -267,7 +316,7 @@ class PacketReader:
             if goes_on or filling.filled > len(self.carried[0]) + self.window_bytes // 2:
                 self._filling = None
                 yield self._window(filling)
-        self._note_unsupported_links(walk)
+        self._count_packets()
 
     def _buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with what is carried over and has ``size`` bytes more, and some spare."""
@@ -299,7 +348,7 @@ class PacketReader:
         space = filling.buf.data[at : filling.most]
         got, problem = read_into(walk.file, space, walk.path)
         if problem is not None:
-            self._note(FileProblem(self.file, walk.position + rest + got, -1, problem.reason))
+            self._note(walk.position + rest + got, -1, problem.reason)
         walk.ended = got < len(space)
         walk.start, filling.filled = filling.filled, at + got
         return filling
@@ -322,7 +371,7 @@ class PacketReader:
             status, position, number, row, known.count = kernels.scan_packets(
                 buf, position, filled, first, container.kind, int(container.little), container.interfaces,
                 self.share, self.shares, int(self.every), rows, row, known.table, known.count, known.slots,
-                self._fields, self.counters,
+                self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
             walk.number = number & FILE_MASK
             here = walk.position + position - start
@@ -338,7 +387,7 @@ class PacketReader:
             buf[position:filled], position - start, stuck=position == start and status in (layout.MORE, layout.BLOCK)
         )
         if walk.done and len(walk.rest):
-            self._note(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
+            self._note(walk.position, len(walk.rest), "the file ends inside a packet")
         filling.row = row
         return not walk.done
 
@@ -350,20 +399,34 @@ class PacketReader:
             buf, position + 1, filled, container.kind, int(container.little), container.interfaces
         )
         after = int(result) if result >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
-        if walk.lost_until == here and len(self.problems) < MOST_PROBLEMS:
-            last = self.problems[-1]
-            self.problems[-1] = last._replace(size=last.size + after - position)
+        if walk.lost_until == here and self._damages < MOST_PROBLEMS and self._taken < len(self.unread):
+            last = self.unread[-1]
+            self.unread[-1] = replace(last, size_bytes=(last.size_bytes or 0) + after - position)
         else:
-            self._note(FileProblem(self.file, here, after - position, reason))
+            self._note(here, after - position, reason)
         walk.lost_until = here + after - position
         return after
 
-    def _note(self, problem: FileProblem) -> None:
-        """Note what is wrong, up to a number of problems: a damaged file may have millions."""
-        if len(self.problems) < MOST_PROBLEMS - 1:
-            self.problems.append(problem)
-        elif len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(problem._replace(size=-1, reason="more is damaged than is listed"))
+    def _note(self, position: int, size: int, reason: str) -> None:
+        """Note damage of the file; only a number of entries is kept, since a damaged file may have millions."""
+        entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
+        if self._damages < MOST_PROBLEMS - 1:
+            self.unread.append(entry)
+        elif self._damages < MOST_PROBLEMS:
+            self.unread.append(replace(entry, size_bytes=-1, reason="more is damaged than is listed"))
+        self._damages += 1
+
+    def _count_packets(self) -> None:
+        """Note the packets without a TCP segment since the last call."""
+        kinds = int(self.counters[layout.UNREAD_KINDS])
+        self.unread += packet_entries(self._unread_packets[:kinds], self.files)
+        self.counters[layout.UNREAD_KINDS] = 0
+
+    def _count_fragments(self) -> None:
+        """Note the fragments of which no datagram was made."""
+        self._fragments.finish()
+        for (kind, reason), (packets, size) in self._fragments.unread.items():
+            self.unread.append(UnreadData(kind, reason, self.files[self.file], size_bytes=size, packets=packets))
 
     def _window(self, filling: _Filling) -> Window:
         buf, rows = filling.buf, filling.rows[: filling.row]
@@ -372,25 +435,25 @@ class PacketReader:
         return Window(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
-        """Put fragments together; the segments in them come behind the others."""
-        is_fragment = rows[:, layout.DIRECTION] == layout.FRAGMENT
-        if not is_fragment.any():
-            return buf, rows
-        datagrams = []
-        for index in np.flatnonzero(is_fragment).tolist():
-            at = int(rows[index, layout.POSITION])
-            whole = self._fragments.add(buf[at : at + int(rows[index, layout.CAPTURED])].tobytes())
-            if whole is not None:
-                datagrams.append((whole, int(rows[index, layout.TIME]), int(rows[index, layout.NUMBER])))
-        rows = rows[~is_fragment]
-        if not datagrams:
-            return buf, rows
-        joined = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
-        if filled + len(joined) > len(buf):
-            buf = np.concatenate([buf[:filled], joined])
-        else:
-            buf[filled : filled + len(joined)] = joined
-        return buf, self._datagram_rows(buf, filled, rows, datagrams)
+        """Put fragments together; the segments in them come after the others. A datagram may hold a fragment again."""
+        while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
+            datagrams = []
+            for index in np.flatnonzero(is_fragment).tolist():
+                at = int(rows[index, layout.POSITION])
+                whole = self._fragments.add(buf[at : at + int(rows[index, layout.CAPTURED])].tobytes())
+                if whole is not None:
+                    datagrams.append((whole, int(rows[index, layout.TIME]), int(rows[index, layout.NUMBER])))
+            rows = rows[~is_fragment]
+            if not datagrams:
+                break
+            joined = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
+            if filled + len(joined) > len(buf):
+                buf = np.concatenate([buf[:filled], joined])
+            else:
+                buf[filled : filled + len(joined)] = joined
+            rows = self._datagram_rows(buf, filled, rows, datagrams)
+            filled += len(joined)
+        return buf, np.ascontiguousarray(rows)
 
     def _datagram_rows(self, buf: Bytes, at: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
         count = len(rows)
@@ -401,18 +464,10 @@ class PacketReader:
                 known.grow()
             _, count, known.count = kernels.take_datagram(
                 buf, at, at + len(data), time, number, self.share, self.shares, int(self.every), table, count,
-                known.table, known.count, known.slots, self._fields, self.counters,
+                known.table, known.count, known.slots, self._fields, self._unread_packets, self.counters,
             )  # fmt: skip
             at += len(data)
-        kept = table[:count]
-        return np.ascontiguousarray(kept[kept[:, layout.DIRECTION] != layout.FRAGMENT])
-
-    def _note_unsupported_links(self, walk: _Walk) -> None:
-        for link in walk.container.unsupported_links():
-            names = ", ".join(dict.fromkeys(LINK_TYPES.values()))
-            called = f" ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else ""
-            reason = f"link type {link}{called} is not read (those that are: {names})"
-            self._note(FileProblem(self.file, 0, 0, reason))
+        return table[:count]
 
 
 class _Walk:

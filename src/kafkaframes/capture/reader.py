@@ -12,12 +12,13 @@ import pyarrow as pa
 from kafkaframes.capture.calls import CallMaker
 from kafkaframes.capture.client_facts import unpaired
 from kafkaframes.capture.columns import Column, choose, schema_of
-from kafkaframes.capture.files import find_files, has_log_name, open_bytes
-from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
+from kafkaframes.capture.coverage import Coverage
+from kafkaframes.capture.files import find_files, has_log_name, read_head
+from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
-from kafkaframes.capture.request_log import MARK, log_rows
-from kafkaframes.capture.streams import Span, Streams
-from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
+from kafkaframes.capture.request_log import MARK, LogReader
+from kafkaframes.capture.streams import Pass, Span, covered_passes
+from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
 from kafkaframes.capture.typed import ApiTypes, typed_columns
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -25,6 +26,7 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 
 Paths = str | Iterable[str]
+PERMISSIVE, FAILFAST = MODES = ("PERMISSIVE", "FAILFAST")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class CaptureOptions:
         window_bytes: how much of a file is looked at at once.
         apis: by whose specs messages are read; the catalog's by default.
         names_of: a release: ``requestNamed`` and ``responseNamed`` have the names that it gave to fields.
+        mode: PERMISSIVE reads what can be read; FAILFAST raises at the first data that may hide a call.
     """
 
     table: str = "calls"
@@ -57,6 +60,7 @@ class CaptureOptions:
     window_bytes: int = WINDOW_BYTES
     apis: Apis = CATALOG
     names_of: str | None = None
+    mode: str = PERMISSIVE
 
     def types(self) -> ApiTypes | None:
         """Return the types of the bodies of ``api``, None where it is not set.
@@ -94,26 +98,38 @@ def _with_named(column: str) -> list[str]:
 
 
 class CaptureBatches:
-    """An iterator over the rows of a table, as Arrow batches; ``problems`` grows as damaged files are met."""
+    """An iterator over the rows of a table, as Arrow batches; ``coverage`` grows as files are read.
 
-    def __init__(self, files: Sequence[str], options: CaptureOptions) -> None:
+    Args:
+        files: the files of one capture, in order.
+        options: what is read, and how.
+        is_alone: raise if a file is not a capture; by default if it is the only one. Otherwise it is an entry of
+            ``coverage``, and the other files are read.
+        coverage: what takes the data that are not read; a new one by default.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        options: CaptureOptions,
+        *,
+        is_alone: bool | None = None,
+        coverage: Coverage | None = None,
+    ) -> None:
         self.files = list(files)
         self.options = options
         self.columns = options.chosen()
         self.schema = schema_of(self.columns)
+        self.coverage = Coverage() if coverage is None else coverage
         self._packets = PacketReader(
             self.files,
             share=options.share,
             shares=options.shares,
             every=options.table == "packets",
             window_bytes=options.window_bytes,
+            is_alone=is_alone,
         )
         self._rows = _TABLES[options.table](self)
-
-    @property
-    def problems(self) -> list[FileProblem]:
-        """What is wrong with the files so far."""
-        return self._packets.problems
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -125,8 +141,8 @@ class CaptureBatches:
         """Return all rows that are left as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
-    def _streams(self) -> Streams:
-        return Streams(self._packets, ports=self.options.ports, apis=self.options.apis)
+    def _passes(self) -> Iterator[Pass]:
+        return covered_passes(self._packets, self.coverage, ports=self.options.ports, apis=self.options.apis)
 
     def _span(self) -> Span | None:
         lead = self.options.lead_files
@@ -144,7 +160,7 @@ class CaptureBatches:
             apis=options.apis,
             names_of=options.names_of,
         )
-        for made in self._streams():
+        for made in self._passes():
             rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
             if rows.num_rows:
                 yield rows
@@ -154,7 +170,7 @@ class CaptureBatches:
         secrets, apis = self.options.secrets, self.options.apis
         names = topic_names(self.files, ports=self.options.ports, apis=apis)  # of the connections of all shares
         maker = RecordMaker(self.columns, self.files, names, secrets=secrets, span=self._span(), apis=apis)
-        for made in self._streams():
+        for made in self._passes():
             if len(made.calls):
                 yield from maker.rows(made)
 
@@ -168,7 +184,7 @@ class CaptureBatches:
             name, version = (None, None) if software is None else unpaired(software)
             return name, version, maker.principals.last(number)
 
-        for made in self._streams():
+        for made in self._passes():
             yield from self._connections(*made.forgotten, facts_of)
             maker.rows(made)
         known = self._packets.connections
@@ -181,20 +197,22 @@ class CaptureBatches:
             yield batch_of(rows[start : start + 8192], self.columns)
 
     def gaps(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of gaps, those of files last."""
+        """Yield the table of gaps: those of streams, then everything else that was not read, by file and reason."""
         maker = CallMaker((), self.files)
-        for made in self._streams():
+        for made in self._passes():
             maker.follow(made)
             if len(made.gaps):
                 rows = list(gap_rows(made.gaps, made.connections, maker.names, self.files, made.file))
                 yield batch_of(rows, self.columns)
-        if self.problems and self.options.share == 0:
-            yield batch_of(list(problem_rows(self.problems, self.files)), self.columns)
+        others = list(unread_rows(self.coverage.beside_gaps))
+        if others:
+            yield batch_of(others, self.columns)
 
     def packets(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of packets."""
         maker = CallMaker((), self.files)
         for window in self._packets:
+            self.coverage.update(self._packets.take_unread())
             if len(window.rows):
                 known = self._packets.connections
                 yield packet_batch(window.rows, known.table, maker.names, self.files, self.columns)
@@ -225,9 +243,12 @@ _PEEK = 1 << 16
 
 
 def is_request_log(path: str) -> bool:
-    """Tell whether a file is a broker's request log: by what is in it, or by its name where nothing is in it."""
-    with open_bytes(path) as file:
-        head = file.read(_PEEK)
+    """Return whether a file is a broker's request log: by its first bytes, or by its name if they are blank.
+
+    Raises:
+        OptionError: it cannot be opened.
+    """
+    head = read_head(path, _PEEK)
     return MARK.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
 
 
@@ -235,55 +256,73 @@ def _is_text(head: bytes) -> bool:
     return head[:1] in (b"[", b"{") or head[:4].isdigit()
 
 
+def split_traffic(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the captures and the request logs among files.
+
+    Raises:
+        OptionError: a file cannot be opened.
+    """
+    logs = [path for path in files if is_request_log(path)]
+    others = set(logs)
+    return [path for path in files if path not in others], logs
+
+
 def read_traffic(
-    files: Sequence[str], options: CaptureOptions, problems: list[FileProblem] | None = None
+    files: Sequence[str], options: CaptureOptions, coverage: Coverage | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, captures before request logs.
 
     Args:
         files, options: what is read, and how.
-        problems: takes what is wrong with captures as it is met.
+        coverage: takes what was not read.
 
     Raises:
         OptionError: a table is asked for that a request log does not have.
-        DecodeError: a file is neither.
+        DecodeError: the only file is neither a capture nor a request log; or, in mode FAILFAST, something was not read.
     """
-    logs = [path for path in files if is_request_log(path)]
-    others = set(logs)
-    captures = [path for path in files if path not in others]
+    account = Coverage() if coverage is None else coverage
+    batches = _traffic(files, options, account)
+    if options.mode != FAILFAST:
+        yield from batches
+        return
+    for batch in batches:
+        _raise_first(account)
+        yield batch
+    _raise_first(account)
+
+
+def _raise_first(coverage: Coverage) -> None:
+    if coverage.unread:
+        raise coverage.unread[0].as_exception()
+
+
+def _traffic(files: Sequence[str], options: CaptureOptions, coverage: Coverage) -> Iterator[pa.RecordBatch]:
+    captures, logs = split_traffic(files)
+    is_alone = len(files) == 1
     if captures:
-        yield from _noting(CaptureBatches(captures, options), [] if problems is None else problems)
+        yield from CaptureBatches(captures, options, is_alone=is_alone, coverage=coverage)
     if logs and options.table != "calls":
         if captures:
             return
         raise OptionError(f"{logs[0]}: table={options.table} is for captures; a request log has calls")
     new = set(files[options.lead_files or 0 :])  # a line of a log needs no other file
     for path in [path for path in logs if path in new][options.share :: options.shares]:
-        yield from _log_batches(path, options)
+        yield from _log_batches(LogReader(path, coverage, is_alone=is_alone), options)
 
 
-def _noting(batches: CaptureBatches, problems: list[FileProblem]) -> Iterator[pa.RecordBatch]:
-    noted = 0
-    for batch in batches:
-        problems += batches.problems[noted:]
-        noted = len(batches.problems)
-        yield batch
-    problems += batches.problems[noted:]
-
-
-def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
+def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
     types = options.types()
     if types is not None:
-        yield from _typed_batches(path, options, types)
+        yield from _typed_batches(log, options, types)
         return
-    rows = log_rows(path, secrets=options.secrets, apis=options.apis, names_of=options.names_of)
+    rows = log.rows(secrets=options.secrets, apis=options.apis, names_of=options.names_of)
     while some := list(islice(rows, _ROWS)):
         yield batch_of(some, options.chosen())
 
 
-def _typed_batches(path: str, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
+def _typed_batches(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
     """Yield the calls of one API with their bodies as structs, which are made from the log's JSON."""
-    logged = log_rows(path, secrets=True, apis=options.apis, names_of=options.names_of)
+    logged = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):
         made = typed_columns(some, types)

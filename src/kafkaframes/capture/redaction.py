@@ -13,7 +13,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, Any, Final, NamedTuple
 from uuid import UUID
@@ -22,8 +22,9 @@ import numpy as np
 
 from kafkaframes.capture import layout
 from kafkaframes.capture.container import Conversation, file_header
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.capture.streams import Pass, covered_passes
 from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -64,12 +65,28 @@ _UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # in place of an API and its version
 
 @dataclass
 class Redacted:
-    """What was written."""
+    """What was written.
+
+    Attributes:
+        calls: calls of Kafka's APIs.
+        frames_zeroed: frames whose bytes are zeros: SASL tokens, and what cannot be decoded.
+        frames_not_decoded: whole messages among these that cannot be decoded.
+        frames_left_out: frames of no known API, and responses without their request.
+        bytes_written: the size of the file.
+        coverage: what was not read.
+    """
 
     calls: int = 0
     frames_zeroed: int = 0
+    frames_not_decoded: int = 0
     frames_left_out: int = 0
     bytes_written: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that may be Kafka's is in the file."""
+        return not self.frames_not_decoded and not self.coverage.unread
 
 
 class Pseudonyms:
@@ -110,7 +127,7 @@ def redact(
     """Write the calls of captures into ``out`` without what they are about."""
     out.write(file_header("kafkaframes"))
     work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
-    for made in Streams(PacketReader(files), ports=ports, apis=apis):
+    for made in covered_passes(PacketReader(files), work.done.coverage, ports=ports, apis=apis):
         work.take(made)
     work.done.bytes_written = out.tell()
     return work.done
@@ -197,6 +214,7 @@ class _Redaction:
                 masked = b""
         if not masked or len(masked) > len(data):
             self.done.frames_zeroed += 1
+            self.done.frames_not_decoded += whole and api != _TOKEN
             masked = b"" if api == _TOKEN else self._start(data, api, side)
         return masked.ljust(len(data), b"\0")
 
@@ -228,12 +246,12 @@ class _Redaction:
 
     def _struct(self, value: Struct) -> None:
         """Mask a struct's fields in place."""
-        for field in _masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
-            content = getattr(value, field.attribute)
+        for masked in _masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
+            content = getattr(value, masked.attribute)
             if isinstance(content, list):
-                setattr(value, field.attribute, [self._value(field, element) for element in content])
+                setattr(value, masked.attribute, [self._value(masked, element) for element in content])
             elif content is not None:
-                setattr(value, field.attribute, self._value(field, content))
+                setattr(value, masked.attribute, self._value(masked, content))
         if value._tags:
             value.unknown_tags = [(tag, bytes(len(data))) for tag, data in value._tags]
 

@@ -16,9 +16,11 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import UnionType
 from typing import Any, Final
 
 from kafkaframes.capture.columns import CALLS
+from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.tables import NamedBodies
 from kafkaframes.errors import DecodeError, KafkaframesError
@@ -167,33 +169,68 @@ _COLUMNS: Final = tuple(column.name for column in CALLS)
 Row = dict[str, Any]
 
 
-def read_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a log, decompressed."""
-    with open_bytes(path) as file:
-        raw: Any = file if hasattr(file, "readable") else io.BytesIO(file.read())
-        text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
-        while line := text.readline(LONGEST_LINE):
-            yield line
+EMPTY_REASON: Final = "the file is empty"
+FOREIGN_REASON: Final = "neither a capture nor a request log: no line has a completed request"
+LINE_REASON: Final = "a completed request that cannot be read"
 
 
-def log_rows(path: str, *, secrets: bool = False, apis: Apis = CATALOG, names_of: str | None = None) -> Iterator[Row]:
-    """Yield a row for each call of a request log, with the names of the columns of calls; other lines are left out.
+class LogReader:
+    """A request log, whose unreadable parts are added to a coverage."""
 
-    Raises:
-        DecodeError: none of the lines is of a request log.
-    """
-    named = None if names_of is None else NamedBodies(names_of, apis)
-    lines = calls = 0
-    for lines, line in enumerate(read_lines(path), 1):  # noqa: B007
-        row = row_of(line, secrets=secrets, apis=apis)
-        if row is not None:
+    def __init__(self, path: str, coverage: Coverage, *, is_alone: bool = True) -> None:
+        """Take a file.
+
+        Args:
+            path: the file.
+            coverage: takes what cannot be read.
+            is_alone: raise if the file is not a request log, instead of adding that to the coverage.
+        """
+        self.path, self.coverage, self._is_alone = path, coverage, is_alone
+
+    def rows(self, *, secrets: bool = False, apis: Apis = CATALOG, names_of: str | None = None) -> Iterator[Row]:
+        """Yield a row for each call, with the names of the columns of calls. Other lines are skipped.
+
+        Raises:
+            DecodeError: the only file is not a request log.
+        """
+        named = None if names_of is None else NamedBodies(names_of, apis)
+        lines = calls = 0
+        for lines, line in enumerate(self._lines(), 1):  # noqa: B007
+            row = row_of(line, secrets=secrets, apis=apis)
+            if row is None:
+                continue
             calls += 1
-            if named is not None and row["apiKey"] is not None:
+            if row["apiKey"] is None:
+                self.coverage.add(UnreadData(DAMAGED, LINE_REASON, self.path, lines=1))
+            elif named is not None:
                 for direction in (REQUEST, RESPONSE):
                     row[f"{direction}Named"] = named.text(row[direction], row["apiKey"], direction)
-            yield row | {"file": path}
-    if lines and not calls:
-        raise DecodeError("neither a capture nor a request log: no line has a completed request", file=path, position=0)
+            yield row | {"file": self.path}
+        if lines and not calls:
+            self._report_foreign(FOREIGN_REASON)
+        elif not lines and not self._has_damage():
+            self.coverage.add(UnreadData(DAMAGED, EMPTY_REASON, self.path))
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines, decompressed, up to damage."""
+        with open_bytes(self.path) as file:
+            raw: Any = file
+            text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
+            try:
+                while line := text.readline(LONGEST_LINE):
+                    yield line
+            except DecodeError as error:
+                self.coverage.add(UnreadData(DAMAGED, error.reason, self.path))
+            except OSError as error:
+                self.coverage.add(UnreadData(DAMAGED, f"cannot be read: {error.strerror or error}", self.path))
+
+    def _has_damage(self) -> bool:
+        return any(entry.file == self.path for entry in self.coverage.unread)
+
+    def _report_foreign(self, reason: str) -> None:
+        if self._is_alone:
+            raise DecodeError(reason, file=self.path, position=0)
+        self.coverage.add(UnreadData(DAMAGED, reason, self.path))
 
 
 def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
@@ -207,9 +244,37 @@ def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | N
     level = _LEVEL.search(prefix)
     try:
         result = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text, apis)
+        _check_types(result)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         result = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
     return _finished(result, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets, apis=apis)
+
+
+_TYPES: Final[dict[str, type | UnionType]] = {
+    "apiKey": int,
+    "apiVersion": int,
+    "correlationId": int,
+    "clientId": str | None,
+    "connection": str | None,
+    "totalTimeMs": int | float | None,
+    "softwareName": str | None,
+    "softwareVersion": str | None,
+}
+_INT16_NAMES: Final = ("apiKey", "apiVersion")
+
+
+def _check_types(result: Row) -> None:
+    """Check the values of a call.
+
+    Raises:
+        ValueError: one has another type, or is out of range.
+    """
+    for name, kind in _TYPES.items():
+        value = result[name]
+        if isinstance(value, bool) or not isinstance(value, kind):
+            raise ValueError(f"{name} is {value!r}")
+    if any(not 0 <= result[name] < 1 << 15 for name in _INT16_NAMES) or abs(result["correlationId"]) > 1 << 31:
+        raise ValueError("a number of the header is out of range")
 
 
 def _unwrapped(line: str) -> tuple[str, str] | None:

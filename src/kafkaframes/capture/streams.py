@@ -17,7 +17,9 @@ import numpy as np
 from kafkaframes.capture import _kernels_streams as kernels
 from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_frames import copy_stretches, gather, take_frames
-from kafkaframes.capture.packets import FILE_SHIFT, Bytes, Ints, PacketReader, Window
+from kafkaframes.capture.coverage import Coverage
+from kafkaframes.capture.layout import FILE_SHIFT
+from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
@@ -128,8 +130,9 @@ class Streams:
         for window in self.packets:
             made = self._pass(window)
             yield made
-            self._carry(made)
-            self._forget(int(made.rows[:, layout.TIME].max(initial=0)))
+            if not made.last:  # the table of connections then holds all that no pass has reported as forgotten
+                self._carry(made)
+                self._forget(int(made.rows[:, layout.TIME].max(initial=0)))
 
     def _pass(self, window: Window) -> Pass:
         known = self.packets.connections
@@ -216,6 +219,21 @@ class Streams:
         kept[:, layout.POSITION] = indexes[:-1]
         self.pending = np.ascontiguousarray(frames)
         self.packets.carried = out, kept
+
+
+def covered_passes(
+    packets: PacketReader, coverage: Coverage, *, ports: Sequence[int] = (), apis: Apis = CATALOG
+) -> Iterator[Pass]:
+    """Yield the passes over captures; add what was not read, and what connections say when they have ended."""
+    has_ports = bool(ports)
+    for made in Streams(packets, ports=ports, apis=apis):
+        coverage.update(packets.take_unread())
+        coverage.add_gaps(made.gaps, packets.files, made.file)
+        coverage.add_connections(made.forgotten[0], packets.files, has_ports=has_ports)
+        yield made
+    known = packets.connections
+    coverage.add_connections(known.table[: known.count], packets.files, has_ports=has_ports)
+    coverage.update(packets.take_unread())
 
 
 def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import ErrorCodes
 from kafkaframes.capture.columns import ERRORS, RECORDS, SET, Column, schema_of
-from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FIRST_NUMBER, PORTS
-from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
+from kafkaframes.capture.coverage import GAP_KINDS, UnreadData
+from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FILE_MASK, FILE_SHIFT, FIRST_NUMBER, PORTS
+from kafkaframes.capture.packets import Ints
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.layout import CODECS
@@ -188,24 +189,30 @@ def gap_rows(gaps: Ints, connections: Ints, names: Names, files: Sequence[str], 
             "side": "server" if gap[layout.G_RESPONSE] else "client",
             "offset": gap[layout.G_OFFSET],
             "sizeBytes": gap[layout.G_SIZE],
+            "kind": GAP_KINDS[gap[layout.G_REASON]],
             "reason": layout.GAP_REASONS[gap[layout.G_REASON]],
+            "packets": None,
+            "connections": None,
             "time": _microseconds(gap[layout.G_TIME]),
             "packet": number & FILE_MASK if number >= 0 else None,
         }
 
 
-def problem_rows(problems: Iterable[FileProblem], files: Sequence[str]) -> Iterable[Row]:
-    """Yield a row for each problem of a file."""
-    for problem in problems:
+def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
+    """Yield a row for what was not read beside the gaps of streams."""
+    for entry in entries:
         yield {
-            "file": files[problem.file],
+            "file": entry.file,
             "connection": None,
             "side": None,
-            "offset": problem.position,
-            "sizeBytes": problem.size,
-            "reason": problem.reason,
-            "time": None,
-            "packet": None,
+            "offset": entry.position,
+            "sizeBytes": entry.size_bytes,
+            "kind": entry.kind,
+            "reason": entry.reason,
+            "packets": entry.packets,
+            "connections": entry.connections or None,
+            "time": None if entry.time_ns is None else _microseconds(entry.time_ns),
+            "packet": entry.number,
         }
 
 

@@ -13,12 +13,10 @@ from kafkaframes.capture.files import find_files
 from kafkaframes.cli.options import JSON, PAGE, TEXT, format_of, json_option, ports_in, settings_options
 from kafkaframes.cli.text import say
 from kafkaframes.jobs.audit import audit_text
-from kafkaframes.jobs.audit.audit import FormatUse, Uses, audit, target_release
+from kafkaframes.jobs.audit.audit import Uses, audit, target_release
 from kafkaframes.jobs.settings import AuditSettings
 from kafkaframes.protocol.messages.registry import Apis
-from kafkaframes.scan.functions import read_batches
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
-from kafkaframes.storage.log.discover import discover
 
 
 @click.command("audit")
@@ -33,12 +31,14 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     INPUT is a capture (pcap, pcapng), a broker's request log, a directory of these, or a log directory. Several make
     one audit. Verdicts: fine, unknown, deprecated, removed; a line for each client that is not fine.
 
-    Exit status: 0 when the upgrade breaks nothing, 3 when something is deprecated, 4 when something is removed, 2 when
-    an input cannot be read.
+    If part of the input could not be read, the first line says what (JSON: judged and unread).
+
+    Exit status: 0 when the upgrade breaks nothing, 3 when something is deprecated, 4 when something is removed, 5 when
+    no request could be read (with --strict: or not everything), 2 when an input cannot be opened.
 
     Example: kafkaframes audit trace.pcap request.log --target 4.0.1
     """
-    from kafkaframes.jobs.audit.uses import count_uses
+    from kafkaframes.jobs.audit.uses import count_formats, count_uses
     from kafkaframes.jobs.report.traffic_page import audit_page
 
     settings, kind = AuditSettings(**flags), format_of(output, as_json, default=TEXT)
@@ -50,10 +50,10 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], output: str | None, a
     traffic = [path for path in paths if not _is_log_directory(path)]
     if traffic:
         count_uses(find_files(traffic), release, uses, ports=listening, apis=apis)
-    for path in paths:
-        if path not in traffic:
-            _count_disk(path, uses)
-    result = audit(uses, release, apis)
+    logs = [path for path in paths if path not in traffic]
+    if logs:
+        count_formats(logs, uses)
+    result = audit(uses, release, apis, is_strict=settings.strict)
     if kind == JSON:
         text = json.dumps(audit_text.as_json(result), indent=1)
     elif kind == PAGE:
@@ -78,16 +78,3 @@ def _is_log_directory(path: str) -> bool:
     if location.is_dir():
         return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())
     return location.suffix == ".log" and location.stem.isdecimal()
-
-
-def _count_disk(path: str, uses: Uses) -> None:
-    """Count the batches and messages of a log by topic and format."""
-    import pyarrow.compute as pc
-
-    for directory in discover([path]):
-        for partition in directory.partitions:
-            for segment in partition.segments:
-                table = read_batches(segment.path)
-                for row in pc.value_counts(table.column("magic")).to_pylist():
-                    use = FormatUse(None, "disk", row["values"], partition.topic)
-                    uses.add_format(use, row["counts"], None, None)

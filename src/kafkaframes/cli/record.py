@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import ssl
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import IO
 import click
 
 from kafkaframes.cli.options import ports_in, ports_option, specs_option
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.protocol.messages.registry import Apis
 
 _WRITE_BUFFER = 8 << 20
+EXIT_UNREAD = 1
 
 
 @click.command("record")
@@ -185,8 +187,12 @@ def redact(
     only the batches' headers stay. The names of client software and SASL mechanisms are kept. Only calls of Kafka's
     APIs are written; bytes that cannot be read become zeros.
 
+    Exit status: 0 when everything was read, 1 when OUT was written and part of the input could not be read (see
+    standard error) or holds no call, 2 when OUT was not written.
+
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """
+    from kafkaframes.capture.coverage import summary
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.storage.files.atomic import new_file, refuse_inside
@@ -205,6 +211,14 @@ def redact(
             keep_client_ids=keep_client_ids,
             apis=apis,
         )
-    zeroed = f"; {done.frames_zeroed} frames that cannot be read are zeros" if done.frames_zeroed else ""
-    unknown = f"; {done.frames_left_out} frames of no known API are left out" if done.frames_left_out else ""
-    say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}{unknown}")
+    zeroed = f"; {count_text(done.frames_zeroed, 'frame')} zeroed" if done.frames_zeroed else ""
+    unknown = f"; {count_text(done.frames_left_out, 'frame')} of no known API left out" if done.frames_left_out else ""
+    say(f"{output}: {count_text(done.calls, 'call')}, {size_text(done.bytes_written)}{zeroed}{unknown}")
+    if done.frames_not_decoded:
+        say(f"kafkaframes: {count_text(done.frames_not_decoded, 'message')} could not be decoded", err=True)
+    if done.coverage.unread:
+        say(f"kafkaframes: not read: {summary(done.coverage.unread)}", err=True)
+    if not done.calls:
+        say("kafkaframes: no call of Kafka's was found", err=True)
+    if not done.is_complete or not done.calls:
+        sys.exit(EXIT_UNREAD)

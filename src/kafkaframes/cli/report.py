@@ -125,14 +125,19 @@ def _said(report: Report, output: str) -> str:
 def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: str | None) -> None:
     """Report on captures and request logs."""
     from kafkaframes.capture.files import find_files
+    from kafkaframes.jobs.audit.audit import ALL
     from kafkaframes.jobs.report.traffic import make_traffic_report
     from kafkaframes.jobs.report.traffic_page import traffic_page
 
     report = make_traffic_report(find_files(paths), specs=specs)
     page = traffic_page(report, version=__version__, generated_at=when) if kind == PAGE else None
     _write(page or json.dumps(report.as_json()), to)
+    if report.judged_text:
+        say(report.judged_text, err=to == _STANDARD_OUTPUT)
     if to != _STANDARD_OUTPUT:
         say(f"{to}: {count_text(report.calls, 'call')}")
+    if report.judged != ALL:
+        sys.exit(EXIT_UNREAD)
 
 
 def _report_logs(

@@ -318,3 +318,4 @@ class AuditSettings:
         None, "Your own message specs (a file or folder), used before the catalog's.", shown="PATH"
     )
     verbose: bool = setting(False, "Also list what is fine, and each finding with its reason.", flag="-v --verbose")
+    strict: bool = setting(False, "Exit with status 5 if part of the input could not be read.")

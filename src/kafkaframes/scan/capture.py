@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture.columns import TABLES
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
@@ -128,15 +129,19 @@ class CaptureSource(Source):
         return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
     def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a share; what is wrong with files is appended to ``errors``."""
+        """Yield the rows of a share; at the end, add to ``errors`` the data that were not read and may hide a call."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
         needed = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(needed))
-        for batch in read_traffic(work.files, read, errors):
-            if conditions:
-                batch = batch.filter(reduce(and_, (condition for _, condition in conditions)))
-            if batch.num_rows:
-                yield batch.select(list(columns))
+        coverage = Coverage()
+        try:
+            for batch in read_traffic(work.files, read, coverage):
+                if conditions:
+                    batch = batch.filter(reduce(and_, (condition for _, condition in conditions)))
+                if batch.num_rows:
+                    yield batch.select(list(columns))
+        finally:
+            errors += coverage.unread
 
 
 def _conditions(where: Where, times: str) -> Iterator[tuple[str, pc.Expression]]:

@@ -23,11 +23,12 @@ from kafkaframes.capture.bodies import (
 )
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.reader import is_request_log
 from kafkaframes.capture.records import joined_sets
-from kafkaframes.capture.request_log import log_rows
+from kafkaframes.capture.request_log import LogReader
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
@@ -126,7 +127,7 @@ def messages_of(
             for kind, rows in calls.groups(direction):
                 yield from _captured(calls, kind, rows, labels, names, times)
     for path in [path for path in task.files if is_request_log(path)][task.share :: task.shares]:
-        logged = log_rows(path, secrets=True, apis=apis)
+        logged = LogReader(path, Coverage(), is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
         while some := list(islice(logged, _ROWS)):
             yield from _logged(some, directions, by, apis)
 

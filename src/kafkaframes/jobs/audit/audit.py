@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kafkaframes.capture.coverage import Coverage, UnreadData
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import API_VERSIONS, Release, release, releases
@@ -94,6 +95,9 @@ def _fits(entry: Release, versions: Mapping[int, set[int]]) -> bool:
 FINE, UNKNOWN, DEPRECATED, REMOVED = "fine", "unknown", "deprecated", "removed"
 VERDICTS: Final = (FINE, UNKNOWN, DEPRECATED, REMOVED)  # each outweighs those before it
 EXIT_STATUS: Final = {FINE: 0, UNKNOWN: 0, DEPRECATED: 3, REMOVED: 4}
+# How much of the input the verdict rests on.
+ALL, PART, NOTHING = "all", "part", "nothing"
+EXIT_NOT_JUDGED: Final = 5
 JAVA: Final = "apache-kafka-java"
 _NEWEST_FORMAT: Final = 2
 # WriteTxnMarkers and the state of share groups: for brokers only, although their listener is the clients'.
@@ -154,6 +158,7 @@ class Uses:
     formats: dict[FormatUse, Seen] = field(default_factory=dict)
     without_api: int = 0  # requests whose API is not in the input
     notes: list[str] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)  # what was not read
 
     def add(self, use: Use, count: int, first: int | None, last: int | None) -> None:
         """Count a use of an API."""
@@ -202,22 +207,47 @@ class ClientAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """The whole answer; ``brokers`` are those of the cluster, whose requests are not judged."""
+    """The result of an audit.
+
+    Attributes:
+        target: the release to upgrade to.
+        clients: the verdicts on clients.
+        disk: the verdicts on the record formats of logs.
+        notes: what a reader of the verdicts has to know.
+        brokers: those of the cluster, whose requests are not judged.
+        unread: data of the input that were not read and may hide what the audit looks for.
+        harmless: data that were not read and cannot hide it.
+        is_strict: whether unread data make the exit status 5.
+    """
 
     target: Release
     clients: tuple[ClientAudit, ...]
     disk: tuple[Finding, ...]
     notes: tuple[str, ...]
     brokers: tuple[ClientAudit, ...] = ()
+    unread: tuple[UnreadData, ...] = ()
+    harmless: tuple[UnreadData, ...] = ()
+    is_strict: bool = False
+
+    @property
+    def judged(self) -> str:
+        """How much of the input the verdict rests on: all, part or nothing."""
+        if not self.clients and not self.brokers and not self.disk:
+            return NOTHING
+        return PART if self.unread else ALL
 
     @property
     def verdict(self) -> str:
-        """The gravest of all verdicts."""
+        """The gravest of all verdicts; unknown where nothing was judged."""
+        if self.judged == NOTHING:
+            return UNKNOWN
         return worst([*(client.verdict for client in self.clients), *(finding.verdict for finding in self.disk)])
 
     @property
     def exit_status(self) -> int:
-        """0: nothing stands against the upgrade; 3: something is deprecated; 4: something is removed."""
+        """0: nothing stands against the upgrade; 3: something is deprecated; 4: something is removed; 5: not judged."""
+        if self.judged == NOTHING or (self.judged == PART and self.is_strict):
+            return EXIT_NOT_JUDGED
         return EXIT_STATUS[self.verdict]
 
 
@@ -248,8 +278,8 @@ def target_release(name: str | None) -> Release:
         raise OptionError(f"`target` {name}: {error}") from None
 
 
-def audit(uses: Uses, target: Release, apis: Apis = CATALOG) -> Audit:
-    """Judge what was seen by what a release accepts."""
+def audit(uses: Uses, target: Release, apis: Apis = CATALOG, *, is_strict: bool = False) -> Audit:
+    """Judge what was seen by what a release accepts; with ``is_strict``, unread data make the exit status 5."""
     by_client: dict[Client, list[Finding]] = {}
     versions: dict[Client, dict[int, set[int]]] = {}
     for use, seen in uses.apis.items():
@@ -269,7 +299,16 @@ def audit(uses: Uses, target: Release, apis: Apis = CATALOG) -> Audit:
     clients.sort(key=lambda judged: (-VERDICTS.index(judged.verdict), *(text or "" for text in judged.client)))
     brokers = tuple(judged for judged in clients if judged.is_broker)
     others = tuple(judged for judged in clients if not judged.is_broker)
-    return Audit(target, others, tuple(sorted(disk, key=_order)), tuple(_notes(uses)), brokers)
+    return Audit(
+        target,
+        others,
+        tuple(sorted(disk, key=_order)),
+        tuple(_notes(uses)),
+        brokers,
+        unread=tuple(uses.coverage.unread),
+        harmless=tuple(uses.coverage.harmless),
+        is_strict=is_strict,
+    )
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -6,7 +6,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kafkaframes.jobs.audit.audit import DEPRECATED, FINE, REMOVED, UNKNOWN, Audit, Client, ClientAudit, Finding, advice
+from kafkaframes.capture.coverage import entry_json, summary
+from kafkaframes.jobs.audit.audit import (
+    ALL,
+    DEPRECATED,
+    FINE,
+    NOTHING,
+    REMOVED,
+    UNKNOWN,
+    Audit,
+    Client,
+    ClientAudit,
+    Finding,
+    advice,
+)
 from kafkaframes.protocol.spec.releases import Release
 
 NOBODY: Final = "(no client id)"
@@ -22,12 +35,15 @@ def second_text(microseconds: int | None) -> str | None:
 def as_json(audit: Audit) -> dict[str, Any]:
     """Return an audit as JSON."""
     return {
+        "judged": audit.judged,
         "target": audit.target.name,
         "verdict": audit.verdict,
         "exitStatus": audit.exit_status,
         "clients": [_client(judged, audit.target) for judged in audit.clients],
         "brokers": [_client(judged, audit.target) for judged in audit.brokers],
         "disk": [_finding(finding) for finding in audit.disk],
+        "unread": [entry_json(entry) for entry in audit.unread],
+        "harmless": [entry_json(entry) for entry in audit.harmless],
         "notes": list(audit.notes),
     }
 
@@ -104,7 +120,12 @@ _MOST_NAMES: Final = 3
 
 
 def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
-    """Yield an audit line by line: one for a client that is not fine; with ``verbose`` each client and each finding."""
+    """Yield an audit line by line: one for a client that is not fine; with ``verbose`` each client and each finding.
+
+    The first line is what was not judged, if there is anything.
+    """
+    if audit.judged != ALL:
+        yield judged_text(audit)
     yield f"Upgrade to {audit.target.name}: {_summary(audit)}"
     shown = [judged for judged in audit.clients if verbose or judged.verdict != FINE]
     rows = [_columns(judged, audit.target) for judged in shown]
@@ -121,11 +142,22 @@ def lines(audit: Audit, *, verbose: bool = False) -> Iterator[str]:
     yield from (f"note: {note}" for note in notes(audit))
 
 
+def judged_text(audit: Audit) -> str:
+    """Return how much of the input was judged, and what was not read."""
+    unread = summary(audit.unread)
+    if audit.judged == ALL:
+        return "Judged: all."
+    if audit.judged == NOTHING:
+        return f"Judged: nothing. No request in the input could be read{': ' + unread if unread else ''}."
+    return f"Judged: part. Not read: {unread}."
+
+
 def notes(audit: Audit) -> list[str]:
     """Return what a reader of the verdicts has to know, the brokers that are not judged first."""
     names = ", ".join(sorted({client_text(judged.client) for judged in audit.brokers}))
     brokers = [f"brokers of the cluster, which the upgrade replaces, are not judged: {names}"] if names else []
-    return [*brokers, *audit.notes]
+    harmless = [f"not read, and not needed: {summary(audit.harmless)}"] if audit.harmless else []
+    return [*brokers, *audit.notes, *harmless]
 
 
 def _columns(judged: ClientAudit, target: Release) -> tuple[str, str, str, str, str]:
@@ -142,6 +174,8 @@ def _details(judged: ClientAudit) -> Iterator[str]:
 
 
 def _summary(audit: Audit) -> str:
+    if audit.judged == NOTHING:
+        return "nothing could be judged"
     counts = {
         verdict: sum(judged.verdict == verdict for judged in audit.clients)
         for verdict in (REMOVED, DEPRECATED, UNKNOWN, FINE)

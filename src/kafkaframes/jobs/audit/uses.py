@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,10 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.capture.columns import TIMESTAMP
-from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, is_request_log, read_traffic
+from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
+from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
+from kafkaframes.capture.request_log import LogReader
+from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.audit.audit import Client, FormatUse, Use, Uses
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.releases import Release
+from kafkaframes.scan.functions import read_batches
+from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.log.discover import discover
 
 _COLUMNS: Final = (
     "requestTime",
@@ -30,17 +37,23 @@ _COLUMNS: Final = (
 _KEY: Final = ("clientId", "clientAddress", "softwareName", "softwareVersion", "apiKey", "apiVersion", "atLimit")
 _WHERE: Final = {0: "produce", 1: "fetch", 78: "fetch"}
 API_VERSIONS: Final = 18
+_CHUNK_BYTES: Final = 1 << 20
 
 
 def count_uses(
     files: Sequence[str], target: Release, uses: Uses, *, ports: Sequence[int] = (), apis: Apis = CATALOG
 ) -> None:
-    """Count the calls of files; one that is neither a capture nor a request log is a ``DecodeError``."""
+    """Count the calls of files. What is not read of them is added to the coverage of ``uses``.
+
+    Raises:
+        OptionError: a file cannot be opened.
+        DecodeError: the only file is neither a capture nor a request log.
+    """
     options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=apis)
     limits = broker_limits(files, target, ports=ports, apis=apis)
-    for batch in read_traffic(files, options):
+    for batch in read_traffic(files, options, uses.coverage):
         _count(batch, uses, limits)
-    logs = [path for path in files if is_request_log(path)]
+    _, logs = split_traffic(files)
     if logs:
         uses.notes.append(
             "a request log does not have the records: formats are not judged by it; one at level INFO has deprecated "
@@ -63,16 +76,15 @@ def broker_limits(
 
 def _offers(files: Sequence[str], ports: Sequence[int], apis: Apis) -> Iterator[tuple[str, dict[int, int]]]:
     """Yield for each answered ApiVersions its connection and the highest version of each API."""
-    logs = [path for path in files if is_request_log(path)]
-    captures = [path for path in files if path not in logs]
+    captures, logs = split_traffic(files)
     if captures:
         options = CaptureOptions(columns=("connection", "response"), api="ApiVersions", ports=tuple(ports), apis=apis)
-        for batch in CaptureBatches(captures, options):
+        for batch in CaptureBatches(captures, options, is_alone=len(files) == 1):
             yield from _offered(batch)
-    for batch in read_traffic(logs, CaptureOptions(columns=("connection", "apiKey", "response"))):
-        for row in batch.to_pylist():
+    for path in logs:
+        for row in LogReader(path, Coverage(), is_alone=len(files) == 1).rows():
             if row["apiKey"] == API_VERSIONS and row["response"]:
-                yield row["connection"], _highest(json.loads(row["response"]).get("apiKeys") or [])
+                yield row["connection"], _highest(json.loads(row["response"]))
 
 
 def _offered(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
@@ -90,8 +102,12 @@ def _offered(batch: pa.RecordBatch) -> Iterator[tuple[str, dict[int, int]]]:
             yield connection, known[mark]
 
 
-def _highest(listed: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    return {one["apiKey"]: one["maxVersion"] for one in listed if "apiKey" in one and "maxVersion" in one}
+def _highest(response: Any) -> dict[int, int]:
+    """Return the highest versions that an ApiVersions response offers; a log may hold anything in its place."""
+    listed = response.get("apiKeys") if isinstance(response, dict) else None
+    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    pairs = [(entry.get("apiKey"), entry.get("maxVersion")) for entry in entries]
+    return {key: highest for key, highest in pairs if isinstance(key, int) and isinstance(highest, int)}
 
 
 def _count(batch: pa.RecordBatch, uses: Uses, limits: Mapping[tuple[str, int], int]) -> None:
@@ -138,3 +154,46 @@ def _count_formats(batch: pa.RecordBatch, uses: Uses) -> None:
         result = sets[index].as_py()
         time = _microseconds(row["requestTime"])
         uses.add_format(FormatUse(client, _WHERE[row["apiKey"]], result["magic"]), result["batches"], time, time)
+
+
+def count_formats(paths: Sequence[str], uses: Uses) -> None:
+    """Count the batches and messages of logs by topic and format, from the headers of batches.
+
+    Segments, and bytes after the last batch, that cannot be read are added to the coverage of ``uses``.
+
+    Raises:
+        OptionError, LogDirError: a path is not a log.
+    """
+    for directory in discover(paths):
+        for partition in directory.partitions:
+            for segment in partition.segments:
+                try:
+                    table = read_batches(segment.path)
+                except KafkaframesError as error:
+                    uses.coverage.add(UnreadData(DAMAGED, getattr(error, "reason", str(error)), segment.path))
+                    continue
+                for row in pc.value_counts(table.column("magic")).to_pylist():
+                    use = FormatUse(None, "disk", row["values"], partition.topic)
+                    uses.add_format(use, row["counts"], None, None)
+                _add_rest(segment, table.schema.metadata or {}, uses.coverage)
+
+
+def _add_rest(segment: Segment, metadata: Mapping[bytes, bytes], coverage: Coverage) -> None:
+    """Add the bytes after the last batch, unless they are the zeros of a preallocated file."""
+    end = int(metadata.get(b"end_position", b"0"))
+    size = segment.size_bytes - end
+    if size > 0 and not _is_zero(segment.path, end):
+        reason = metadata.get(b"end_reason", b"").decode()
+        coverage.add(UnreadData(DAMAGED, f"bytes after the last batch: {reason}", segment.path, end, size))
+
+
+def _is_zero(path: str, position: int) -> bool:
+    """Return whether a local file holds only zeros from a position on."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        file.seek(position)
+        while chunk := file.read(_CHUNK_BYTES):
+            if chunk.count(0) != len(chunk):
+                return False
+    return True

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.capture.reader import CaptureOptions, is_request_log, read_traffic
+from kafkaframes.capture.coverage import Coverage, entry_json, summary
+from kafkaframes.capture.reader import CaptureBatches, CaptureOptions, read_traffic, split_traffic
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.outcome import Outcome
 from kafkaframes.jobs.analyze.proposals import Question
 from kafkaframes.jobs.analyze.traffic import Task
 from kafkaframes.jobs.analyze.weigh import Weighing, weigh
-from kafkaframes.jobs.audit.audit import Audit, Uses, audit
+from kafkaframes.jobs.audit.audit import ALL, NOTHING, PART, Audit, Uses, audit
 from kafkaframes.jobs.audit.uses import count_uses
 from kafkaframes.protocol.messages.registry import Specs, specs_by_name
 from kafkaframes.protocol.spec.releases import release
@@ -74,6 +75,7 @@ class TrafficReport:
     connections: Counter[str] = field(default_factory=Counter)
     gaps: Counter[str] = field(default_factory=Counter)
     incomplete: int = 0
+    coverage: Coverage = field(default_factory=Coverage)
     kip_636: Outcome = field(default_factory=Outcome)
     audit: Audit | None = None
 
@@ -82,9 +84,25 @@ class TrafficReport:
         """How many calls there are."""
         return sum(one.calls for one in self.apis.values())
 
+    @property
+    def judged(self) -> str:
+        """How much of the input the numbers rest on: all, part or nothing."""
+        if not self.calls:
+            return NOTHING
+        return PART if self.coverage.unread else ALL
+
+    @property
+    def judged_text(self) -> str:
+        """The same as a sentence, with what was not read; empty if all was."""
+        unread = summary(self.coverage.unread)
+        if self.judged == NOTHING:
+            return f"Judged: nothing. No call in the input could be read{': ' + unread if unread else ''}."
+        return f"Judged: part. Not read: {unread}." if self.judged == PART else ""
+
     def as_json(self) -> dict[str, Any]:
         """Return the numbers as JSON."""
         return {
+            "judged": self.judged,
             "paths": list(self.paths),
             "calls": self.calls,
             "apis": [
@@ -106,6 +124,8 @@ class TrafficReport:
             ],
             "connections": dict(self.connections),
             "gaps": dict(self.gaps),
+            "unread": [entry_json(entry) for entry in self.coverage.unread],
+            "harmless": [entry_json(entry) for entry in self.coverage.harmless],
             "incompleteCalls": self.incomplete,
             "kip636": {
                 kind: {"before": weight.before, "after": weight.after}
@@ -118,22 +138,27 @@ class TrafficReport:
 def make_traffic_report(
     files: Sequence[str], *, ports: Sequence[int] = (), target: str = "4.0.1", specs: Specs | None = None
 ) -> TrafficReport:
-    """Measure captures and request logs; a file that is neither is a ``DecodeError``.
+    """Measure captures and request logs.
 
     Args:
         ports: on which brokers listen.
         target: the release that the clients are audited for.
         specs: a user's own; what they lack is read by the catalog's.
+
+    Raises:
+        DecodeError: the only file is neither a capture nor a request log.
     """
     report = TrafficReport(tuple(files))
     question = Question("kip-636", before=None if specs is None else specs_by_name(specs))
-    for batch in read_traffic(files, CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=question.apis)):
+    options = CaptureOptions(columns=_COLUMNS, ports=tuple(ports), apis=question.apis)
+    for batch in read_traffic(files, options, report.coverage):
         _count(report, batch)
-    captures = [path for path in files if not is_request_log(path)]
+    captures, _ = split_traffic(files)
     for table, column, counter in (("connections", "protocol", report.connections), ("gaps", "reason", report.gaps)):
-        options = CaptureOptions(table=table, columns=(column,), ports=tuple(ports), apis=question.apis)
-        for batch in read_traffic(captures, options):
-            counter.update(batch.column(0).to_pylist())
+        columns = ("connection", column)
+        options = CaptureOptions(table=table, columns=columns, ports=tuple(ports), apis=question.apis)
+        for batch in CaptureBatches(captures, options, is_alone=len(files) == 1) if captures else ():
+            counter.update(batch.column(1).filter(batch.column(0).is_valid()).to_pylist())
     report.kip_636 = weigh(Weighing(Task(tuple(files), ports=tuple(ports)), question))
     uses = Uses()
     count_uses(files, release(target), uses, ports=ports, apis=question.apis)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kafkaframes.capture.coverage import UnreadData, merge_files
 from kafkaframes.errors import ErrorCode
 from kafkaframes.jobs.analyze.proposals import FLEXIBLE, INFLEXIBLE, RAISED
-from kafkaframes.jobs.audit.audit import FINE, REMOVED, Audit, ClientAudit, Finding
-from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, library_text, notes, second_text
+from kafkaframes.jobs.audit.audit import ALL, FINE, NOTHING, PART, REMOVED, Audit, ClientAudit, Finding
+from kafkaframes.jobs.audit.audit_text import NOBODY, action_text, judged_text, library_text, notes, second_text
 from kafkaframes.jobs.report import charts
 from kafkaframes.jobs.report.charts import Bar, Column, Part
 from kafkaframes.jobs.report.histograms import calendar_edges
@@ -28,6 +29,7 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
     names = ", ".join(Path(path).name for path in paths[:_MOST_PATHS])
     more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
     cards = [
+        *_unread_cards("" if audit.judged == ALL else judged_text(audit), audit.unread),
         _audited_clients(audit),
         card(
             "disk",
@@ -46,10 +48,31 @@ def audit_page(audit: Audit, *, paths: Sequence[str], version: str) -> str:
         heading=title,
         where=where,
         made=made,
-        tiles=(_tile(verdict, audit) for verdict in _STATES),
+        tiles=[_judged_tile(audit.judged), *(_tile(verdict, audit) for verdict in _STATES)],
         cards=cards,
         version=version,
     )
+
+
+_JUDGED_STATES: Final = {ALL: "good", PART: "warn", NOTHING: "bad"}
+_MOST_ENTRIES: Final = 200
+
+
+def _judged_tile(judged: str) -> tuple[str, str, str, str]:
+    return "Judged", judged, "of the input", _JUDGED_STATES[judged]
+
+
+def _unread_cards(words: str, entries: Sequence[UnreadData]) -> list[Markup]:
+    """Return the card on what was not read; none if there is nothing to say."""
+    if not words:
+        return []
+    fields = [
+        Field("Kind", lambda entry: tag("b", entry.kind)),
+        Field("Not read", lambda entry: entry.text, wide=True),
+        Field("File", lambda entry: entry.file, wide=True, is_minor=True),
+    ]
+    rows = table(entries[:_MOST_ENTRIES], fields, name="unread data", stacked=True) if entries else None
+    return [card("judged", "What was not read", rows, note=words, wide=True)]
 
 
 def _tile(verdict: str, audit: Audit) -> tuple[str, str, str, str]:
@@ -139,6 +162,7 @@ def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> s
 
 def _cards(report: TrafficReport) -> list[Markup]:
     return [
+        *_unread_cards(report.judged_text, report.coverage.unread),
         _clients(report),
         _bytes(report),
         _times(report),
@@ -157,6 +181,7 @@ def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
         broken = [one for one in report.audit.clients if one.verdict == REMOVED]
         upgrade = f"{'breaks' if len(broken) == 1 else 'break'} on {report.audit.target.name}"
     return (
+        _judged_tile(report.judged),
         ("Calls", f"{report.calls:,}", count_text(len(report.apis), "API version"), ""),
         ("Requests", size_text(requested), "without size prefixes", ""),
         ("Responses", size_text(answered), "without size prefixes", ""),
@@ -167,8 +192,13 @@ def _tiles(report: TrafficReport) -> tuple[tuple[str, str, str, str], ...]:
             count_text(report.incomplete, "incomplete call"),
             "bad" if report.gaps else "good",
         ),
-        ("Upgrade", count_text(len(broken), "client"), upgrade, "bad" if broken else "good"),
+        ("Upgrade", count_text(len(broken), "client"), upgrade, "bad" if broken else _upgrade_state(report)),
     )
+
+
+def _upgrade_state(report: TrafficReport) -> str:
+    """Return the state of an upgrade that breaks no known client: good only if everything was judged."""
+    return "good" if report.judged == ALL else ""
 
 
 def _sorted(report: TrafficReport) -> list[ApiTraffic]:
@@ -293,9 +323,14 @@ def _kip_636(report: TrafficReport) -> Markup:
     return card("kip-636", "What KIP-636 would save", table(rows, fields, name="KIP-636"), note=note)
 
 
+def _amount(entry: UnreadData) -> int:
+    return entry.packets or entry.connections or entry.lines or 1
+
+
 def _connections(report: TrafficReport) -> Markup:
     rows = [*((f"connections: {name}", count) for name, count in report.connections.most_common())]
     rows += [(f"gaps: {name}", count) for name, count in report.gaps.most_common()]
+    rows += [(f"not needed: {entry.reason}", _amount(entry)) for entry in merge_files(report.coverage.harmless)]
     if not rows:
         return card("connections", "Connections and gaps", empty("A request log names no connection's packets."))
     fields = [

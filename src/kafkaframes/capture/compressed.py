@@ -1,0 +1,291 @@
+"""Read gzip, zstd and lz4 data as a file, up to the first byte that cannot be decompressed.
+
+Each class is a raw binary file. ``readinto`` returns everything before damage or truncation, and then raises
+``DecodeError``. Several compressed members in a row are read as one file. The memory that one call needs is bounded,
+however much the data expand.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+
+from kafkaframes.errors import DecodeError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # of zstd, after a byte 0x50 to 0x5f; pzstd starts its files with it
+_INPUT_BYTES: Final = 256 << 10  # read from the file at once
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # decompressed at once
+_FIRST_STEP_BYTES: Final = 512
+_ZSTD_STEP_BYTES: Final = 64 << 10  # an error loses the output of the call that meets it
+_MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # what ``zstd --long`` writes
+
+
+def open_compressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
+    """Return a file of the decompressed bytes, or ``raw`` itself if its first bytes are not those of a compressed file.
+
+    Args:
+        raw: the file, at its start.
+        head: its first four bytes.
+    """
+    if head.startswith(GZIP_MAGIC):
+        return MemberFile(raw, "gzip", GzipMember)  # type: ignore[return-value]
+    if head == LZ4_MAGIC:
+        return MemberFile(raw, "lz4", Lz4Member)  # type: ignore[return-value]
+    if head == ZSTD_MAGIC or (head[1:] == _SKIPPABLE_MAGIC and head[0] >> 4 == 5):
+        return ZstdFile(raw)  # type: ignore[return-value]
+    return raw
+
+
+class Member(Protocol):
+    """The decompressor of one member (gzip) or frame (lz4)."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the member has ended."""
+        ...
+
+    def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
+        """Return at most ``max_bytes`` of output, and how many bytes of ``data`` were used."""
+        ...
+
+
+class GzipMember:
+    """A gzip member (RFC 1952)."""
+
+    def __init__(self) -> None:
+        from isal import isal_zlib
+
+        self._inflate: Any = isal_zlib.decompressobj(wbits=31)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the member has ended."""
+        return bool(self._inflate.eof)
+
+    def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
+        """Return output and the number of bytes used, as ``Member`` says."""
+        output = self._inflate.decompress(data, max_bytes)
+        rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+        return output, len(data) - len(rest)
+
+
+class Lz4Member:
+    """An lz4 frame."""
+
+    def __init__(self) -> None:
+        import lz4.frame
+
+        self._frame: Any = lz4.frame.LZ4FrameDecompressor()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the frame has ended."""
+        return bool(self._frame.eof)
+
+    def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
+        """Return output and the number of bytes used; bytes that it holds back from calls before come first."""
+        if not self._frame.needs_input:
+            return self._frame.decompress(b"", max_bytes), 0
+        output = self._frame.decompress(bytes(data), max_bytes)
+        rest = self._frame.unused_data or b"" if self._frame.eof else b""
+        return output, len(data) - len(rest)
+
+
+class _CompressedFile(io.RawIOBase):
+    """A raw file whose codec reports damage by one error."""
+
+    def __init__(self, raw: IO[bytes], codec: str) -> None:
+        super().__init__()
+        self._raw, self._codec = raw, codec
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def _broken_off(self) -> DecodeError:
+        return DecodeError(f"the {self._codec} data break off: the file was cut")
+
+    def _damaged(self, error: Exception) -> DecodeError:
+        return DecodeError(f"the {self._codec} data cannot be decompressed: {error}")
+
+
+class MemberFile(_CompressedFile):
+    """Reads members one after another; zeros between gzip members are padding."""
+
+    def __init__(self, raw: IO[bytes], codec: str, make: Callable[[], Member]) -> None:
+        from isal import isal_zlib
+
+        super().__init__(raw, codec)
+        errors: Any = (isal_zlib.error, EOFError, RuntimeError, ValueError)
+        self._errors: tuple[type[Exception], ...] = errors
+        self._make = make
+        self._member: Member | None = None  # None between members
+        self._input = memoryview(b"")
+        self._step = _FIRST_STEP_BYTES  # input of a call; a new member starts small, since it returns what it leaves
+        self._output = memoryview(b"")
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill a part of ``buffer``; return 0 at the end.
+
+        Raises:
+            DecodeError: the data break off here, or are damaged.
+        """
+        view = memoryview(buffer).cast("B")
+        while not len(self._output):
+            if not self._advance():
+                return 0
+        size = min(len(view), len(self._output))
+        view[:size] = self._output[:size]
+        self._output = self._output[size:]
+        return size
+
+    def _advance(self) -> bool:
+        """Decompress the next step; return False at the end of the file."""
+        if not self._input:
+            self._input = memoryview(self._raw.read(_INPUT_BYTES))
+        if self._member is None:
+            self._skip_zeros()
+        if not self._input:
+            return self._at_end()
+        if self._member is None:
+            self._member, self._step = self._make(), _FIRST_STEP_BYTES
+        self._input = self._input[self._decompress(self._input[: self._step]) :]
+        self._step = min(2 * self._step, _INPUT_BYTES)
+        return True
+
+    def _decompress(self, data: memoryview) -> int:
+        """Decompress input into ``_output``; return how much of it was used."""
+        assert self._member is not None
+        try:
+            output, used = self._member.decompress(data, _MAX_OUTPUT_BYTES)
+        except self._errors as error:
+            self._member, self._input = None, memoryview(b"")
+            raise self._damaged(error) from error
+        self._output = memoryview(output)
+        if self._member.is_complete:
+            self._member = None
+        return used
+
+    def _at_end(self) -> bool:
+        """Return whether more may follow although the input that was read is used up."""
+        if self._member is None:
+            self._input = memoryview(self._raw.read(_INPUT_BYTES))
+            return bool(self._input)
+        self._decompress(memoryview(b""))  # what the codec holds back
+        if self._output or self._member is None:
+            return True
+        self._member = None
+        raise self._broken_off()
+
+    def _skip_zeros(self) -> None:
+        if self._codec == "gzip":
+            self._input = self._input[len(self._input) - len(bytes(self._input).lstrip(b"\0")) :]
+
+
+class ZstdFile(_CompressedFile):
+    """Reads zstd frames, and skips those that are marked as skippable."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        import zstandard
+
+        super().__init__(raw, "zstd")
+        self._errors = zstandard.ZstdError, MemoryError
+        self._frames = ZstdFrames()
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
+        source: Any = _Tap(raw, self._frames.feed)
+        self._stream = decompressor.stream_reader(source, read_across_frames=True)
+        self._has_ended = False
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill a part of ``buffer``; return 0 at the end.
+
+        Raises:
+            DecodeError: the data break off here, or are damaged.
+        """
+        if self._has_ended:
+            return 0
+        try:
+            size = self._stream.readinto1(memoryview(buffer).cast("B")[:_ZSTD_STEP_BYTES])
+        except self._errors as error:
+            self._has_ended = True
+            raise self._damaged(error) from error
+        if not size:
+            self._has_ended = True
+            if not self._frames.are_complete:
+                raise self._broken_off()
+        return int(size)
+
+
+class _Tap:
+    """A file whose bytes are also given to a function."""
+
+    def __init__(self, raw: IO[bytes], feed: Callable[[bytes], None]) -> None:
+        self._raw, self._feed = raw, feed
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self._feed(data)
+        return data
+
+
+_MAGIC_STATE, _SKIP_STATE, _DESCRIPTOR_STATE, _BLOCK_STATE = range(4)
+_HEAD_BYTES: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BLOCK_STATE: 3}
+
+
+class ZstdFrames:
+    """Follows the frames of zstd data by their headers (RFC 8878, 3.1), to know whether the last one is whole.
+
+    The library returns the end of the data for a truncated frame, too.
+    """
+
+    def __init__(self) -> None:
+        self._state, self._head, self._skip_bytes = _MAGIC_STATE, b"", 0
+        self._checksum_bytes = 0
+        self._is_foreign = False  # not zstd: the library reports it
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether the data end between frames."""
+        return self._state == _MAGIC_STATE and not self._head and not self._skip_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the file."""
+        position = 0
+        while position < len(data) and not self._is_foreign:
+            if self._skip_bytes:
+                step = min(self._skip_bytes, len(data) - position)
+                self._skip_bytes -= step
+                position += step
+                continue
+            missing = _HEAD_BYTES[self._state] - len(self._head)
+            self._head += data[position : position + missing]
+            position += missing
+            if len(self._head) == _HEAD_BYTES[self._state]:
+                head, self._head = self._head, b""
+                self._take_head(head)
+
+    def _take_head(self, head: bytes) -> None:
+        if self._state == _MAGIC_STATE:
+            is_skippable = head[1:] == _SKIPPABLE_MAGIC and head[0] >> 4 == 5
+            self._is_foreign = not is_skippable and head != ZSTD_MAGIC
+            self._state = _SKIP_STATE if is_skippable else _DESCRIPTOR_STATE
+        elif self._state == _SKIP_STATE:
+            self._skip_bytes, self._state = int.from_bytes(head, "little"), _MAGIC_STATE
+        elif self._state == _DESCRIPTOR_STATE:
+            is_single = head[0] >> 5 & 1
+            self._checksum_bytes = 4 * (head[0] >> 2 & 1)
+            size_bytes = (is_single, 2, 4, 8)[head[0] >> 6]
+            self._skip_bytes = (1 - is_single) + (0, 1, 2, 4)[head[0] & 3] + size_bytes
+            self._state = _BLOCK_STATE
+        else:
+            block = int.from_bytes(head, "little")
+            is_last, is_repeated = block & 1, block >> 1 & 3 == 1
+            self._skip_bytes = 1 if is_repeated else block >> 3
+            if is_last:
+                self._skip_bytes += self._checksum_bytes
+                self._state = _MAGIC_STATE

@@ -1,0 +1,223 @@
+"""What ``audit``, ``redact`` and ``report`` say of captures and request logs that they cannot read, or only in part."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import zstandard
+from tests.capture.wrappings import (
+    ARP,
+    CALLS,
+    HTTP,
+    IP4,
+    LLDP,
+    MACSEC,
+    TLS,
+    ethernet,
+    packets4,
+    pcap,
+    pktap,
+    sll,
+    tag,
+)
+from tests.cli.calling import ask
+
+from kafkaframes.errors import DecodeError
+
+LOGS = Path(__file__).parent.parent / "data" / "request-logs"
+FRAMES = [ethernet(IP4, one) for one in packets4()]
+TLS_FRAMES = [ethernet(IP4, one) for one in packets4(messages=TLS, server_port=9093)]
+HTTP_FRAMES = [ethernet(IP4, one) for one in packets4(messages=HTTP, server_port=80)]
+OTHERS = [ethernet(ARP, bytes(28)), ethernet(LLDP, bytes(40)), ethernet(38, b"\x42\x42\x03" + bytes(35))]
+OLD_CALL = struct.pack(">hhih", 1, 3, 7, 1) + b"c" + bytes(40)
+OLD_FETCH = [ethernet(IP4, one) for one in packets4(messages=[(True, struct.pack(">i", len(OLD_CALL)) + OLD_CALL)])]
+
+NOTHING = {
+    "TLS": pcap(TLS_FRAMES),
+    "HTTP": pcap(HTTP_FRAMES),
+    "Wi-Fi": pcap([bytes(24) + one for one in packets4()], 105),
+    "PKTAP of Wi-Fi": pcap([pktap(127, one) for one in packets4()], 258),
+    "MACsec": pcap([ethernet(MACSEC, one) for one in packets4()]),
+    "packets cut to 60 bytes": pcap(FRAMES, snap=60),
+    "packets cut to 20 bytes": pcap(FRAMES, snap=20),
+    "ARP": pcap(OTHERS),
+    "no packets": pcap([]),
+}
+PART = {
+    "TLS": pcap(FRAMES + TLS_FRAMES),
+    "MACsec": pcap([*FRAMES, ethernet(MACSEC, bytes(60))]),
+    "an unknown ethertype": pcap([sll(IP4, one) for one in packets4()] + [sll(0x4321, bytes(60))], 113),
+    "a lost packet": pcap(FRAMES[:6] + FRAMES[7:]),
+    "a damaged record": pcap(FRAMES) + b"\xff" * 40 + pcap(FRAMES)[24:],
+    "a file that is cut": pcap(FRAMES)[:-7],
+    "a gzip file that is cut": gzip.compress(pcap(FRAMES * 40))[:-40],
+    "a zstd file that is cut": zstandard.ZstdCompressor(write_checksum=True).compress(pcap(FRAMES * 40))[:-3],
+}
+ALL = {
+    "Kafka": pcap(FRAMES),
+    "Kafka in a VLAN, cooked": pcap([sll(0x8100, tag(5, IP4) + one) for one in packets4()], 113),
+    "other protocols": pcap([*OTHERS, *FRAMES, *HTTP_FRAMES]),
+    "a start in mid-connection": pcap([ethernet(IP4, one) for one in packets4(opening=False)]),
+}
+
+
+def write(tmp_path, raw, name="x.pcap"):
+    path = tmp_path / name
+    path.write_bytes(raw)
+    return path
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
+    path = write(tmp_path, NOTHING[name])
+    as_json = ask("audit", path, "--json", "--target", "4.0.1")
+    found = json.loads(as_json.stdout)
+    assert (as_json.exit_code, found["exitStatus"], found["judged"]) == (5, 5, "nothing")
+    assert found["verdict"] != "fine"
+    assert as_json.stdout.splitlines()[1] == ' "judged": "nothing",'
+    text = ask("audit", path)
+    assert text.exit_code == 5
+    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request in the input could be read")
+    assert "fine" not in text.stdout
+    page = tmp_path / "x.html"
+    assert ask("audit", path, "-o", page).exit_code == 5
+    assert "Judged: nothing." in page.read_text()
+    assert page.read_text().index("Judged: nothing.") < page.read_text().index("<h2>Clients")
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_redact_and_report_of_nothing_have_the_status_of_damage(name, tmp_path):
+    path, out, page = write(tmp_path, NOTHING[name]), tmp_path / "out.pcapng", tmp_path / "out.html"
+    redacted = ask("redact", path, "-o", out)
+    assert (redacted.exit_code, out.exists()) == (1, True)
+    assert "no call of Kafka's was found" in redacted.stderr
+    reported = ask("report", path, "-o", page)
+    assert reported.exit_code == 1
+    assert "Judged: nothing." in reported.stdout
+    assert "Judged: nothing." in page.read_text()
+
+
+@pytest.mark.parametrize("name", PART)
+def test_what_is_judged_in_part_says_so_first(name, tmp_path):
+    path = write(tmp_path, PART[name])
+    as_json = ask("audit", path, "--json", "--target", "4.0.1")
+    found = json.loads(as_json.stdout)
+    assert (as_json.exit_code, found["judged"], found["verdict"]) == (0, "part", "fine")
+    assert found["unread"]
+    assert ask("audit", path, "--strict").exit_code == 5
+    text = ask("audit", path)
+    assert text.stdout.startswith("Judged: part. Not read: ")
+    page = tmp_path / "x.html"
+    ask("audit", path, "-o", page)
+    assert "Judged: part. Not read: " in page.read_text()
+
+
+@pytest.mark.parametrize("name", PART)
+def test_redact_and_report_in_part_have_the_status_of_damage(name, tmp_path):
+    path = write(tmp_path, PART[name])
+    redacted = ask("redact", path, "-o", tmp_path / "out.pcapng")
+    assert redacted.exit_code == 1
+    assert "not read: " in redacted.stderr
+    reported = ask("report", path, "--json")
+    found = json.loads(reported.stdout)
+    assert (reported.exit_code, found["judged"], bool(found["unread"])) == (1, "part", True)
+    assert next(iter(found)) == "judged"
+    assert "Judged: part. Not read: " in reported.stderr
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_judged_as_a_whole_is_as_before(name, tmp_path):
+    path = write(tmp_path, ALL[name])
+    found = json.loads(ask("audit", path, "--json", "--strict", "--target", "4.0.1").stdout)
+    assert (found["judged"], found["verdict"], found["exitStatus"], found["unread"]) == ("all", "fine", 0, [])
+    assert ask("audit", path).stdout.startswith("Upgrade to ")
+    assert ask("redact", path, "-o", tmp_path / "out.pcapng").exit_code == 0
+    assert ask("report", path, "-o", tmp_path / "out.html").exit_code == 0
+    assert found["clients"][0]["findings"][0]["count"] == CALLS
+
+
+def test_a_verdict_keeps_its_status_where_only_part_was_judged(tmp_path):
+    path = write(tmp_path, pcap(OLD_FETCH + TLS_FRAMES))
+    assert ask("audit", path, "--target", "4.0.1").exit_code == 4
+    assert ask("audit", path, "--target", "3.9.1").exit_code == 3
+    assert ask("audit", path, "--target", "4.0.1", "--strict").exit_code == 5
+
+
+def test_other_packets_are_a_note(tmp_path):
+    text = ask("audit", write(tmp_path, ALL["other protocols"])).stdout
+    assert "note: not read, and not needed: 1 packet: ethertype 0x0806 (ARP)" in text
+    assert "1 connection: another protocol over TCP" in text
+
+
+LINES = gzip.decompress((LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "words"),
+    [
+        (b"", "request.log", "the file is empty"),
+        (gzip.compress(b""), "request.log.gz", "the file is empty"),
+        (gzip.compress(LINES)[:9], "request.log.gz", "the gzip data break off"),
+        (b"Completed request:nothing of the kind\n", "request.log", "1 line: a completed request that cannot be read"),
+    ],
+)
+def test_a_request_log_of_which_nothing_can_be_read_is_not_fine(raw, name, words, tmp_path):
+    result = ask("audit", write(tmp_path, raw, name))
+    assert result.exit_code == 5
+    assert "Judged: nothing." in result.stdout
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[2026-11-22 03:39:05,139] INFO started (kafka.server.KafkaServer)\n", b"\n\n", b"\x89PNG\r\n\x1a\n" + bytes(90)],
+)
+def test_a_foreign_file_alone_is_refused_and_among_others_reported(raw, tmp_path):
+    path = write(tmp_path, raw, "server.log")
+    assert isinstance(ask("audit", path).exception, DecodeError)
+    good = write(tmp_path, LINES, "request.log")
+    for others in ([good, path], [path, good], [write(tmp_path, pcap(FRAMES)), path]):
+        found = json.loads(ask("audit", *others, "--json").stdout)
+        assert found["judged"] == "part"
+        assert [entry["file"] for entry in found["unread"]] == [str(path)]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
+def test_a_compressed_request_log_that_is_cut_is_judged_in_part(share, tmp_path):
+    raw = (LOGS / "broker-3.9.1-trace-old-clients.log.gz").read_bytes()
+    found = json.loads(ask("audit", write(tmp_path, raw[: int(share * len(raw))], "request.log.gz"), "--json").stdout)
+    assert found["judged"] == "part"
+    assert any("break off" in entry["reason"] for entry in found["unread"])
+
+
+def test_lines_of_a_request_log_that_cannot_be_read_are_counted(tmp_path):
+    bad = b'Completed request:{"requestHeader":{"requestApiKey":"x","requestApiVersion":[],"correlationId":1}}\n'
+    path = write(tmp_path, LINES + bad * 3, "request.log")
+    found = json.loads(ask("audit", path, "--json").stdout)
+    assert found["judged"] == "part"
+    assert [(entry["lines"], entry["kind"]) for entry in found["unread"]] == [(3, "damaged")]
+    whole = write(tmp_path, LINES, "whole.log")
+    assert json.loads(ask("audit", whole, "--json").stdout)["judged"] == "all"
+    assert ask("report", path, "-o", tmp_path / "out.html").exit_code == 1
+    assert ask("report", whole, "-o", tmp_path / "out.html").exit_code == 0
+
+
+def test_a_log_directory_whose_segments_are_damaged_is_judged_in_part(tmp_path):
+    source = Path(__file__).parents[2] / "examples" / "logs"
+    logs = tmp_path / "logs"
+    shutil.copytree(source, logs)
+    assert json.loads(ask("audit", logs, "--json").stdout)["judged"] == "all"
+    segment = next(path for path in sorted(logs.rglob("*.log")) if path.stat().st_size > 1000)
+    raw = segment.read_bytes()
+    segment.write_bytes(raw + bytes(4096))  # preallocated
+    assert json.loads(ask("audit", logs, "--json").stdout)["judged"] == "all"
+    segment.write_bytes(raw[: len(raw) - 5])
+    found = json.loads(ask("audit", logs, "--json").stdout)
+    assert found["judged"] == "part"
+    assert found["unread"][0]["file"] == str(segment)
+    assert "bytes after the last batch" in found["unread"][0]["reason"]
