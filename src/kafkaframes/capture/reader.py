@@ -17,7 +17,7 @@ from kafkaframes.capture.files import find_files, has_log_name, read_head
 from kafkaframes.capture.packets import WINDOW_BYTES, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.request_log import MARK, LogReader
-from kafkaframes.capture.streams import Pass, Span, covered_passes
+from kafkaframes.capture.streams import Pass, Span, Streams, covered_passes
 from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, unread_rows
 from kafkaframes.capture.typed import ApiTypes, typed_columns
 from kafkaframes.errors import OptionError
@@ -142,7 +142,7 @@ class CaptureBatches:
         return pa.Table.from_batches(list(self), self.schema)
 
     def _passes(self) -> Iterator[Pass]:
-        return covered_passes(self._packets, self.coverage, ports=self.options.ports, apis=self.options.apis)
+        return covered_passes(Streams(self._packets, ports=self.options.ports, apis=self.options.apis), self.coverage)
 
     def _span(self) -> Span | None:
         lead = self.options.lead_files

@@ -24,7 +24,7 @@ from kafkaframes.capture import layout
 from kafkaframes.capture.container import Conversation, file_header
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, covered_passes
+from kafkaframes.capture.streams import Pass, Streams, covered_passes
 from kafkaframes.capture.tables import Names
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -127,7 +127,7 @@ def redact(
     """Write the calls of captures into ``out`` without what they are about."""
     out.write(file_header("kafkaframes"))
     work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
-    for made in covered_passes(PacketReader(files), work.done.coverage, ports=ports, apis=apis):
+    for made in covered_passes(Streams(PacketReader(files), ports=ports, apis=apis), work.done.coverage):
         work.take(made)
     work.done.bytes_written = out.tell()
     return work.done

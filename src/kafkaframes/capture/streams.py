@@ -221,12 +221,10 @@ class Streams:
         self.packets.carried = out, kept
 
 
-def covered_passes(
-    packets: PacketReader, coverage: Coverage, *, ports: Sequence[int] = (), apis: Apis = CATALOG
-) -> Iterator[Pass]:
-    """Yield the passes over captures; add what was not read, and what connections say when they have ended."""
-    has_ports = bool(ports)
-    for made in Streams(packets, ports=ports, apis=apis):
+def covered_passes(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
+    """Yield passes; add to ``coverage`` what was not read, and what connections say when they have ended."""
+    packets, has_ports = streams.packets, bool(streams.ports.size)
+    for made in streams:
         coverage.update(packets.take_unread())
         coverage.add_gaps(made.gaps, packets.files, made.file)
         coverage.add_connections(made.forgotten[0], packets.files, has_ports=has_ports)
