@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 
+from kafkaframes.broker import Broker, Clock
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
@@ -26,3 +27,25 @@ def test_retention_runs_as_often_as_it_is_set(interval_ms, seconds, is_kept):
     Maintenance(broker.state)
     broker.clock.advance(seconds)
     assert (broker.state.topics["orders"].partitions[0].log.log_start_offset == 0) is is_kept
+
+
+def test_a_full_disk_is_logged_once_until_the_situation_changes(tmp_path, caplog):
+    clock = Clock(is_frozen=True)
+    with Broker(data_dir=tmp_path, clock=clock) as broker:
+        broker.append("orders", [{"value": b"v"}])
+        broker.on_disk().full()
+        for _ in range(10):
+            broker.clock.advance(60)  # checkpoints, and the deletion of old segments
+        assert len(caplog.records) == 1
+        assert "No space left on device" in caplog.text
+        assert caplog.records[0].exc_info is None
+        broker.clear_faults()
+        for _ in range(5):
+            broker.clock.advance(60)
+        assert len(caplog.records) == 1
+        broker.append("orders", [{"value": b"v"}])
+        broker.on_disk().full()
+        for _ in range(3):
+            broker.clock.advance(60)
+        assert len(caplog.records) == 2
+        broker.clear_faults()

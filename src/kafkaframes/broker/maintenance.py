@@ -14,6 +14,7 @@ from kafkaframes.broker.cleaning_round import Round, round_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import ErrorCode, KafkaframesError, StorageError
+from kafkaframes.storage.files.descriptors import free_descriptors, reserved_descriptors
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition.retention import remove_cleaned
 
@@ -142,7 +143,7 @@ class Cleaning:
             try:
                 outcome.extend(clean(due, lambda: self.is_stopped))
             except StorageError as error:  # tried again at the next look, unless the directory is offline
-                _LOG.warning("%s is not compacted: %s", due.key, error)
+                self.broker.disk_problems.report("compaction fails", error)
             except KafkaframesError as error:
                 _LOG.warning("%s is not compacted: %s", due.key, error)
                 self.uncleanable[due.key] = str(error)
@@ -174,8 +175,8 @@ class Cleaning:
                 if not log.replace_segments([due.segments[base] for base in bases], now_ms=now_ms):
                     return
             self.broker.logs.note_cleaned(due.key, due.end)
-        except KafkaframesError:
-            _LOG.exception("%s: the cleaned segments could not replace the old ones", due.key)
+        except KafkaframesError as error:
+            self.broker.disk_problems.report("cleaned segments cannot replace the old ones", error)
 
     def in_thread(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and what follows it on the broker's own: ``run_apart`` of a broker that listens."""
@@ -231,11 +232,13 @@ class Maintenance:
             return
         starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
         try:
+            if free_descriptors() > 2 * reserved_descriptors():
+                broker.logs.disk.grow_pool()
             broker.logs.tick(broker.clock.now_ms, broker.clock.monotonic_ms)
             if broker.is_unsaved and not broker.logs.is_offline:
                 broker.save()
-        except KafkaframesError:
-            _LOG.exception("looking after the log directory failed")
+        except KafkaframesError as error:
+            broker.disk_problems.report("retention and checkpoints fail", error)
         for partition, start in starts.items():
             if partition.log.log_start_offset != start:
                 partition.notify()

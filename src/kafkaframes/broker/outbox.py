@@ -9,14 +9,14 @@ turn with a limit of 0), and no file is sent as such.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from kafkaframes.broker.state import FSYNC, BrokerState
 from kafkaframes.errors import StorageError
-from kafkaframes.storage.partition import Flush
+from kafkaframes.storage.files.descriptors import free_descriptors
+from kafkaframes.storage.partition import Flush, PartitionLog
 from kafkaframes.storage.partition.segment import Stretch
 from kafkaframes.wire.primitives import Part
 
@@ -137,7 +137,7 @@ class Outbox:
         self._transport.write(chunk)
 
 
-_LOG = logging.getLogger(__name__)
+_MAX_FLUSHED_AT_ONCE = 256
 
 
 class GroupCommit:
@@ -174,15 +174,26 @@ class GroupCommit:
     async def _flush(self) -> bool:
         """Put what was appended on the disk; False if the disk fails: the log directory is offline then."""
         partitions, self._broker.unflushed = self._broker.unflushed, set()
+        logs = [one.log for one in partitions if not one.is_offline]
+        size = _flushed_at_once()
         try:
-            begun = [(one.log, one.log.begin_flush()) for one in partitions if not one.is_offline]
-            if begun:
+            for start in range(0, len(logs), size):
+                begun: list[tuple[PartitionLog, Flush]] = []
+                try:
+                    for log in logs[start : start + size]:
+                        begun.append((log, log.begin_flush()))
+                except StorageError:
+                    for _, flush in begun:
+                        flush.close()
+                    raise
                 await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
-        except StorageError:
-            _LOG.exception("the disk failed: nothing that waits for it is acknowledged")
+                for log, flush in begun:
+                    log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
+        except StorageError as error:
+            self._broker.disk_problems.report("records cannot be flushed and are not acknowledged", error)
+            if self._broker.logs.disk.back_online():  # a file could not be opened: its records are flushed later
+                self._broker.unflushed |= {one for one in partitions if not one.is_offline}
             return False
-        for log, flush in begun:
-            log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
         return True
 
     async def close(self) -> None:
@@ -191,6 +202,15 @@ class GroupCommit:
             await asyncio.gather(self._running, return_exceptions=True)
 
 
+def _flushed_at_once() -> int:
+    """Return how many partitions are flushed at once: each takes a file descriptor or two until it is done."""
+    return max(min(free_descriptors() // 4, _MAX_FLUSHED_AT_ONCE), 1)
+
+
 def _run(flushes: list[Flush]) -> None:
-    for flush in flushes:
-        flush.run()
+    try:
+        for flush in flushes:
+            flush.run()
+    finally:
+        for flush in flushes:
+            flush.close()

@@ -7,13 +7,13 @@ the disk yet (``fsync``), the next request waits in the buffer, and no more is r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
+from kafkaframes.broker.acceptor import Acceptor, DescriptorBudget, bind
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, encode_answer, together
@@ -108,8 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = None
         if self._outbox is not None:
             self._outbox.drop()
-        self._server.connections.discard(self)
-        self._server.taken(self)
+        self._server.forget(self)
         if self._later is not None:
             self._later.abandon()
             self._later = None
@@ -431,9 +430,10 @@ class Server:
     fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
-    _listening: list[tuple[Listener, asyncio.Server]] = field(default_factory=list)
+    _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
     _not_taken: dict[Connection, int] = field(default_factory=dict)  # the one that has waited for longest first
     _sweep: asyncio.TimerHandle | None = None
+    _closing: list[Acceptor] = field(default_factory=list)  # with connections that are being established
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -441,33 +441,27 @@ class Server:
         in_files = state.store is None and not isinstance(state.logs.disk.inner, MemoryDisk)
         self.sends_files = CAN_SEND_FILES and in_files and not self.dispatcher.hooks
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
+        self._budget = DescriptorBudget(state.logs.disk.shrink_pool)
         self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
         """Begin to listen; return the port. A host that no DNS could know (``a..b``) is refused."""
         try:
-            server = await self.loop.create_server(
-                lambda: Connection(self, listener), listener.host, listener.port, ssl=listener.tls, backlog=1024
-            )
+            sockets = await bind(listener.host, listener.port)
         except UnicodeError as error:
             raise OptionError(f"cannot listen on {listener.host}:{listener.port}: {error}") from None
-        self._listening.append((listener, server))
-        return int(server.sockets[0].getsockname()[1])
+        acceptor = Acceptor(lambda: Connection(self, listener), sockets, self._budget, tls=listener.tls)
+        self._listening.append((listener, acceptor))
+        return acceptor.port
 
     def stop_listening(self, node_id: int | None = None) -> None:
-        """Close the listeners, of one node or of all, and their connections.
-
-        Nothing is accepted from now on. The ports themselves are closed two turns of the loop later: asyncio loses,
-        unclosed, what it has accepted and has no transport for yet when its server is closed.
-        """
-        for listener, server in tuple(self._listening):
+        """Close the listeners, of one node or of all, and their connections. Nothing is accepted from now on."""
+        for listener, acceptor in tuple(self._listening):
             if node_id in (None, listener.node_id):
-                with contextlib.suppress(NotImplementedError):  # loops without readers (Windows)
-                    for socket in server.sockets:
-                        self.loop.remove_reader(socket.fileno())
-                self.loop.call_soon(self.loop.call_soon, server.close)
-                self._listening.remove((listener, server))
+                acceptor.close()
+                self._closing.append(acceptor)
+                self._listening.remove((listener, acceptor))
         for connection in tuple(self.connections):
             if node_id in (None, connection.session.node_id):
                 connection.abort()
@@ -477,7 +471,9 @@ class Server:
         for turn in range(_MOST_TURNS):
             await asyncio.sleep(0)
             nodes = {listener.node_id for listener, _ in self._listening}
-            if turn >= _CLOSING_TURNS and all(one.session.node_id in nodes for one in self.connections):
+            self._closing = [one for one in self._closing if one.opening]
+            is_closed = not self._closing and all(one.session.node_id in nodes for one in self.connections)
+            if turn >= _CLOSING_TURNS and is_closed:
                 return
 
     def admit(self, connection: Connection) -> bool:
@@ -500,6 +496,14 @@ class Server:
     def taken(self, connection: Connection) -> None:
         """Note that a client goes on reading, or is gone."""
         self._not_taken.pop(connection, None)
+
+    def forget(self, connection: Connection) -> None:
+        """Note that a connection is closed; one that waited for its descriptor may be accepted."""
+        self.connections.discard(connection)
+        self.taken(connection)
+        for _, acceptor in self._listening:
+            if acceptor.is_waiting:
+                self.loop.call_soon(acceptor.resume)  # once the system has closed the socket
 
     def closed(self, session: Session, reason: str) -> None:
         """Tell that a connection was dropped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
+from kafkaframes.broker.problem_log import ProblemLog
 from kafkaframes.broker.quotas import Quotas
 from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.options import Credentials
@@ -43,6 +45,7 @@ from kafkaframes.wire.primitives import uuid_to_text
 
 _SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # among the stored entities
 NO_UUID = UUID(int=0)
+_LOG = logging.getLogger(__name__)
 # Of an internal topic: what the broker's settings about it begin with, and Kafka's settings for it.
 _INTERNAL = {
     GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
@@ -71,6 +74,7 @@ class BrokerState:
         changes: of topics, one after the other, with turns for others between their steps.
         in_change: topics that are being made, given partitions or deleted, by name.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
+        disk_problems: what the work on the disk has met.
         is_unsaved: ``metadata`` could not be written; maintenance tries again.
     """
 
@@ -99,6 +103,7 @@ class BrokerState:
     new_id: Callable[[], UUID] = uuid4
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
     is_unsaved: bool = False
+    disk_problems: ProblemLog = field(init=False, repr=False)
     internal: InternalTopics = field(init=False)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
@@ -111,6 +116,7 @@ class BrokerState:
         self.static_settings = {
             key: value for key, value in self.settings.explicit.items() if key not in self.settings.dynamic
         }
+        self.disk_problems = ProblemLog(_LOG, lambda: self.clock.monotonic_ms)
         self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
         self.internal = InternalTopics(

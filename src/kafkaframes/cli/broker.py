@@ -137,7 +137,9 @@ def command(
     from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.security.from_settings import security_of, token_of_file
     from kafkaframes.storage.files.atomic import refuse_inside
+    from kafkaframes.storage.files.descriptors import raise_descriptor_limit
 
+    raise_descriptor_limit()
     address = None if control is None else _address(control, "--control")
     token = None if control_token_file is None else token_of_file(control_token_file)
     if metrics is not None:

@@ -29,7 +29,7 @@ def open_descriptors(directory):
 
 
 def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
-    disk = OnlineDisk(LocalDisk(), most_open=4)
+    disk = OnlineDisk(LocalDisk(), max_open_files=4)
     logs = [create_log(str(tmp_path / f"t-{number}"), now_ms=NOW_MS, disk=disk) for number in range(6)]
     for turn in range(3):
         for number, log in enumerate(logs):
@@ -51,7 +51,7 @@ def test_few_files_are_open_however_many_logs_are_written_and_read(tmp_path):
 
 
 def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
-    disk = OnlineDisk(LocalDisk(), most_open=1)
+    disk = OnlineDisk(LocalDisk(), max_open_files=1)
     first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
     first.write(0, b"first")
     second.write(0, b"second")
@@ -63,7 +63,7 @@ def test_a_file_that_is_gone_is_not_made_anew_when_it_is_opened_again(tmp_path):
 
 
 def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
-    disk = OnlineDisk(LocalDisk(), most_open=1)
+    disk = OnlineDisk(LocalDisk(), max_open_files=1)
     first, second = disk.open_file(str(tmp_path / "first")), disk.open_file(str(tmp_path / "second"))
     second.write(0, b"second")
     for file, name in ((first, "first"), (second, "second")):
@@ -78,7 +78,7 @@ def test_a_file_that_rests_is_truncated_where_it_lies(tmp_path):
 
 
 def test_what_another_thread_uses_stays_open(tmp_path):
-    disk = OnlineDisk(LocalDisk(), most_open=1)
+    disk = OnlineDisk(LocalDisk(), max_open_files=1)
     apart = disk.open_apart(str(tmp_path / "apart"))
     for number in range(3):
         disk.open_file(str(tmp_path / str(number))).write(0, b"x")
@@ -91,7 +91,7 @@ def test_what_another_thread_uses_stays_open(tmp_path):
 
 
 def test_a_reader_opens_its_file_when_it_is_read_and_again_when_it_was_closed(tmp_path):
-    disk = OnlineDisk(LocalDisk(), most_open=1)
+    disk = OnlineDisk(LocalDisk(), max_open_files=1)
     (tmp_path / "a").write_bytes(b"abc")
     (tmp_path / "b").write_bytes(b"def")
     a, b = disk.reader(str(tmp_path / "a")), disk.reader(str(tmp_path / "b"))

@@ -7,7 +7,7 @@ import os
 import random
 
 import pytest
-from tests.storage.partition.builders import NOW_MS, batch
+from tests.storage.partition.builders import NOW_MS, batch, lead
 from tests.storage.partition.memory_disk import MemoryDisk, after
 from tests.storage.partition.workload import Life, check, live, opened, read_all, script
 
@@ -139,6 +139,51 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stay
 
 
 SPACE_TAKING = ("do_write", "do_create", "do_make_directory")
+
+
+def flush_as_a_group_commit(log):
+    flush = log.begin_flush()
+    flush.run()
+    log.finish_flush(flush.offset, now_ms=NOW_MS)
+
+
+def records_after_power_cut(log, disk):
+    """Return how many records are there after a power cut that loses whatever was not flushed."""
+    left = disk.crashed(lambda pending: 0)
+    return open_log(log.directory, settings=log.settings, now_ms=NOW_MS, disk=left).log_end_offset
+
+
+@pytest.mark.parametrize("starts_anew", [False, True], ids=["one life", "opened again"])
+def test_what_a_group_commit_flushed_is_there_after_rolls(starts_anew):
+    """The name of a new segment is flushed with its first records: without it, the whole segment was lost."""
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/t-0", settings=LogSettings(segment_bytes=200), now_ms=NOW_MS, disk=disk)
+    for number in range(6):
+        lead(log, batch(1, value=b"%d" % number * 100))
+        flush_as_a_group_commit(log)
+        assert records_after_power_cut(log, disk) == number + 1
+        if starts_anew and number == 3:  # the end of a process keeps names that no power cut would leave
+            lead(log, batch(1, value=b"unflushed" * 12))
+            log = open_log("/kafka/t-0", settings=log.settings, now_ms=NOW_MS, disk=disk)
+            log.truncate_to(number + 1, now_ms=NOW_MS)
+    assert len(log.segment_bases) > 3
+
+
+def test_a_segment_that_takes_the_place_of_a_truncated_one_is_flushed_by_name():
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/t-0", settings=LogSettings(segment_bytes=200), now_ms=NOW_MS, disk=disk)
+    for number in range(3):
+        lead(log, batch(1, value=b"%d" % number * 100))
+        flush_as_a_group_commit(log)
+    log.truncate_to(1, now_ms=NOW_MS)
+    for number in range(1, 4):
+        lead(log, batch(1, value=b"%d" % number * 100))
+        flush_as_a_group_commit(log)
+        assert records_after_power_cut(log, disk) == number + 1
 
 
 class Retrying(Life):

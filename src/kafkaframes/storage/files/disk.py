@@ -4,25 +4,30 @@ A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``
 ``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
 in Kafka (LogDirFailureChannel): every later write is refused with a ``StorageError`` that names the cause, and what
 was written before stays readable. An operation that can be undone as a whole, such as an append, brings it back
-(``back_online``) if all that was missing is space; Kafka waits for a restart.
+(``back_online``) if all that was missing is space, or a file descriptor; Kafka waits for a restart.
+
+A process that has no file descriptor left closes files of the pool first, and tries again.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
-from kafkaframes.storage.files.filesystem import FileSystem, FileSystemOver, ReadAt, split
+from kafkaframes.storage.files.descriptors import NO_DESCRIPTORS, descriptor_limit, reserved_descriptors
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, split
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-MOST_OPEN = 512  # half of what a process may have open by default, on most systems
+MIN_OPEN_FILES, MAX_OPEN_FILES = 8, 512  # of the pool; it takes at most a third of what the process may have open
 
 
 class DiskFile(Protocol):
@@ -102,7 +107,7 @@ class _OnlineFile:
 
     def read(self, position: int, length: int) -> bytes:
         try:
-            return self._opened().read(position, length)
+            return self._disk.with_descriptors(lambda: self._opened().read(position, length))
         except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
@@ -112,7 +117,9 @@ class _OnlineFile:
         try:
             self._opened().write(position, data)
         except OSError as error:
-            disk.fail(self._path, error)
+            if error.errno not in NO_DESCRIPTORS:
+                disk.fail(self._path, error)
+            disk.effect(self._path, lambda: self._opened().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
         if self._file is None:  # not opened again: a broker that stops truncates three files of each partition
@@ -149,9 +156,12 @@ class _OnlineReader:
     def __call__(self, position: int, length: int) -> bytes:
         self._disk.touch(self)
         if self._read_at is None:
-            self._open = self._disk.open(self._path)
-            self._read_at = self._open.__enter__()
+            self._open, self._read_at = self._disk.with_descriptors(self._enter)
         return self._read_at(position, length)
+
+    def _enter(self) -> tuple[AbstractContextManager[ReadAt], ReadAt]:
+        file = self._disk.open(self._path)
+        return file, file.__enter__()
 
     def rest(self) -> None:
         """Close the file, until it is read again."""
@@ -169,8 +179,8 @@ class OnlineDisk(FileSystemOver):
     """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
 
     Args:
-        most_open: how many files stay open at once; the one that was not used for longest is closed, and opened again
-            when it is used. Files of ``open_apart`` are not counted.
+        max_open_files: how many files stay open at once; the one that was not used for longest is closed, and opened
+            again when it is used. Files of ``open_apart`` are not counted.
 
     Attributes:
         failure: the error that took the directory offline; None before the first.
@@ -178,9 +188,12 @@ class OnlineDisk(FileSystemOver):
 
     inner: Disk
 
-    def __init__(self, disk: Disk, *, most_open: int = MOST_OPEN) -> None:
+    def __init__(self, disk: Disk, *, max_open_files: int | None = None) -> None:
         self.inner = disk
-        self._most_open = most_open
+        limit = min(max(descriptor_limit() // 3, MIN_OPEN_FILES), MAX_OPEN_FILES)
+        self._pool_limit = self._max_open_files = limit if max_open_files is None else max_open_files
+        self._max_descriptor = descriptor_limit() - reserved_descriptors() // 2
+        self._owner = threading.get_ident()
         self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None
         self._lacks_space = False
@@ -196,8 +209,49 @@ class OnlineDisk(FileSystemOver):
             self._open.move_to_end(file)
             return
         self._open[file] = None
-        if len(self._open) > self._most_open:
+        self._owner = threading.get_ident()
+        if len(self._open) > self._max_open_files:
             self._open.popitem(last=False)[0].rest()
+
+    def shrink_pool(self) -> bool:
+        """Close half of the pool's files and keep fewer open from now on; return False if few are open."""
+        least = min(MIN_OPEN_FILES, self._pool_limit)
+        self._max_open_files = max(min(self._max_open_files, len(self._open)) // 2, least)
+        if len(self._open) <= self._max_open_files:
+            return False
+        while len(self._open) > self._max_open_files:
+            self._open.popitem(last=False)[0].rest()
+        return True
+
+    def grow_pool(self) -> None:
+        """Keep twice as many files open as now, up to the pool's limit: enough descriptors are free."""
+        self._max_open_files = min(self._max_open_files * 2, self._pool_limit)
+
+    def with_descriptors(self, act: Callable[[], _Answer]) -> _Answer:
+        """Do something; as long as it fails for lack of a descriptor, close a file of the pool and do it again.
+
+        Other threads close none: the disk's own thread may be using them.
+
+        Raises:
+            OSError, LogDirError: it fails for another reason, or no file is open.
+        """
+        while True:
+            try:
+                return act()
+            except (OSError, LogDirError) as error:
+                cause = error if isinstance(error, OSError) else error.__cause__
+                lacks_descriptor = isinstance(cause, OSError) and cause.errno in NO_DESCRIPTORS
+                if not lacks_descriptor or not self._open or threading.get_ident() != self._owner:
+                    raise
+                self._open.popitem(last=False)[0].rest()
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+        return self.with_descriptors(lambda: self.inner.list_directory(path))
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return self.with_descriptors(lambda: self.inner.read(path, position=position, length=length))
 
     def forget(self, file: _OnlineFile | _OnlineReader) -> None:
         """Remove a closed file from the list of open ones."""
@@ -220,7 +274,7 @@ class OnlineDisk(FileSystemOver):
         """
         self.refuse_if_offline(path)
         try:
-            return act()
+            return self.with_descriptors(act)
         except OSError as error:
             self.fail(path, error, loses_data=loses_data)
 
@@ -241,11 +295,11 @@ class OnlineDisk(FileSystemOver):
             StorageError: always; later effects name the same one.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
-        self._lacks_space = error.errno in _NO_SPACE and not loses_data
+        self._lacks_space = error.errno in NO_DESCRIPTORS or (error.errno in _NO_SPACE and not loses_data)
         raise self.failure from error
 
     def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
-        """Take the directory online again if all that was missing is space; return whether it is online.
+        """Take the directory online again if it lacked only space or a descriptor; return whether it is online.
 
         Args:
             undo: removes what the failed operation has half done, on the disk and in memory. Only an operation that can
@@ -295,11 +349,15 @@ class OnlineDisk(FileSystemOver):
             StorageError: it cannot be opened.
         """
         try:
-            return self.inner.open_descriptor(path)
+            descriptor = self.inner.open_descriptor(path)
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in NO_DESCRIPTORS:
                 return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
+        if descriptor is not None and descriptor >= self._max_descriptor:  # the lowest free number: few are left
+            os.close(descriptor)
+            return None
+        return descriptor
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Cut a file that is there, or lengthen it with zeros."""

@@ -159,21 +159,34 @@ class Flush(NamedTuple):
             for path in self.directories:
                 self.disk.sync_directory(path)
         finally:
-            for file in self.files:
-                file.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the files, of a flush that has not run."""
+        for file in self.files:
+            file.close()
 
 
 def begin(state: LogState) -> Flush:
     """Return a flush of everything appended so far; call its ``run`` in any thread, then ``finish``.
 
-    It flushes batches only: a recovery rebuilds missing index entries. Rolled segments are on the disk already.
+    It flushes batches only: a recovery rebuilds missing index entries. The data of rolled segments is on the disk
+    already, and the name of the segment that follows them is flushed with the first batches in it.
 
     Raises:
         StorageError: the disk fails.
     """
     files, directories = _unlinked(state)
-    opened = [state.disk.open_apart(path) for path in (state.segments.active.path, *files)]
-    return Flush(state.log_end_offset, state.disk, opened, directories)
+    if state.segments.active.base_offset != state.linked_base:
+        directories = directories or [state.directory]
+    flush = Flush(state.log_end_offset, state.disk, [], directories)
+    try:
+        for path in (state.segments.active.path, *files):
+            flush.files.append(state.disk.open_apart(path))
+    except StorageError:
+        flush.close()
+        raise
+    return flush
 
 
 def finish(state: LogState, offset: int, *, now_ms: int) -> None:
@@ -181,6 +194,10 @@ def finish(state: LogState, offset: int, *, now_ms: int) -> None:
     state.recovery_point = max(state.recovery_point, min(offset, state.log_end_offset))
     state.last_flush_ms = now_ms
     state.is_linked = True
+    # A segment that begins at ``offset`` may have been created since: its name is flushed with its first batches.
+    flushed = state.segments.from_floor(max(offset - 1, 0))
+    if flushed and flushed[0].base_offset < offset:
+        state.linked_base = flushed[0].base_offset
 
 
 class Unflushed(NamedTuple):

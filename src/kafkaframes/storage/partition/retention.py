@@ -124,6 +124,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         truncate_fully_and_start_at(state, offset, now_ms=now_ms)
         return True
     state.recovery_point = min(state.recovery_point, offset)
+    state.linked_base = -1  # a new segment may get the base offset of one that is removed here
     removed = state.segments.above(offset)
     if removed:  # deleted before the segment below them is truncated, so that a crash leaves no hole
         _remove(state, reversed(removed), now_ms)
@@ -153,6 +154,7 @@ def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) ->
         state.snapshots.remove(snapshot)
     state.snapshots.last = 0
     state.recovery_point = min(state.recovery_point, offset)
+    state.linked_base = -1  # a new segment may get the base offset of one that is removed here
     segments = list(state.segments)
     _remove(state, reversed(segments), now_ms)
     state.disk.sync_directory(state.directory)

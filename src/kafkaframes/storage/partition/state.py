@@ -297,7 +297,8 @@ class LogState:
         torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
             file does, by path: a size there reaches beyond the file.
         has_files: whether its directory is there; the first append makes it (``flushing.prepare``).
-        is_linked: whether its directory is on the disk with the names in it.
+        is_linked: whether its directory is on the disk, with the names that were in it when the log was opened.
+        linked_base: the base offset of the active segment, if its name is known to be on the disk.
     """
 
     disk: OnlineDisk
@@ -321,6 +322,7 @@ class LogState:
     is_closed: bool = False
     has_files: bool = True
     is_linked: bool = True
+    linked_base: int = -1
     _append: tuple[LogSettings, int, str, AppendSettings] | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,169 @@
+"""Too few file descriptors: connections wait, files are closed and opened again, and no log directory goes offline."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.broker.direct import BEGAN_MS
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.acceptor import DescriptorBudget
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import StorageError
+from kafkaframes.records.build import build_records
+from kafkaframes.storage.files.descriptors import reserved_descriptors
+from kafkaframes.storage.files.disk import OnlineDisk
+from kafkaframes.storage.files.local_disk import LocalDisk
+
+LIMIT, PARTITIONS, CLIENTS = 64, 100, 8
+
+
+def start(directory, limit, *flags):
+    """Start the command with a soft and a hard limit; return the process and the port."""
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", str(directory), *flags]
+    set_limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)  # noqa: E731
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=set_limit)
+    assert process.stderr is not None
+    return process, int(re.search(r":(\d+)$", process.stderr.readline().strip())[1])
+
+
+def end(process):
+    process.terminate()
+    text = process.communicate(timeout=60)[1]
+    assert process.returncode == 0
+    return text
+
+
+@pytest.mark.parametrize("durability", ["log", "fsync"])
+def test_a_hundred_partitions_are_written_and_read_by_eight_clients(tmp_path, durability):
+    process, port = start(tmp_path / "d", (LIMIT, LIMIT), "--durability", durability)
+    server, failures = f"127.0.0.1:{port}", []
+    with ExitStack() as stack:
+        stack.callback(process.kill)
+        stack.enter_context(Admin(server)).create_topics([NewTopic(name="t", num_partitions=PARTITIONS)])
+
+        def run(number):
+            try:
+                with Producer(server) as producer:
+                    for result in [producer.send("t", b"%d" % number, partition=one) for one in range(PARTITIONS)]:
+                        result.result(120)
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(180)
+        assert failures == []
+        with Consumer(server, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", number) for number in range(PARTITIONS)])
+            found, deadline = [], time.monotonic() + 120
+            while len(found) < CLIENTS * PARTITIONS and time.monotonic() < deadline:
+                found += [(one.partition, one.value) for one in consumer.poll(1.0)]
+        assert len(found) == len(set(found)) == CLIENTS * PARTITIONS
+        text = end(process)
+        assert "offline" not in text
+        assert "Traceback" not in text
+
+
+def test_a_connection_too_many_waits(tmp_path):
+    process, port = start(tmp_path / "d", (LIMIT, LIMIT))
+    server = f"127.0.0.1:{port}"
+    with ExitStack() as stack:
+        stack.callback(process.kill)
+        admin = stack.enter_context(Admin(server))
+        admin.create_topics([NewTopic(name="t", num_partitions=1)])
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(LIMIT)]
+        waiting = idle[-1]
+        waiting.settimeout(60)
+        waiting.sendall(b"\x00\x00\x00\x0b\x00\x12\x00\x00\x00\x00\x00\x07\x00\x01c")  # ApiVersions 0
+        admin.create_topics([NewTopic(name="more", num_partitions=20)])  # the files of topics still find descriptors
+        for one in idle[:-1]:
+            one.close()
+        assert waiting.recv(8)[4:8] == b"\x00\x00\x00\x07"  # answered once others have gone
+        text = end(process)
+        assert text.count("connections wait") == 1
+        assert "Traceback" not in text
+
+
+def test_the_command_raises_the_soft_limit_and_a_broker_in_a_program_does_not(tmp_path):
+    process, _ = start(tmp_path / "d", (LIMIT, 500))
+    try:
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        assert re.search(r"Max open files\s+500\s+500", limits)
+    finally:
+        end(process)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Broker():
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+class ShortDisk(LocalDisk):
+    """A disk on which an effect fails so many times, as if the process had no descriptor left."""
+
+    def fail(self, effect, code, times):
+        def raise_error(*_, **__):
+            left[0] -= 1
+            if not left[0]:
+                vars(self).pop(effect)
+            raise OSError(code, os.strerror(code))
+
+        left = [times]
+        vars(self)[effect] = raise_error
+
+
+def test_a_file_that_cannot_be_opened_is_opened_after_another_one_is_closed(tmp_path):
+    there = ShortDisk()
+    disk = OnlineDisk(there)
+    files = [disk.open_file(str(tmp_path / str(number))) for number in range(3)]
+    there.fail("open_file", errno.EMFILE, 2)
+    disk.open_file(str(tmp_path / "more")).write(0, b"x")
+    for file in files:  # those that were closed are opened again
+        file.write(0, b"y")
+    assert disk.failure is None
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("effect", ["open_file", "make_directory"])
+def test_an_append_without_a_descriptor_is_undone_and_tried_again(tmp_path, code, effect):
+    there = ShortDisk()
+    state = open_broker(data_dir=str(tmp_path), disk=there)
+    state.create_topic("t", 1)
+    log = state.topics["t"].partitions[0].log
+    records = build_records({"value": [b"v"], "timestamp": [BEGAN_MS]})
+    there.fail(effect, code, 1_000)
+    with pytest.raises(StorageError, match="Too many open files"):
+        log.append_as_leader(records, leader_epoch=0, now_ms=BEGAN_MS)
+    assert not state.logs.is_offline
+    vars(there).clear()
+    assert log.append_as_leader(records, leader_epoch=0, now_ms=BEGAN_MS).first_offset == 0
+    state.logs.abandon()
+
+
+def test_connections_leave_a_reserve_and_close_files_first(monkeypatch):
+    free, made_room = [reserved_descriptors()], []
+
+    def make_room():
+        made_room.append(True)
+        free[0] += 4
+        return len(made_room) < 2
+
+    monkeypatch.setattr("kafkaframes.broker.acceptor.free_descriptors", lambda: free[0])
+    budget = DescriptorBudget(make_room)
+    assert [budget.take() for _ in range(2)] == [True, True]
+    free[0] = reserved_descriptors() - 100
+    assert not budget.take()
+    assert len(made_room) == 2
