@@ -30,11 +30,11 @@ class DescriptorBudget:
     """How many connections the listeners of a broker may accept before they look at what is left again.
 
     Args:
-        make_room: closes files that can be opened again; returns False if there are none.
+        free_some: closes files that can be opened again; returns False if there are none.
     """
 
-    def __init__(self, make_room: Callable[[], bool]) -> None:
-        self._make_room = make_room
+    def __init__(self, free_some: Callable[[], bool]) -> None:
+        self._free_some = free_some
         self._left = 0
         self._is_exhausted = False
 
@@ -54,7 +54,7 @@ class DescriptorBudget:
     def _count(self) -> int:
         """Return half of the free descriptors above the reserve, rounded up: files are opened in the meantime."""
         while (free := free_descriptors() - reserved_descriptors()) < 1:
-            if not self._make_room():
+            if not self._free_some():
                 return 0
         return (free + 1) // 2
 
