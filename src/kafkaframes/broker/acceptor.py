@@ -30,11 +30,11 @@ class DescriptorBudget:
     """How many connections the listeners of a broker may accept before they look at what is left again.
 
     Args:
-        free_some: closes files that can be opened again; returns False if there are none.
+        release_files: closes files that can be opened again; returns False if there are none.
     """
 
-    def __init__(self, free_some: Callable[[], bool]) -> None:
-        self._free_some = free_some
+    def __init__(self, release_files: Callable[[], bool]) -> None:
+        self._release_files = release_files
         self._left = 0
         self._is_exhausted = False
 
@@ -54,7 +54,7 @@ class DescriptorBudget:
     def _count(self) -> int:
         """Return half of the free descriptors above the reserve, rounded up: files are opened in the meantime."""
         while (free := free_descriptors() - reserved_descriptors()) < 1:
-            if not self._free_some():
+            if not self._release_files():
                 return 0
         return (free + 1) // 2
 
@@ -156,10 +156,10 @@ async def bind(host: str, port: int) -> list[socket.socket]:
         OSError: an address cannot be bound.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             listening = socket.socket(family, kind, protocol)
             sockets.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
