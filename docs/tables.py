@@ -6,6 +6,7 @@ python docs/tables.py
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
 from kafkaframes.client.properties import java_properties
+from kafkaframes.client.sync import Admin
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.mirror.settings import MirrorSettings
@@ -202,6 +204,18 @@ def addresses_table() -> str:
     return rows(("API", "versions", "where"), body)
 
 
+def java_admin_table() -> str:
+    """One row for each method of Java's Admin; the interop tests compare the names by reflection."""
+    body = []
+    for name, entry in json.loads((ROOT / "docs" / "java_admin.json").read_text())["methods"].items():
+        methods = entry.get("methods", [])
+        lacking = [method for method in methods if not hasattr(Admin, method)]
+        if lacking:
+            raise SystemExit(f"docs/java_admin.json: Admin has no {', '.join(lacking)}")
+        body.append((f"`{name}`", ", ".join(f"`{method}`" for method in methods) or entry["reason"]))
+    return rows(("Java", "here"), body)
+
+
 def java_settings_table() -> str:
     """Return what becomes of the settings of Java's clients."""
     called = {"honoured": "honoured", "ignored": "no meaning here", "refused": "refused"}
@@ -262,6 +276,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
+    "java-admin": (ROOT / "docs" / "admin.md", java_admin_table),
     "java-settings": (ROOT / "docs" / "client-settings.md", java_settings_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),

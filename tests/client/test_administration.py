@@ -6,6 +6,7 @@ Each test reads back the state that it changed.
 from __future__ import annotations
 
 import asyncio
+import time
 from uuid import UUID, uuid4
 
 import pytest
@@ -74,6 +75,14 @@ def topic(admin):
     return name
 
 
+def reads(read, expected, patience_s=30):
+    """Assert the final result of a call: brokers of a KRaft cluster apply a change shortly after the response."""
+    deadline = time.monotonic() + patience_s
+    while (result := read()) != expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert result == expected
+
+
 # ---- results for each item ------------------------------------------------------------------------------------------
 
 
@@ -107,14 +116,14 @@ def test_access_rules_are_created_described_and_deleted(admin):
     group = AclBinding("group", prefix, "User:alice", "read")
     admin.create_acls([read, deny, group, read])
     admin.create_acls([read])  # a rule that exists is no error
-    assert set(admin.describe_acls(AclFilter(resource_type="topic", principal="User:alice"))) == {read, deny}
+    reads(lambda: set(admin.describe_acls(AclFilter(resource_type="topic", principal="User:alice"))), {read, deny})
     applies = AclFilter(resource_type="topic", resource_name=f"{prefix}-secret", pattern_type="match")
     assert set(admin.describe_acls(applies)) == {read, deny}
     only_literal = AclFilter(resource_type="topic", resource_name=prefix, pattern_type="literal")
     deletions = admin.delete_acls([AclFilter(principal="User:alice", permission="deny"), only_literal])
     assert list(deletions.values()) == [[deny], []]
     assert admin.delete_acls([AclFilter(principal="User:alice")])[AclFilter(principal="User:alice")] != []
-    assert admin.describe_acls(AclFilter(principal="User:alice")) == []
+    reads(lambda: admin.describe_acls(AclFilter(principal="User:alice")), [])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,7 @@ def test_one_rejected_rule_leaves_the_others_and_both_results_are_known(admin):
         admin.create_acls([good, bad])
     assert raised.value.results[good] is None
     assert list(raised.value.errors) == [bad]
-    assert admin.describe_acls(AclFilter(principal="User:dave")) == [good]
+    reads(lambda: admin.describe_acls(AclFilter(principal="User:dave")), [good])
 
 
 def test_without_an_authorizer_access_rules_are_an_error(cluster):
@@ -194,7 +203,7 @@ def test_the_change_of_one_user_fails_and_the_others_take_effect(admin):
     with pytest.raises(PartialFailureError) as raised:
         admin.alter_user_scram_credentials([good, weak])
     assert list(raised.value.errors) == ["frank"]
-    assert list(admin.describe_user_scram_credentials()) == ["erin"]
+    reads(lambda: list(admin.describe_user_scram_credentials()), ["erin"])
     with pytest.raises(OptionError, match="mechanism 'PLAIN' does not exist"):
         admin.alter_user_scram_credentials([ScramCredential("erin", "x", mechanism="PLAIN")])
     admin.alter_user_scram_credentials(delete=[("erin", "SCRAM-SHA-512")])
@@ -211,9 +220,8 @@ def test_quotas_are_set_described_and_removed(admin):
             address: {"connection_creation_rate": 5.0},
         }
     )
-    assert admin.describe_client_quotas(user="alice", strict=True) == {
-        alice: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}
-    }
+    expected = {alice: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}
+    reads(lambda: admin.describe_client_quotas(user="alice", strict=True), expected)
     assert set(admin.describe_client_quotas(user=ANY_ENTITY)) == {alice, default, both}
     assert admin.describe_client_quotas(user=DEFAULT_ENTITY) == {default: {"consumer_byte_rate": 2e6}}
     assert admin.describe_client_quotas(ip="10.0.0.1") == {address: {"connection_creation_rate": 5.0}}
@@ -222,9 +230,9 @@ def test_quotas_are_set_described_and_removed(admin):
     admin.alter_client_quotas(
         {alice: dict.fromkeys(("producer_byte_rate", "request_percentage")), both: {"producer_byte_rate": None}}
     )
-    assert admin.describe_client_quotas(user="alice") == {}
+    reads(lambda: admin.describe_client_quotas(user="alice"), {})
     admin.alter_client_quotas({default: {"consumer_byte_rate": None}, address: {"connection_creation_rate": None}})
-    assert admin.describe_client_quotas() == {}
+    reads(admin.describe_client_quotas, {})
 
 
 def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
@@ -236,7 +244,7 @@ def test_a_quota_needs_an_entity_and_a_setting_that_brokers_know(admin):
     with pytest.raises(PartialFailureError) as raised:
         admin.alter_client_quotas({good: {"producer_byte_rate": 1.0}, bad: {"producer_bite_rate": 1.0}})
     assert list(raised.value.errors) == [bad]
-    assert admin.describe_client_quotas(user="gina") == {good: {"producer_byte_rate": 1.0}}
+    reads(lambda: admin.describe_client_quotas(user="gina"), {good: {"producer_byte_rate": 1.0}})
     admin.alter_client_quotas({good: {"producer_byte_rate": None}})
 
 
@@ -325,8 +333,11 @@ def test_features_are_described_and_updated(admin):
 
 def test_resources_with_a_configuration_are_listed(admin, topic):
     admin.alter_configs("client-metrics", "slow-clients", {"interval.ms": "60000"})
-    assert ConfigResource("client-metrics", "slow-clients") in admin.list_config_resources(["client-metrics"])
-    assert ConfigResource("topic", topic) in admin.list_config_resources()
+    reads(lambda: admin.list_config_resources(["client-metrics"]), [ConfigResource("client-metrics", "slow-clients")])
+    assert ConfigResource("client-metrics", "slow-clients") in admin.list_config_resources()
+    assert admin.list_config_resources(["topic"]) == [
+        ConfigResource("topic", name) for name in admin.list_topics(internal=True)
+    ]
     with pytest.raises(OptionError, match="kind 'topics' does not exist"):
         admin.list_config_resources(["topics"])
 
@@ -334,10 +345,10 @@ def test_resources_with_a_configuration_are_listed(admin, topic):
 def test_values_are_appended_to_and_subtracted_from_lists(admin, topic):
     admin.alter_configs("topic", topic, {"cleanup.policy": "delete"})
     admin.alter_configs("topic", topic, append={"cleanup.policy": "compact"})
-    assert admin.describe_configs("topic", topic)["cleanup.policy"].value == "delete,compact"
+    reads(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "delete,compact")
     admin.alter_configs("topic", topic, {"retention.ms": "5"}, subtract={"cleanup.policy": "delete"})
-    configs = admin.describe_configs("topic", topic)
-    assert (configs["cleanup.policy"].value, configs["retention.ms"].value) == ("compact", "5")
+    reads(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value, "compact")
+    assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
     admin.alter_configs("topic", topic, {"retention.ms": "9"}, validate_only=True)
     assert admin.describe_configs("topic", topic)["retention.ms"].value == "5"
     with pytest.raises(OptionError, match="a setting is named twice: cleanup"):
@@ -348,7 +359,7 @@ def test_topics_are_described_and_deleted_by_id(admin, topic):
     topic_id = admin.describe_topics([topic])[topic].topic_id
     assert list(admin.describe_topics([topic_id])) == [topic]
     admin.delete_topics([topic_id])
-    assert topic not in admin.list_topics()
+    reads(lambda: topic in admin.list_topics(), False)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_ID"):
         admin.describe_topics([topic_id])
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_ID"):

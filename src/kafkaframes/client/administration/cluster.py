@@ -263,6 +263,8 @@ class ClusterMethods(AdminRequests):
         cls = self.settings.message("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)
         connection = await self._cluster.retried(self._cluster.any_connection)
+        if connection.version_of(body) == 0:
+            body.resource_types = []  # version 0 lists client metrics subscriptions alone
         if connection.version_of(body) == 0 and requested not in ([], ["client-metrics"]):
             raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(requested)}")
         answer = await self._ask_any(body, "configuration resources")
