@@ -323,6 +323,16 @@ class AsyncConsumer:
         known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
         return {name: topic_id for name, topic_id in known if topic_id.int}
 
+    async def current_topic_id(self, topic: str) -> UUID:
+        """Return the id of a topic, the nil UUID if brokers have none (before 2.8); asks only if it is not known.
+
+        Fetches by id (from 3.1 on) fail if the topic was recreated, and the id is then asked for again. So an id that
+        is the same after a fetch as before says that the fetched records are of that topic.
+        """
+        if not (known := self._cluster.cluster.topic_id(topic)).int:
+            known = (await self.topic_ids([topic])).get(topic, known)
+        return known
+
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:

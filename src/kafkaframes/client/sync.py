@@ -222,6 +222,7 @@ class Consumer(_Client):
     partitions_for = _waits(AsyncConsumer.partitions_for)
     topics = _waits(AsyncConsumer.topics)
     topic_ids = _waits(AsyncConsumer.topic_ids)
+    current_topic_id = _waits(AsyncConsumer.current_topic_id)
     offsets_for_times = _waits(AsyncConsumer.offsets_for_times)
     beginning_offsets = _waits(AsyncConsumer.beginning_offsets)
     end_offsets = _waits(AsyncConsumer.end_offsets)

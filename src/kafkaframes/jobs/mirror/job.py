@@ -20,6 +20,14 @@ from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
+from kafkaframes.jobs.mirror.comparison import (
+    FETCH_BYTES,
+    Comparison,
+    MappedSide,
+    PartitionSide,
+    Side,
+    holds_records,
+)
 from kafkaframes.jobs.mirror.ends import (
     SourceTopic,
     configs_of_directory,
@@ -97,6 +105,8 @@ class _Job:
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
     copied: list[SourceTopic] = field(default_factory=list)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by topic, as the source's directory has them
+    readers: tuple[AsyncConsumer, AsyncConsumer] | None = None  # of source and copy, to compare what they hold
+    source_ids: dict[str, UUID] = field(default_factory=dict)  # of the topics whose copies were compared
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings, lost = self.settings, self.report.not_read.append
@@ -119,6 +129,11 @@ class _Job:
         consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
         await stack.enter_async_context(consumer)
         writer = None if target is None else self._writer(stack, target, keeps)
+        if target is not None:
+            reading["max.partition.fetch.bytes"] = FETCH_BYTES
+            of_source = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
+            of_copy = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
+            self.readers = await stack.enter_async_context(of_source), await stack.enter_async_context(of_copy)
         await self._begin(selected, consumer, goal, writer)
         if goal is None or writer is None or settings.dry_run:
             return self.report
@@ -158,9 +173,19 @@ class _Job:
     # -------------------------------------------------------------------------------------------------- beginning
 
     async def _begin(
-        self, selected: list[SourceTopic], consumer: AsyncConsumer, goal: AsyncAdmin | None, writer: Writer | None
+        self,
+        selected: list[SourceTopic],
+        consumer: AsyncConsumer,
+        goal: AsyncAdmin | None,
+        writer: Writer | None,
+        *,
+        is_later: bool = False,
     ) -> None:
-        """Make what is missing, find out where to go on, and assign that to the consumer."""
+        """Create missing topics, find out where to continue, and assign that to the consumer.
+
+        Args:
+            is_later: whether the partitions are new since the mirror began.
+        """
         settings, keeps = self.settings, self.report.keeps_offsets
         holds = is_directory(self.source) and not settings.keep_retention
         there = {} if goal is None else (await goal.describe_cluster()).topics
@@ -181,6 +206,10 @@ class _Job:
                 identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
                 is_there = writer is not None and topic.name in ids
                 await self._open(partition, starts[partition], ends[partition], writer if is_there else None, identity)
+                if is_later:  # its first records were lost since the mirror looked for topics before
+                    report = self.reports[partition]
+                    report.gone = report.from_offset
+            self.source_ids[topic.name] = UUID(topic.topic_id)
         positions = {partition: consumer.position(partition) for partition in consumer.assignment()}
         positions |= {partition: self.reports[partition].from_offset for partition in partitions}
         await consumer.assign(positions)
@@ -213,18 +242,101 @@ class _Job:
     ) -> None:
         report = PartitionReport(partition.topic, partition.partition)
         at = -1 if writer is None else await writer.open(report, identity)
-        if at > end and not self.settings.follow and self.report.keeps_offsets:
-            reason = f"the copy ends at {at:,}, beyond the source's end {end:,}: it is of another log"
-            raise LogDirError(reason, file=str(partition))
+        if at > end:
+            end = await self._wait_for_end(partition, at)
+        if writer is not None and at > 0:
+            report.compared = await self._compare(partition, writer, start, at)
         report.resumed = at >= 0
         report.from_offset = report.until_offset = max(at, start)
         report.gone = max(start - at, 0) if at >= 0 else 0
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
-            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}")
+            agree = f"; {report.compared:,} compared records are the same" if report.compared else ""
+            self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{agree}")
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
+
+    # -------------------------------------------------------------------------------------------------- comparing
+
+    async def _wait_for_end(self, partition: TopicPartition, at: int) -> int:
+        """Return where the source ends, once that is not before the copy's end: a new leader may have to catch up.
+
+        Raises:
+            LogDirError: the source still ends before the copy.
+        """
+        assert self.readers is not None
+        deadline = time.monotonic() + self.settings.timeout_s
+        while (end := (await self.readers[0].end_offsets([partition]))[partition]) < at:
+            if time.monotonic() >= deadline:
+                reason = f"the copy ends at {at:,}, beyond the source's end {end:,}: it is of another log"
+                raise LogDirError(f"{reason}, or the source was truncated or recreated", file=str(partition))
+            await asyncio.sleep(_STEP_MS / 1000)
+        return end
+
+    async def _compare(self, partition: TopicPartition, writer: Writer, start: int, at: int) -> int:
+        """Compare source and copy below ``at``; return the number of offsets that hold the same record on both sides.
+
+        Args:
+            start: the first offset of the source.
+
+        Raises:
+            LogDirError: the sides differ; or no offset can be compared, and nothing else shows whose copy it is.
+        """
+        assert self.readers is not None
+        of_source, of_copy = self.readers
+        skips, wait_s = self.settings.skip_damaged, max(self.settings.timeout_s, _STALLED_S)
+        source = PartitionSide(of_source, partition, skips, wait_s)
+        copied = PartitionSide(of_copy, partition, timeout_s=wait_s)
+        begins = (await of_copy.beginning_offsets([partition]))[partition]
+        copy: Side = copied
+        if isinstance(writer, MappingWriter):
+            mapping = writer.mapping_of(partition)
+            if mapping.first_source is None:
+                return 0
+            copy, begins = MappedSide(copied, mapping), mapping.source_of(begins)
+        compared = await Comparison(partition, source, copy, max(start, begins), at).run()
+        if compared or not await holds_records(copy, begins, at):
+            return compared
+        if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
+            self.say(
+                f"{partition}: source and copy hold no common offset any more; continues by the mapping's topic ids"
+            )
+        elif self.settings.unverified:
+            self.say(f"{partition}: source and copy hold no common offset; continues as `unverified` says")
+        else:
+            reason = (
+                f"the copy holds records below offset {at:,}, and the source has none of those offsets any more, so "
+                "that nothing shows whose copy it is; `unverified` continues all the same"
+            )
+            raise LogDirError(reason, file=str(partition))
+        return 0
+
+    async def _check_source(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+        """Compare again if the source's topic was recreated, or its log went back, since it was compared."""
+        partition = fetched.partition
+        known = self.source_ids[partition.topic]
+        now = await consumer.current_topic_id(partition.topic) if known.int else known
+        if now != known or fetched.fetch_offset < self.reports[partition].until_offset:
+            await self._compare_again(partition, consumer, writer)
+            self.source_ids[partition.topic] = now
+
+    async def _compare_again(self, partition: TopicPartition, consumer: AsyncConsumer, writer: Writer) -> None:
+        """Compare a partition whose topic was recreated, or whose log went back.
+
+        Raises:
+            LogDirError: the copy is not one of the source any more.
+        """
+        self.say(f"{partition}: the source's topic was recreated or truncated; it is compared with the copy again")
+        if isinstance(writer, MappingWriter):
+            reason = "the source's topic was recreated or truncated, and the mapping is of the old one"
+            raise LogDirError(f"{reason}; mirror it into a new topic", file=str(partition))
+        at = writer.end_of_copy(partition)
+        if not at:
+            return
+        await self._wait_for_end(partition, at)
+        start = (await consumer.beginning_offsets([partition]))[partition]
+        self.reports[partition].compared = await self._compare(partition, writer, start, at)
 
     # ---------------------------------------------------------------------------------------------------- copying
 
@@ -237,7 +349,7 @@ class _Job:
             now = time.monotonic()
             if fetched is not None:
                 moved_at = now
-                await self._hand_over(fetched, writer)
+                await self._hand_over(fetched, consumer, writer)
             elif not settings.follow and await self._skip_gaps(consumer):
                 moved_at = now
             elif not settings.follow and now - moved_at > _STALLED_S:
@@ -263,12 +375,13 @@ class _Job:
     def _missing(self) -> list[TopicPartition]:
         return [partition for partition, report in self.reports.items() if report.until_offset < self.ends[partition]]
 
-    async def _hand_over(self, fetched: Fetched, writer: Writer) -> None:
-        """Write an answer beside others, after what is being written of the same partition."""
+    async def _hand_over(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
+        """Write an answer next to others, after what is being written of the same partition."""
         partition = fetched.partition
         before = self.writing.get(partition)
         if before is not None:
             await before
+        await self._check_source(fetched, consumer, writer)
         running = [task for task in self.writing.values() if not task.done()]
         if len(running) >= _WRITES_AT_ONCE:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -287,11 +400,23 @@ class _Job:
     ) -> None:
         with suppress(OptionError):  # a pattern that nothing fits any more
             for topic in await selected_topics(admin, self.settings.topics, self.configs):
+                await self._check_id(topic, consumer, writer)
                 new = tuple(one for one in topic.partitions if TopicPartition(topic.name, one) not in self.reports)
                 if new:
                     self.say(f"{topic.name}: {len(new)} new partitions")
                     fresh = SourceTopic(topic.name, topic.topic_id, new, topic.configs)
-                    await self._begin([fresh], consumer, goal, writer)
+                    await self._begin([fresh], consumer, goal, writer, is_later=True)
+
+    async def _check_id(self, topic: SourceTopic, consumer: AsyncConsumer, writer: Writer) -> None:
+        """Compare the copies of a topic that was recreated; raises as ``_compare_again``."""
+        now = UUID(topic.topic_id)
+        if self.source_ids.get(topic.name, now) == now:
+            return
+        for partition in [one for one in self.reports if one.topic == topic.name]:
+            if (task := self.writing.get(partition)) is not None:
+                await task
+            await self._compare_again(partition, consumer, writer)
+        self.source_ids[topic.name] = now
 
     async def _copy_groups(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
         commits = await source_commits(admin, self.reports.keys())

@@ -81,9 +81,7 @@ class Mapping:
         >>> [mapping.translate(offset) for offset in (0, 12, 15, 20, 22, 99)]
         [0, 2, 5, 5, 7, 7]
         """
-        if self._behind:
-            self.runs = np.concatenate([self.runs, *self._behind])
-            self._behind.clear()
+        self._join()
         if not len(self.runs):
             return 0
         index = int(np.searchsorted(self.runs[:, 0], offset, side="right")) - 1
@@ -91,6 +89,33 @@ class Mapping:
             return int(self.runs[0, 1])
         source, target, count = self.runs[index].tolist()
         return int(target + min(offset - source, count))
+
+    def source_of(self, offset: int) -> int:
+        """Return the offset of the source that became ``offset`` of the copy; at the copy's end, the next offset.
+
+        >>> mapping = Mapping(np.array([[10, 0, 5], [20, 5, 2], [30, 7, 0]]))
+        >>> [mapping.source_of(offset) for offset in (0, 4, 5, 6, 7)]
+        [10, 14, 20, 21, 30]
+        """
+        self._join()
+        index = int(np.searchsorted(self.runs[:, 1], offset, side="right")) - 1
+        while index > 0 and self.runs[index, 2] == 0 and self.runs[index - 1, 1] == offset:
+            index -= 1
+        source, target, _ = self.runs[max(index, 0)].tolist()
+        return int(source + offset - target)
+
+    @property
+    def first_source(self) -> int | None:
+        """The source's offset of the copy's first record; None if nothing was copied."""
+        self._join()
+        copied = self.runs[self.runs[:, 2] > 0]
+        return int(copied[0, 0]) if len(copied) else None
+
+    def _join(self) -> None:
+        """Put runs that were added into the array."""
+        if self._behind:
+            self.runs = np.concatenate([self.runs, *self._behind])
+            self._behind.clear()
 
     def close(self) -> None:
         """Let go of the file."""

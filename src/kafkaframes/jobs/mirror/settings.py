@@ -33,6 +33,9 @@ class MirrorSettings(Checked):
         None, "Keep the offsets, or let the target assign new ones. Default: keep, where the target can."
     )
     skip_damaged: bool = setting(False, "Leave out batches with a wrong CRC instead of stopping.")
+    unverified: bool = setting(
+        False, "Resume even if source and copy hold no common offset that shows that the copy is of this source."
+    )
     state_dir: str | None = setting(
         None, "Where to keep the mapping of offsets, if they change.", flag="--state", shown="DIR"
     )
@@ -76,6 +79,7 @@ class PartitionReport(Values):
     Attributes:
         from_offset: of the source, where this run began.
         resumed: whether it went on where an earlier run had ended.
+        compared: offsets at which source and copy were found to hold the same record, before it resumed.
         until_offset: of the source, the first that was not copied.
         target_end: the first free offset of the copy.
         batches_read, batches_written: of the source, and as the target acknowledged them.
@@ -107,6 +111,7 @@ class PartitionReport(Values):
     opened: Counter[str] = field(default_factory=Counter)
     rebuilt: int = 0
     gone: int = 0
+    compared: int = 0
 
     def check(self) -> None:
         """Compare what was read with what was written.

@@ -35,6 +35,7 @@ from kafkaframes.jobs.mirror.mapping import (
     renumber,
 )
 from kafkaframes.jobs.mirror.settings import PartitionReport
+from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.divide import divide_batch
 from kafkaframes.records.scan import Batches, scan_all
@@ -263,6 +264,10 @@ class KeepingWriter:
             await deliver(self.cluster, partition, parcel)
             self._next[partition] = end
 
+    def end_of_copy(self, partition: TopicPartition) -> int:
+        """Return the offset after the copy's last record."""
+        return self._next[partition]
+
     def translate(self, partition: TopicPartition, offset: int) -> int:
         """Return the same offset; past the copy's end, the end."""
         return min(offset, self._next.get(partition, offset))
@@ -288,6 +293,7 @@ class MappingWriter:
     is_dry_run: bool = False
     batch_bytes: dict[str, int] = field(default_factory=dict)  # by topic: max.message.bytes
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
+    _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
     async def open(self, report: PartitionReport, identity: str) -> int:
         """Return the offset of the source to begin with, -1 for none: of a mapping that fits where the copy ends."""
@@ -296,7 +302,7 @@ class MappingWriter:
         path = os.path.join(self.state_dir, f"{partition}.offsets")
         stored = read_mapping(path, identity, target_end=report.target_end)
         mapping = stored if self.is_dry_run else begin_writing(stored, path, identity)
-        self._mappings[partition] = mapping
+        self._mappings[partition], self._identities[partition] = mapping, identity
         return mapping.source_next
 
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
@@ -329,6 +335,14 @@ class MappingWriter:
         report.batches_left_out += made.batches_left_out
         report.opened += made.opened
         report.target_end = target
+
+    def mapping_of(self, partition: TopicPartition) -> Mapping:
+        """Return the mapping of a partition that was opened."""
+        return self._mappings[partition]
+
+    def proves_identity(self, partition: TopicPartition) -> bool:
+        """Return whether the mapping names the ids of both topics, so that it is of these and no others."""
+        return str(NIL_UUID) not in self._identities[partition].split()
 
     def translate(self, partition: TopicPartition, offset: int) -> int:
         """Return the offset of the copy's first record that is at or after ``offset``."""

@@ -1,0 +1,223 @@
+"""Compare what a source and its copy hold at the same offsets, so that a mirror continues only its own copy.
+
+Where a copy ends says nothing about whose records it holds. Before a mirror resumes, records of both sides are read
+and compared: the first half megabyte that both hold, some places in between, and the last record that both hold. Key,
+value and headers have to be equal, and the timestamp unless the copy's broker has set its own. Offsets that one side
+has lost, by compaction or retention, are passed over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkaframes.client import AsyncConsumer, TopicPartition
+from kafkaframes.errors import CorruptRecordError, LogDirError, NetworkError
+from kafkaframes.jobs.mirror.mapping import Mapping
+
+FETCH_BYTES: Final = 128 << 10  # of a comparison's fetches; a batch may be larger
+MAX_HEAD_BYTES: Final = 512 << 10  # of the first records, which are all compared
+_PROBES: Final = 4  # places between the first and the last records
+_COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_APPEND_TIME: Final = 1  # of the column timestamp_type
+_MAX_ROWS: Final = 10_000  # of a window: a small batch may hold a million records
+_STEP_MS: Final = 250
+_SHOWN_BYTES: Final = 60
+
+
+class ComparedRecord(NamedTuple):
+    """What two sides have to agree on; ``timestamp`` is None if the record has none."""
+
+    timestamp: int | None
+    is_append_time: bool
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    def is_copied_as(self, copy: ComparedRecord) -> bool:
+        """Return whether ``copy`` is this record, as a mirror writes it."""
+        if (self.key, self.value, self.headers) != (copy.key, copy.value, copy.headers):
+            return False
+        has_own_time = copy.is_append_time and not self.is_append_time
+        return has_own_time or self.timestamp is None or self.timestamp == copy.timestamp
+
+    def __str__(self) -> str:
+        headers = "".join(f", header {name} {_shorten(value)}" for name, value in self.headers[:3])
+        return f"key {_shorten(self.key)}, value {_shorten(self.value)}, timestamp {self.timestamp}{headers}"
+
+
+def _shorten(value: bytes | None) -> str:
+    if value is None or len(value) <= _SHOWN_BYTES:
+        return repr(value)
+    return f"{value[:_SHOWN_BYTES]!r}... ({len(value):,} bytes)"
+
+
+class Window(NamedTuple):
+    """Records of one fetch.
+
+    Attributes:
+        records: by offset of the source.
+        next_offset: of the source; all records below it, from the requested offset on, are here.
+        size_bytes: of the fetched batches.
+    """
+
+    records: dict[int, ComparedRecord]
+    next_offset: int
+    size_bytes: int = 0
+
+
+class Side(Protocol):
+    """One side of a comparison."""
+
+    async def read(self, offset: int, end: int) -> Window:
+        """Return records from an offset of the source on, up to ``end`` at most."""
+
+
+@dataclass(slots=True)
+class PartitionSide:
+    """A partition that has the source's offsets: the source, or a copy that keeps them.
+
+    Attributes:
+        skips_damage: whether a damaged batch is passed over; otherwise it is an error.
+        timeout_s: how long nothing may arrive.
+    """
+
+    consumer: AsyncConsumer
+    partition: TopicPartition
+    skips_damage: bool = False
+    timeout_s: float = 60.0
+
+    async def read(self, offset: int, end: int) -> Window:
+        """Return records from ``offset`` on.
+
+        Raises:
+            CorruptRecordError: a batch is damaged.
+            NetworkError: nothing arrives for ``timeout_s``.
+        """
+        await self.consumer.assign({self.partition: offset}, ends={self.partition: end})
+        deadline = time.monotonic() + self.timeout_s
+        while time.monotonic() < deadline:
+            fetched = await self.consumer.fetch(_STEP_MS)
+            if fetched is None:
+                if await self.consumer.skip_gap(self.partition, end):
+                    return Window({}, end)
+                continue
+            try:
+                rows = chain.from_iterable(map(_rows_of, fetched.read(_COLUMNS, end_offset=end)))
+                records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
+            except CorruptRecordError:
+                if not self.skips_damage:
+                    raise
+                records = {}
+            next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched.next_offset, end)
+            return Window(records, next_offset, len(fetched.data))
+        raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
+
+
+@dataclass(slots=True)
+class MappedSide:
+    """A copy with its own offsets, shown under the source's."""
+
+    inner: PartitionSide
+    mapping: Mapping
+
+    async def read(self, offset: int, end: int) -> Window:
+        """Return the copy's records of the source's offsets from ``offset`` on; raises as ``PartitionSide.read``."""
+        first, last = self.mapping.translate(offset), self.mapping.translate(end)
+        if first >= last:
+            return Window({}, end)
+        window = await self.inner.read(first, last)
+        records = {self.mapping.source_of(at): record for at, record in window.records.items()}
+        next_offset = end if window.next_offset >= last else self.mapping.source_of(window.next_offset)
+        return Window(records, next_offset, window.size_bytes)
+
+
+def _rows_of(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
+    values = {name: columns.column(name) for name in _COLUMNS}
+    values["timestamp"] = values["timestamp"].cast("int64")
+    for offset, timestamp, kind, key, value, headers in zip(
+        *(values[name].to_pylist() for name in _COLUMNS), strict=True
+    ):
+        pairs = tuple((one["key"], one["value"]) for one in headers or ())
+        time_ms = timestamp if timestamp is not None and timestamp >= 0 else None
+        yield offset, ComparedRecord(time_ms, kind == _APPEND_TIME, key, value, pairs)
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The comparison of one partition's two sides between two offsets of the source.
+
+    Attributes:
+        compared: number of offsets at which both sides hold the same record.
+    """
+
+    partition: TopicPartition
+    source: Side
+    copy: Side
+    first: int
+    end: int
+    compared: int = 0
+    _counted_end: int = 0
+
+    async def run(self) -> int:
+        """Compare; return the number of offsets that were compared, 0 if no offset is held by both sides.
+
+        Raises:
+            LogDirError: the sides hold different records at one offset.
+            CorruptRecordError, NetworkError, BrokerError: a side cannot be read.
+        """
+        offset, size_bytes = self.first, 0
+        while offset < self.end and (size_bytes < MAX_HEAD_BYTES or not self.compared):
+            offset, more_bytes, _ = await self._compare_at(offset)
+            size_bytes += more_bytes
+        if offset >= self.end:
+            return self.compared
+        step = (self.end - offset) // (_PROBES + 1)
+        for number in range(_PROBES if step else 0):
+            await self._compare_at(offset + step * (number + 1))
+        distance = 1
+        while True:  # the last offset that both hold may be far from the end, if one side is compacted
+            start = max(self.end - distance, offset)
+            if await self._has_common(start) or start == offset:
+                return self.compared
+            distance *= 16
+
+    async def _has_common(self, start: int) -> bool:
+        """Compare from ``start`` on until the end, or until some offset is held by both."""
+        while start < self.end:
+            start, _, count = await self._compare_at(start)
+            if count:
+                return True
+        return False
+
+    async def _compare_at(self, offset: int) -> tuple[int, int, int]:
+        """Compare one window; return where the next one begins, its size in bytes, and how many offsets were common."""
+        source, copy = await self.source.read(offset, self.end), await self.copy.read(offset, self.end)
+        bound = min(source.next_offset, copy.next_offset)
+        common = sorted(at for at in source.records.keys() & copy.records.keys() if at < bound)
+        for at in common:
+            if not source.records[at].is_copied_as(copy.records[at]):
+                raise LogDirError(
+                    f"offset {at:,}: the source has {source.records[at]}; the copy has {copy.records[at]}: the copy "
+                    "holds other records than the source; mirror into a topic or directory that holds none",
+                    file=str(self.partition),
+                )
+        self.compared += sum(at >= self._counted_end for at in common)
+        self._counted_end = max(self._counted_end, max(common, default=-1) + 1)
+        if not common:  # go on at the first offset that both can hold
+            starts = (min(one.records, default=one.next_offset) for one in (source, copy))
+            bound = max(bound, *starts)
+        return max(bound, offset + 1), source.size_bytes + copy.size_bytes, len(common)
+
+
+async def holds_records(side: Side, first: int, end: int) -> bool:
+    """Return whether a side holds any record between two offsets; markers and empty batches are none."""
+    while first < end:
+        window = await side.read(first, end)
+        if window.records:
+            return True
+        first = max(window.next_offset, first + 1)
+    return False

@@ -1,0 +1,279 @@
+"""A mirror resumes only where source and copy hold the same records: what is there counts, not how long it is."""
+
+import asyncio
+import threading
+
+import pytest
+from tests.jobs.mirror.worlds import TIMES, WAIT_S, rows_of, run_mirror, table, until
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.mirror.job import mirror
+from kafkaframes.jobs.mirror.settings import MirrorSettings
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def write(broker, *values, topic="orders", key=b"k", headers=(), timestamp=TIMES):
+    """Append records, one a batch, with the same time in every broker."""
+    with Producer(broker.bootstrap_servers) as producer:
+        for value in values:
+            producer.send(topic, value, key=key, headers=list(headers), timestamp_ms=timestamp).result(WAIT_S)
+
+
+def values_of(broker, topic="orders"):
+    return [record.value for record in broker.records(topic)]
+
+
+SOURCE = [b"s0", b"s1", b"s2", b"s3", b"s4"]
+LAYOUTS = {
+    "all": [b"o0", b"o1"],
+    "the first": [b"o0", b"s1"],
+    "the last": [b"s0", b"o1"],
+    "as long as the source": [b"o0", b"o1", b"o2", b"o3", b"o4"],
+    "in the middle": [b"s0", b"o1", b"s2"],
+}
+
+
+@pytest.mark.parametrize("held", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_copy_with_other_records_is_refused_and_both_sides_are_shown(held):
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        write(target, *held)
+        with pytest.raises(LogDirError, match="the copy holds other records") as failure:
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+        at = next(at for at, value in enumerate(held) if value != SOURCE[at])
+        for part in (f"offset {at}", repr(SOURCE[at]), repr(held[at])):
+            assert part in str(failure.value)
+        assert values_of(target) == held
+
+
+DIFFERENCES = {
+    "key": {"key": b"other"},
+    "null key": {"key": None},
+    "header": {"headers": [("h", b"1")]},
+    "timestamp": {"timestamp": TIMES + 1},
+}
+
+
+@pytest.mark.parametrize("other", DIFFERENCES.values(), ids=DIFFERENCES)
+def test_key_headers_and_timestamp_count_too(other):
+    with Broker() as source, Broker() as target:
+        write(source, b"a", b"b")
+        write(target, b"a", **other)
+        with pytest.raises(LogDirError, match="offset 0"):
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+
+
+@pytest.mark.parametrize("ends", ["topic to directory", "directory to topic", "directory to directory"])
+def test_directories_are_compared_as_topics_are(tmp_path, ends):
+    for name, values in (("a", SOURCE), ("b", [b"o0", b"o1"])):
+        with Broker(data_dir=tmp_path / name) as broker:
+            write(broker, *values)
+    if ends == "topic to directory":
+        with Broker(serve=tmp_path / "a") as source:
+            check_refused(source.bootstrap_servers, tmp_path / "b")
+    elif ends == "directory to topic":
+        with Broker(data_dir=tmp_path / "b") as target:
+            check_refused(tmp_path / "a", target.bootstrap_servers)
+    else:
+        check_refused(tmp_path / "a", tmp_path / "b")
+
+
+def check_refused(source, target):
+    with pytest.raises(LogDirError, match="other records"):
+        run_mirror(source, target)
+
+
+def test_a_dry_run_compares_too():
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        write(target, b"o0")
+        with pytest.raises(LogDirError, match="other records"):
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers, dry_run=True)
+
+
+def test_its_own_copy_is_continued_after_compaction_and_retention_on_either_side(tmp_path):
+    with Broker() as source, Broker() as target:
+        with Producer(source.bootstrap_servers, batch_size=2_000) as producer:
+            producer.send_arrow(table(5_000), topic="orders")
+        run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+        with Admin(source.bootstrap_servers) as admin:
+            admin.delete_records({ORDERS: 4_000})
+        with Admin(target.bootstrap_servers) as admin:
+            admin.delete_records({ORDERS: 1_000})
+        write(source, b"new")
+        report = run_mirror(source.bootstrap_servers, target.bootstrap_servers).partitions[0]
+        assert report.resumed
+        assert 1 <= report.compared <= 1_000
+        assert report.records_written == 1
+
+
+def test_long_copies_are_compared_at_their_ends_and_between():
+    with Broker() as source, Broker() as target:
+        for broker in (source, target):
+            with Producer(broker.bootstrap_servers, batch_size=64_000, compression_type="none") as producer:
+                for number in range(40):
+                    value = b"x" * 50_000 if broker is source or number != 39 else b"y" * 50_000
+                    producer.send("orders", b"%d" % number + value, timestamp_ms=TIMES).result(WAIT_S)
+        write(source, b"more")
+        with pytest.raises(LogDirError, match="offset 39"):
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+
+
+def lose_all(broker, offset):
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_records({ORDERS: offset})
+
+
+def test_without_a_common_offset_a_flag_is_needed():
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        write(target, b"o0", b"o1")
+        lose_all(source, 3)
+        with pytest.raises(LogDirError, match="`unverified`"):
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+        assert values_of(target) == [b"o0", b"o1"]
+        run_mirror(source.bootstrap_servers, target.bootstrap_servers, unverified=True)
+        assert values_of(target) == [b"s3", b"s4"]  # a copy begins where its source does
+
+
+def test_a_copy_that_holds_no_record_needs_no_flag():
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        lose_all(source, 5)
+        run_mirror(source.bootstrap_servers, target.bootstrap_servers)
+        write(source, b"s5")
+        lose_all(source, 6)
+        write(source, b"s6")
+        report = run_mirror(source.bootstrap_servers, target.bootstrap_servers).partitions[0]
+        assert (report.resumed, values_of(target)) == (True, [b"s6"])
+
+
+def mapped(source, target, tmp_path, **settings):
+    return run_mirror(
+        source.bootstrap_servers,
+        target.bootstrap_servers,
+        offsets="reassign",
+        state_dir=str(tmp_path / "state"),
+        **settings,
+    )
+
+
+def test_new_offsets_are_compared_by_the_mapping(tmp_path):
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        lose_all(source, 2)
+        mapped(source, target, tmp_path)
+        write(source, b"s5")
+        assert mapped(source, target, tmp_path).partitions[0].compared == 3
+        assert values_of(target) == [b"s2", b"s3", b"s4", b"s5"]
+
+
+def test_a_target_that_sets_its_own_time_is_compared_without_it(tmp_path):
+    with Broker() as source, Broker() as target:
+        with Admin(target.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="orders", configs={"message.timestamp.type": "LogAppendTime"})])
+        write(source, *SOURCE)
+        mapped(source, target, tmp_path)
+        write(source, b"s5")
+        assert mapped(source, target, tmp_path).partitions[0].compared == 5
+
+
+def test_a_mapping_of_both_topics_ids_shows_whose_copy_it_is(tmp_path):
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        mapped(source, target, tmp_path)
+        lose_all(source, 5)
+        write(source, b"s5")
+        report = mapped(source, target, tmp_path).partitions[0]
+        assert (report.resumed, report.compared, values_of(target)[-1]) == (True, 0, b"s5")
+
+
+def test_a_copy_of_old_formats_and_transactions_agrees_with_its_source(tmp_path):
+    from tests.jobs.mirror.worlds import fill
+
+    with Broker() as source, Broker() as kept, Broker() as assigned:
+        fill(source)
+        for target, run in ((kept, run_mirror), (assigned, None)):
+            for _ in range(2):
+                if run is None:
+                    report = mapped(source, target, tmp_path)
+                else:
+                    report = run(source.bootstrap_servers, target.bootstrap_servers)
+            compared = {f"{one.topic}-{one.partition}": one.compared for one in report.partitions}
+            assert all(compared[name] > 0 for name in ("format-0-0", "format-1-0", "stamped-0", "plain-0"))
+            assert rows_of(target.bootstrap_servers, "stamped", offsets=False)
+
+
+class Following:
+    """A mirror with ``follow`` in a thread."""
+
+    def __init__(self, source, target, interval_s=0.1):
+        self.failure = None
+        self.report = None
+        self.stop = None
+        self._interval_s = interval_s
+        self._arguments = source.bootstrap_servers, target.bootstrap_servers
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    async def _run(self):
+        self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
+        settings = MirrorSettings(follow=True, topic_interval_s=self._interval_s, timeout_s=1.0)
+        try:
+            self.report = await mirror(*self._arguments, settings, stop=self.stop)
+        except LogDirError as failure:
+            self.failure = failure
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.stop.set)
+        self._thread.join(WAIT_S)
+
+
+def recreate(broker, *values):
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topics(["orders"])
+        until(lambda: "orders" not in broker.topics)
+        admin.create_topics([NewTopic(name="orders")])
+    write(broker, *values)
+
+
+@pytest.mark.parametrize("values", [[b"n0"], [b"n%d" % one for one in range(9)]], ids=["shorter", "longer"])
+def test_a_source_that_is_recreated_under_follow_ends_the_mirror(values):
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        with Following(source, target) as following:
+            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            recreate(source, *values)
+            until(lambda: following.failure is not None)
+        assert values_of(target) == SOURCE
+        assert "other records" in str(following.failure) or "recreated" in str(following.failure)
+
+
+def test_a_source_that_is_recreated_with_the_same_records_is_followed_on():
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        with Following(source, target) as following:
+            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            recreate(source, *SOURCE, b"s5")
+            until(lambda: following.failure is not None or values_of(target) == [*SOURCE, b"s5"])
+        assert following.failure is None, following.failure
+
+
+def test_the_first_records_that_a_new_partition_lost_are_reported_under_follow():
+    with Broker() as source, Broker() as target:
+        write(source, *SOURCE)
+        with Following(source, target, interval_s=1.0) as following:
+            until(lambda: "orders" in target.topics and values_of(target) == SOURCE)
+            write(source, *SOURCE, topic="later")
+            with Admin(source.bootstrap_servers) as admin:
+                admin.delete_records({TopicPartition("later", 0): 3})
+            until(lambda: "later" in target.topics and len(values_of(target, "later")) >= 2)
+        (report,) = [one for one in following.report.partitions if one.topic == "later"]
+        assert report.gone == 5 - report.records_written  # 3, unless the mirror saw the topic before they were lost
