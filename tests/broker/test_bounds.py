@@ -15,8 +15,10 @@ from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.partitions import MOST_HELD_BYTES
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.table import all_apis
+from kafkaframes.errors import OptionError
 from kafkaframes.protocol.framing import FrameBuffer
 from kafkaframes.protocol.messages import message
+from kafkaframes.protocol.messages.headers import encode_request
 
 
 def eventually(holds) -> None:
@@ -72,6 +74,99 @@ def test_a_buffer_gives_back_what_only_a_large_frame_needed():
     assert len(buffer.get_buffer()) <= 64 << 10
     buffer.receive_data(b"\0\0\0\1y")
     assert buffer.next_frame() == b"y"
+
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def narrow_broker():
+    """A broker that takes requests of 8 MiB, and of unfinished ones 16 MiB."""
+    config = {"socket.request.max.bytes": 8 * MIB, "queued.max.request.bytes": 16 * MIB}
+    with Broker(config=config, journal=False) as broker:
+        yield broker
+
+
+def begin_frame(broker, size_bytes, sent_bytes):
+    """Send the beginning of a frame; return the connection once the broker has read it."""
+    peer = socket.create_connection(("127.0.0.1", broker.port), 60)
+    peer.sendall(size_bytes.to_bytes(4, "big") + bytes(sent_bytes))
+    address = "{}:{}".format(*peer.getsockname())
+
+    def is_read():
+        mine = [one for one in broker.connections() if one.session.peer == address]
+        return not mine or mine[0]._frames.waiting_bytes == 4 + sent_bytes
+
+    broker.wait_for(is_read)
+    return peer
+
+
+def is_open(peer):
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def test_the_frame_that_is_unfinished_for_longest_makes_room(narrow_broker):
+    """KIP-72: 20 unfinished frames of 90 MB took 2.7 GB."""
+    peers = [begin_frame(narrow_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
+    small = [begin_frame(narrow_broker, MIB - 100_000, MIB - 200_000) for _ in range(30)]
+    assert all(map(is_open, [*peers, *small]))
+    peers += [begin_frame(narrow_broker, 6 * MIB, 5 * MIB) for _ in range(2)]
+    narrow_broker.wait_for(lambda: len(narrow_broker.connections()) == 32)
+    assert list(map(is_open, peers)) == [False, False, True, True]
+    assert all(map(is_open, small))
+    for peer in [*peers, *small]:
+        peer.close()
+    server = narrow_broker._server
+    narrow_broker.wait_for(lambda: (server._frame_memory, server._frame_memory_bytes) == ({}, 0))
+
+
+def test_memory_of_finished_frames_is_returned_before_a_connection_is_closed(narrow_broker):
+    types = message("ApiVersionsRequest")
+    padding = types(client_software_name="a" * 20_000, client_software_version="1").encode(3)
+    frame = encode_request(types(client_software_name="a", client_software_version="1"), 3)
+    frame += bytes(6 * MIB - len(frame)) + padding  # what follows a request is not read
+    peers = []
+    for _ in range(4):
+        peer = socket.create_connection(("127.0.0.1", narrow_broker.port), 60)
+        peer.sendall(len(frame).to_bytes(4, "big") + frame)
+        assert peer.recv(4)
+        peers.append(peer)
+    assert len(narrow_broker.connections()) == 4
+    for peer in peers:
+        peer.close()
+
+
+def test_a_frame_that_follows_others_at_once_has_its_own_time(narrow_broker):
+    """A connection that always has the beginning of a frame in its buffer is not one that does not finish a frame."""
+    frame = encode_request(message("ApiVersionsRequest")(client_software_name="a", client_software_version="1"), 3)
+    sized = len(frame).to_bytes(4, "big") + frame
+    with socket.create_connection(("127.0.0.1", narrow_broker.port), 60) as peer:
+        peer.sendall(sized[:9])
+        narrow_broker.wait_for(lambda: any(one.frame_began for one in narrow_broker.connections()))
+        (connection,) = narrow_broker.connections()
+        began = connection.frame_began
+        peer.sendall(sized[9:] + sized[:9])
+        assert peer.recv(4)
+        narrow_broker.wait_for(lambda: connection._frames.waiting_bytes == 9)
+        assert narrow_broker.call(lambda _: connection.frame_began) > began
+
+
+def test_the_bound_is_at_least_one_request():
+    with pytest.raises(OptionError, match=r"is 100; expected socket\.request\.max\.bytes or more"):
+        Broker(config={"queued.max.request.bytes": 100}).start()
+
+
+@pytest.mark.parametrize("size_bytes", [90 << 20, (5 << 20) + 17])
+def test_a_large_frame_takes_little_more_than_its_size(size_bytes):
+    buffer = FrameBuffer()
+    buffer.receive_data(size_bytes.to_bytes(4, "big") + bytes(size_bytes - 1))
+    assert buffer.capacity_bytes <= size_bytes + (256 << 10)
 
 
 @pytest.fixture

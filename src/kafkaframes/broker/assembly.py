@@ -287,6 +287,9 @@ def check_static(settings: BrokerSettings) -> None:
             normalized(key, value)
         except OptionError as error:
             raise OptionError(f"{name.removesuffix(key)}{error}") from None
+    queued = settings.explicit.get("queued.max.request.bytes", "-1")
+    if 0 < int(queued) < settings.number("socket.request.max.bytes"):
+        raise OptionError(f"queued.max.request.bytes is {queued}; expected socket.request.max.bytes or more, or -1")
 
 
 def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:

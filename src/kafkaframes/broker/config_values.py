@@ -65,7 +65,7 @@ _BY_TYPE: Mapping[int, str] = {
         flush.messages flush.ms leader.imbalance.check.interval.seconds local.retention.bytes local.retention.ms
         log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.retention.check.interval.ms max.compaction.lag.ms
         message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
-        min.compaction.lag.ms retention.bytes retention.ms segment.jitter.ms segment.ms
+        min.compaction.lag.ms queued.max.request.bytes retention.bytes retention.ms segment.jitter.ms segment.ms
     """,
     PASSWORD: "delegation.token.secret.key",
     DOUBLE: "min.cleanable.dirty.ratio",

@@ -278,6 +278,7 @@ class Broker:
             self._clock,
             max_request_bytes=settings.number("socket.request.max.bytes"),
             max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
+            max_queued_bytes=settings.queued_max_bytes,
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )

@@ -27,6 +27,7 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 _READ_AHEAD = 256 << 10
+_FREE_FRAME_BYTES = 1 << 20  # of frames that find memory however much others take
 _MOST_UNSENT = 64 << 20  # bytes of answers in memory that clients do not take, of all connections
 _RESTING_SECONDS = 5.0  # after which a connection gives back memory that only large requests need
 _AT_ONCE = 64  # requests of one connection before others have their turn
@@ -79,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.last_active = 0.0
         self.frame_began: float | None = None
+        self.holds_memory = False
 
     # ---------------------------------------------------------------------------------------------- asyncio's calls
 
@@ -124,6 +126,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.buffer_updated(nbytes)
         self.last_active = self._server.loop.time()
         self._pump()
+        if self._frames.capacity_bytes > _FREE_FRAME_BYTES or self.holds_memory:
+            self._server.note_frame_memory(self, self._frames.capacity_bytes)
+            self._server.bound_frame_memory()
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not read."""
@@ -172,6 +177,7 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 return
             done += 1
+            self.frame_began = None  # what follows is another frame
             self._answer_frame(frame, out)
 
     def _give_turn(self) -> None:
@@ -362,6 +368,13 @@ class Connection(asyncio.BufferedProtocol):
     def rest(self) -> None:
         """Give back memory that only large requests need."""
         self._frames.rest()
+        if self.holds_memory:
+            self._server.note_frame_memory(self, self._frames.capacity_bytes)
+
+    def drop_frames(self) -> None:
+        """Give back all memory of frames; nothing more is read."""
+        self._frames = FrameBuffer(self._frames.max_bytes)
+        self._server.note_frame_memory(self, 0)
 
     @property
     def is_ending(self) -> bool:
@@ -418,6 +431,7 @@ class Server:
 
     Attributes:
         clock: what drives timers; the server wakes when something is due.
+        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72): the memory of frames above 1 MiB each; -1: unlimited.
         fast: answers ordinary frames without the dispatcher; None from it: not ordinary.
     """
 
@@ -425,6 +439,7 @@ class Server:
     clock: Clock
     max_request_bytes: int = 104_857_600
     max_sasl_bytes: int = 524_288
+    max_queued_bytes: int = -1
     max_connections: int = 2**31 - 1
     max_idle_seconds: float = 600.0
     fast: Callable[[memoryview, Session], Buffers | Unfinished | None] | None = None
@@ -433,6 +448,8 @@ class Server:
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
     _not_taken: dict[Connection, int] = field(default_factory=dict)  # the one that has waited for longest first
     _sweep: asyncio.TimerHandle | None = None
+    _frame_memory: dict[Connection, int] = field(default_factory=dict)  # of connections with large buffers
+    _frame_memory_bytes: int = 0
     _closing: list[Acceptor] = field(default_factory=list)  # with connections that are being established
 
     def __post_init__(self) -> None:
@@ -497,8 +514,33 @@ class Server:
         """Note that a client goes on reading, or is gone."""
         self._not_taken.pop(connection, None)
 
+    def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
+        """Note the size of a connection's buffer; those up to 1 MiB are not counted: ordinary requests find memory."""
+        connection.holds_memory = size_bytes > _FREE_FRAME_BYTES
+        self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
+        if connection.holds_memory:
+            self._frame_memory[connection] = size_bytes
+
+    def bound_frame_memory(self) -> None:
+        """If the large buffers take too much, close the connection whose frame has been unfinished for longest."""
+        if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
+            return
+        for connection in tuple(self._frame_memory):
+            connection.rest()  # those without an unfinished frame
+        unfinished = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
+        for connection, _ in sorted(unfinished.items(), key=lambda item: item[1]):
+            if self._frame_memory_bytes <= self.max_queued_bytes:
+                return
+            reason = (
+                f"queued.max.request.bytes={self.max_queued_bytes} is used, and its frame is unfinished for longest"
+            )
+            self.closed(connection.session, reason)
+            connection.drop_frames()
+            connection.abort()
+
     def forget(self, connection: Connection) -> None:
         """Note that a connection is closed; one that waited for its descriptor may be accepted."""
+        self.note_frame_memory(connection, 0)
         self.connections.discard(connection)
         self.taken(connection)
         for _, acceptor in self._listening:

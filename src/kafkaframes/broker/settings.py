@@ -30,6 +30,7 @@ DEFAULTS: Mapping[str, str] = {
     "delegation.token.secret.key": "",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
+    "queued.max.request.bytes": "268435456",  # Kafka's -1 sets no bound to the memory of unfinished requests
     "fetch.max.bytes": "57671680",
     "max.connections": "2147483647",
     "connections.max.idle.ms": "600000",
@@ -112,6 +113,7 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "group.streams.initial.rebalance.delay.ms": "3000",
     "log.message.timestamp.after.max.ms": "3600000",
     "offsets.topic.num.partitions": "50",
+    "queued.max.request.bytes": "-1",
     "share.coordinator.state.topic.num.partitions": "50",
     "transaction.state.log.num.partitions": "50",
 }
@@ -217,6 +219,12 @@ class BrokerSettings:
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""
         return self.explicit.get(key, DEFAULTS.get(key, ""))
+
+    @property
+    def queued_max_bytes(self) -> int:
+        """``queued.max.request.bytes``; by default at least the largest request. -1: unlimited."""
+        size_bytes = self.number("queued.max.request.bytes")
+        return max(size_bytes, self.number("socket.request.max.bytes")) if size_bytes > 0 else -1
 
     def number(self, key: str) -> int:
         """Return a setting that is a whole number; an ``OptionError`` where it is none."""
@@ -390,6 +398,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "producer.id.expiration.ms": "For how long a partition remembers a producer that is silent.",
     "sasl.server.max.receive.size": "How large a request is at most before a client has authenticated, in bytes.",
     "share.coordinator.state.topic.num.partitions": "How many partitions __share_group_state has.",
+    "queued.max.request.bytes": "How much memory requests above 1 MiB take before they are whole, in bytes; -1: any.",
     "socket.request.max.bytes": "How large a request is at most, in bytes.",
     "super.users": "Who may do everything, whatever the access rules say; separated by semicolons.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often transactions that took too long are "

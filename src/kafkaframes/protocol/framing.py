@@ -12,6 +12,7 @@ requests (Kafka promises it), and each must carry its request's correlation id.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +48,7 @@ def frame(payload: bytes) -> bytes:
 
 FIRST_BYTES: Final = 64 << 10
 _LEAST_FREE: Final = 16 << 10
+_MAPPED_BYTES: Final = 1 << 20  # larger buffers are mapped, so that the system gets their memory back at once
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -69,10 +71,15 @@ class FrameBuffer:
         self._allocate = allocate
         self._large: memoryview | None = None  # where the frame goes that is under way, and how much of it is there
         self._filled = 0
-        self._buffer = bytearray(4096)  # most connections only ever say hello
+        self._buffer: bytearray | mmap.mmap = bytearray(4096)  # most connections only ever say hello
         self._view = memoryview(self._buffer)
         self._start = 0  # what lies before was taken
         self._end = 0  # what lies before was filled
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The size of the buffer."""
+        return len(self._view)
 
     @property
     def waiting_bytes(self) -> int:
@@ -85,30 +92,38 @@ class FrameBuffer:
             return self._large[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-        if len(self._buffer) - self._end < min(_LEAST_FREE, len(self._buffer) >> 1):
+        if len(self._view) - self._end < min(_LEAST_FREE, len(self._view) >> 1):
             self._make_space()
         return self._view[self._end :]
 
     def _make_space(self) -> None:
         """Move what waits to the front, into a larger buffer if it fills more than half of this one."""
         waiting = self._view[self._start : self._end]
-        size = len(self._buffer)
+        size = len(self._view)
         if len(waiting) > size >> 1 or size < FIRST_BYTES:
-            size = max(size * 2, FIRST_BYTES)
+            size = max(self._larger(waiting, size), FIRST_BYTES)
         elif len(waiting) < size >> 3:
             size = max(size >> 1, FIRST_BYTES)
         self._end = len(waiting)
         self._start = 0
-        if size == len(self._buffer):  # a new one of a megabyte costs as much as all else about its bytes
+        if size == len(self._view):  # a new one of a megabyte costs as much as all else about its bytes
             self._view[: len(waiting)] = waiting
             return
-        buffer = bytearray(size)
+        buffer = bytearray(size) if size < _MAPPED_BYTES else mmap.mmap(-1, size)
         buffer[: len(waiting)] = waiting
         self._buffer, self._view = buffer, memoryview(buffer)
 
+    def _larger(self, waiting: memoryview, size: int) -> int:
+        """Return the next size of the buffer: twice as large, but no larger than the frame under way needs."""
+        if len(waiting) < _SIZE.size:
+            return size * 2
+        (frame_size,) = _SIZE.unpack_from(waiting, 0)
+        needed: int = _SIZE.size + frame_size + FIRST_BYTES  # and the beginning of the next one
+        return min(size * 2, needed) if size < needed else size * 2
+
     def rest(self) -> None:
         """Give back memory that was needed for large frames, if nothing waits."""
-        if self._start == self._end and len(self._buffer) > FIRST_BYTES:
+        if self._start == self._end and len(self._view) > FIRST_BYTES:
             self._buffer = bytearray(FIRST_BYTES)
             self._view = memoryview(self._buffer)
             self._start = self._end = 0
