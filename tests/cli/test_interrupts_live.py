@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 
@@ -61,7 +62,7 @@ RECORD = "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng
 WAITING = {
     "consume": ("consume t -b {servers}", printed, 130, "kafkaframes: interrupted"),
     "produce": ("produce lines -b {servers}", has_sent, 130, "kafkaframes: interrupted"),
-    "record": (RECORD, said, 130, "kafkaframes: interrupted"),
+    "record": (RECORD, said, 0, "{out}/trace.pcapng: 0 connections, 0 B recorded"),
     "grep": ("grep SKU-7984 {log} --follow", printed, 130, "kafkaframes: interrupted"),
     "broker": ("broker --port 0", said, 0, "stopping"),
     "mirror": ("mirror --from {servers} --to {out}/copy --follow", has_copied, 0, ""),
@@ -88,7 +89,8 @@ def stopped(bootstrap, tmp_path_factory):
             os.killpg(process.pid, signal.SIGINT)
         for name, process in started.items():
             lines[name] += process.communicate(timeout=100)[1]
-        return {name: (started[name].returncode, lines[name].splitlines()) for name in started}
+        texts = {name: lines[name].replace(str(outs[name]), "{out}") for name in started}
+        return {name: (started[name].returncode, texts[name].splitlines()) for name in started}
     finally:
         for process in started.values():
             process.kill()
@@ -101,3 +103,33 @@ def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped, name):
     status, lines = stopped[name]
     assert (status, lines[-1] if lines else "") == (wanted, line)
     assert not [one for one in lines if "Traceback" in one]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_recording_is_on_the_disk_while_it_goes_on(bootstrap, tmp_path, number, status):
+    """It kept 8 MiB in memory: ``kill -9`` lost all of a quiet cluster's traffic."""
+    trace, pipe = tmp_path / "trace.pcapng", subprocess.PIPE
+    arguments = RECORD.format(servers=bootstrap, out=tmp_path).split()
+    process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=pipe, text=True)
+    try:
+        address = process.stderr.readline().split()[2]
+        with Admin(address) as admin:
+            topics = admin.list_topics()
+        deadline = time.monotonic() + 100
+        while "Metadata" not in _apis_of(trace) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        lines = process.communicate(timeout=100)[1].splitlines()
+    finally:
+        process.kill()
+        process.communicate()
+    assert topics
+    assert "Metadata" in _apis_of(trace)
+    assert process.returncode == status
+    assert lines[-1].startswith(f"{trace}: 1 connection, ") if lines else number == signal.SIGKILL, lines
+
+
+def _apis_of(trace):
+    if trace.stat().st_size == 0:
+        return []
+    return kafkaframes.read_capture(trace, columns=["apiName"]).read_all().column(0).to_pylist()

@@ -1,8 +1,9 @@
 """Record what clients and brokers say: a proxy in between that writes a capture. No root, no libpcap; TLS may end here.
 
 A listener for each broker. Threads, two for each connection: each reads, writes the bytes into the file, and sends
-them on. A slow disk so makes everybody wait, and nothing is left out; ``on_slow`` is called. The file holds real
-addresses of brokers, and their answers as they gave them. When the disk is full (``failure``), connections are reset.
+them on. A slow disk therefore slows down all clients, and nothing is left out; ``on_slow`` is called. The file holds
+real addresses of brokers, and their answers as they gave them. It is flushed every second, so that a recorder that is
+killed loses no more than that. When the disk is full (``failure``), connections are reset.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
@@ -80,6 +81,7 @@ class SecuredSocket:
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
+FLUSH_SECONDS: Final = 1.0  # between two writes to the disk, where little is recorded
 CONNECT_SECONDS: Final = 10.0
 MOST_UNKNOWN: Final = 1000
 CLIENT, SERVER = 0, 1
@@ -129,8 +131,18 @@ class Recorder:
         *,
         on_slow: Callable[[float], None] = lambda _: None,
         on_unknown: Callable[[str], None] = lambda _: None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        self.settings, self.on_slow, self.on_unknown = settings, on_slow, on_unknown
+        """Take settings and a file.
+
+        Args:
+            settings: how to record.
+            out: the file, open for writing.
+            on_slow: called with the seconds of a slow write.
+            on_unknown: called with what was not understood, once each.
+            on_failure: called when the file cannot be written any more.
+        """
+        self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
         self.unknown: dict[str, None] = {}  # what was not understood, each once
         self._addresses = BrokerAddresses(settings.apis)
         self.counts = Counts()
@@ -144,10 +156,16 @@ class Recorder:
         self._closed = False
         self.failure: OSError | None = None  # why nothing more could be written
         self.failed = threading.Event()
+        self._closing = threading.Event()
+        self._is_flushed = False
+        self._flusher: threading.Thread | None = None
 
     def start(self) -> Address:
         """Listen for the first broker; return where."""
-        return self.local_of(self.settings.upstream)
+        address = self.local_of(self.settings.upstream)
+        if self._flusher is None:
+            self._flusher = self._run(self._flush_regularly)
+        return address
 
     def local_of(self, broker: Address, *, seen_as: str | None = None) -> Address:
         """Return where a broker is found on this side; the first time that it is asked for, a listener is opened.
@@ -182,10 +200,11 @@ class Recorder:
             ) from None
         return listener
 
-    def _run(self, function: Callable[..., None], *arguments: object) -> None:
+    def _run(self, function: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=function, args=arguments, daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     def _accept(self, listener: socket.socket, broker: Address) -> None:
         while not self._closed:
@@ -294,22 +313,45 @@ class Recorder:
         with self._file_lock:
             if self.failure is not None:
                 raise self.failure
-            try:
+            with self._failing():  # what cannot be recorded is not passed on either
                 if not self._out.closed:
                     for packet in packets:
                         self._out.write(packet)
-            except OSError as error:  # what cannot be recorded is not passed on either
-                self.failure = error
-                self.failed.set()
-                raise
+                    self._is_flushed = False
         taken = time.monotonic() - started
         if taken > SLOW_SECONDS:
             self.on_slow(taken)
         with self.counts.lock:
             self.counts.bytes += size
 
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Keep the first error of the file, and report it."""
+        try:
+            yield
+        except OSError as error:
+            if self.failure is None:
+                self.failure = error
+                self.failed.set()
+                self.on_failure()
+            raise
+
+    def _flush_regularly(self) -> None:
+        """Write buffered packets to the disk every second, until the recorder is closed."""
+        while not self._closing.wait(FLUSH_SECONDS):
+            with self._file_lock, contextlib.suppress(OSError):
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write buffered packets to the disk; the caller holds the lock of the file."""
+        if not self._is_flushed and not self._out.closed:
+            with self._failing():
+                self._out.flush()
+                self._is_flushed = True
+
     def close(self) -> None:
         """Stop listening, end all connections, write what is left."""
+        self._closing.set()
         with self._listener_lock:
             self._closed = True
             listeners, connections = [*self.listeners.values()], [*self._open]
@@ -320,11 +362,7 @@ class Recorder:
         for thread in self._threads:
             thread.join(2)
         with self._file_lock, contextlib.suppress(OSError):
-            try:
-                self._out.flush()
-            except OSError as error:
-                self.failure = self.failure or error
-                raise
+            self._flush()
 
     def __enter__(self) -> Recorder:
         self.start()

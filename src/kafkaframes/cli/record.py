@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import signal
 import ssl
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -58,7 +60,9 @@ def command(
 
     Point clients at --listen. Give a range of ports: each broker gets one of them, so that clients stay behind the
     recorder. Only the addresses of brokers in answers are replaced; the file holds the originals.
-    A slow disk slows clients down; nothing is left out.
+    A slow disk slows clients down; nothing is left out. The file is flushed every second.
+
+    Ctrl-C and SIGTERM end the recording: exit status 0, with a summary.
 
     Without HOST only clients on this machine can connect. With HOST, anyone who can reach it can use the cluster.
 
@@ -74,23 +78,25 @@ def command(
         file = target.open("xb", buffering=_WRITE_BUFFER)
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
-    with _closing(file), _removed_if_refused(target):
-        recorder = Recorder(settings, file, on_slow=_report_slow, on_unknown=partial(_report_unknown, strict))
+    stop = threading.Event()
+    with _closing(file), _removed_if_refused(target), _stopped_by_signals(stop):
+        unknown = partial(_report_unknown, strict)
+        recorder = Recorder(settings, file, on_slow=_report_slow, on_unknown=unknown, on_failure=stop.set)
         try:
             local = recorder.start()
             say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
             if not _is_loopback(host):
-                say(f"kafkaframes: anybody who reaches {host} can use the cluster through this port", err=True)
-            recorder.failed.wait(seconds)
+                say(f"kafkaframes: anyone who reaches {host} can use the cluster through this port", err=True)
+            stop.wait(seconds)
         finally:
             recorder.close()
     if recorder.failure is not None:
         reason = recorder.failure.strerror or recorder.failure
         raise KafkaframesError(f"{output}: cannot be written any more: {reason}; the connections were reset")
     counts = recorder.counts
-    say(f"{output}: {counts.connections} connections, {size_text(counts.bytes)} recorded", err=True)
+    say(f"{output}: {count_text(counts.connections, 'connection')}, {size_text(counts.bytes)} recorded", err=True)
     if counts.refused:
-        say(f"{counts.refused} connections could not be passed on", err=True)
+        say(f"{count_text(counts.refused, 'connection')} could not be passed on", err=True)
 
 
 @contextlib.contextmanager
@@ -101,6 +107,27 @@ def _closing(file: IO[bytes]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             file.close()
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Set an event at the first Ctrl-C or SIGTERM, which end a recording regularly; a second one interrupts its end."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def end(*_: object) -> None:
+        stop.set()
+        restore()
+
+    for number in handlers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        restore()
 
 
 @contextlib.contextmanager
