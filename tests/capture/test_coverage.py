@@ -45,7 +45,7 @@ from tests.capture.wrappings import (
 import kafkaframes
 from kafkaframes.capture.coverage import HARMLESS, KINDS
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
-from kafkaframes.errors import DecodeError
+from kafkaframes.errors import DecodeError, OptionError
 
 FRAMES = [ethernet(IP4, packet) for packet in packets4()]
 
@@ -389,3 +389,14 @@ def test_every_table_has_the_same_account_of_packets(table, tmp_path):
 def test_one_whole_call_leaves_no_entry(tmp_path):
     packets = packets4(messages=[(True, request(1)), (False, response(1))])
     assert read(tmp_path, pcap([ethernet(IP4, one) for one in packets]))[1].entries == []
+
+
+def test_mode_failfast_raises_at_what_was_not_read(tmp_path):
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap([*FRAMES, ethernet(MACSEC, bytes(60))]))
+    with pytest.raises(DecodeError, match="MACsec"):
+        kafkaframes.read_capture(path, mode="FAILFAST").read_all()
+    with pytest.raises(OptionError, match="PERMISSIVE or FAILFAST"):
+        kafkaframes.read_capture(path, mode="DROPMALFORMED")
+    path.write_bytes(pcap([*FRAMES, ethernet(ARP, bytes(28))]))
+    assert kafkaframes.read_capture(path, mode="FAILFAST").read_all().num_rows == CALLS

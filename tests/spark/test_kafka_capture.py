@@ -135,3 +135,27 @@ def _split(data, count):
         edges.append(at)
     steps = [edges[len(edges) * number // count] for number in range(count)] + [len(data)]
     return [data[:24] + data[a:b] for a, b in zip([24, *steps[1:-1]], steps[1:], strict=True)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_mode_failfast_ends_the_query_with_what_was_not_read(spark, tasks):
+    frame = spark.read.format("kafka-capture").option("minPartitions", tasks)
+    assert frame.load(str(LOSS)).count() == len(plain(LOSS))
+    with pytest.raises(Exception, match="packets are missing"):
+        frame.option("mode", "FAILFAST").load(str(LOSS)).collect()
+    assert frame.option("mode", "FAILFAST").load(str(SHARE)).count() == len(plain(SHARE))
+
+
+def test_what_was_not_read_is_logged_by_the_task_that_read_it(caplog):
+    from pyspark.sql.datasource import InputPartition
+
+    from kafkaframes.scan.capture import plan_works
+    from kafkaframes.spark.kafka_capture import KafkaCaptureReader
+
+    options = capture_options({"path": str(LOSS), "minPartitions": "3"})
+    reader = KafkaCaptureReader(options)
+    for work in plan_works(options.files(), options, cores=1):
+        list(reader.read(InputPartition(work)))
+    lost = [record.getMessage() for record in caplog.records if "packets are missing" in record.getMessage()]
+    assert sum(int(line.split()[0].replace(",", "")) for line in lost) == 2427

@@ -173,6 +173,7 @@ def scan_capture(
     secrets: bool = False,
     specs: Specs | None = None,
     names_of: str | None = None,
+    mode: Literal["PERMISSIVE", "FAILFAST"] = "PERMISSIVE",
 ) -> Scan:
     """Return a scan of recorded Kafka traffic, a row for each call by default (docs/captures.md, docs/scans.md).
 
@@ -186,18 +187,22 @@ def scan_capture(
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
         names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
             ``responseNamed`` have the names that it gave to fields.
+        mode: PERMISSIVE reads what can be read, and the rest is in ``errors``; FAILFAST raises at the first data that
+            were not read and may hide a call.
 
     Raises:
-        OptionError: a table, API or release does not exist.
+        OptionError: a table, API, release or mode does not exist.
     """
-    from kafkaframes.capture.reader import CaptureOptions
+    from kafkaframes.capture.reader import MODES, CaptureOptions
     from kafkaframes.capture.streams import ports_of
     from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.scan.capture import CaptureSource, SourceOptions
     from kafkaframes.scan.scan import Scan
 
+    _check("mode", mode, MODES)
+    listening = ports_of(ports)
     read = CaptureOptions(
-        table=table, api=api, ports=ports_of(ports), secrets=secrets, apis=Apis(specs), names_of=names_of
+        table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, mode=mode
     )
     read.chosen()
     return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
@@ -326,6 +331,7 @@ def read_capture(
     secrets: bool = False,
     specs: Specs | None = None,
     names_of: str | None = None,
+    mode: Literal["PERMISSIVE", "FAILFAST"] = "PERMISSIVE",
 ) -> RecordBatches:
     """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
 
@@ -342,13 +348,18 @@ def read_capture(
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
         names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
             ``responseNamed`` have the names that it gave to fields.
+        mode: PERMISSIVE reads what can be read, and the rest is in ``errors``; FAILFAST raises at the first data that
+            were not read and may hide a call.
 
     Returns:
-        An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: what is wrong with the files.
+        An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: once all rows are read, the data
+        that were not read and may hide a call (kind, reason, file, amounts).
 
     Raises:
         OptionError: a path, table, column, API or release does not exist.
-        DecodeError: (while iterating) a file is no capture.
+        DecodeError: (while iterating) the only file is not a capture; or, in mode FAILFAST, data were not read.
     """
-    scan = scan_capture(source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of)
+    scan = scan_capture(
+        source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of, mode=mode
+    )
     return (scan if columns is None else scan.select(*columns)).to_batches()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaframes.capture.columns import TABLES
-from kafkaframes.capture.reader import CaptureOptions
+from kafkaframes.capture.reader import MODES, CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
@@ -46,6 +46,13 @@ OPTIONS: Final = (
         "names_of",
         str,
         "a release of Kafka: requestNamed and responseNamed have the names that it gave to fields",
+    ),
+    Option(
+        "mode",
+        "mode",
+        one_of(MODES),
+        "PERMISSIVE logs what was not read and may hide a call; FAILFAST ends the query with it",
+        "PERMISSIVE",
     ),
     Option(
         "minPartitions",

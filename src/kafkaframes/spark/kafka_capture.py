@@ -9,6 +9,7 @@ What reads captures is imported by the functions that need it: Spark imports thi
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkaframes.scan.capture import SourceOptions, Work
+
+log = logging.getLogger("kafkaframes.spark")
 
 
 @tells_plainly
@@ -89,12 +92,16 @@ class _CaptureReader:
         self.options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        """Yield the rows of one task as Arrow batches of about 1 MB; log what was not read and may hide a call."""
+        from kafkaframes.capture.coverage import Coverage
         from kafkaframes.capture.reader import read_traffic
         from kafkaframes.scan.arrow import rebatch
 
         work: Work = partition.value
-        yield from rebatch(read_traffic(work.files, work.options))
+        coverage = Coverage()
+        yield from rebatch(read_traffic(work.files, work.options, coverage))
+        for entry in coverage.unread:
+            log.warning("%s", entry)
         settle()
 
 
