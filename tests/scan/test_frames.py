@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.capture.wrappings import IP4, ethernet, packets4, pcap
 
 import kafkaframes
 from kafkaframes.errors import MissingExtraError
@@ -270,3 +271,23 @@ def test_a_filter_that_arrow_compares_with_no_bounds_is_still_one(scan):
     offsets = scan.select("offset").to_arrow().column(0).to_pylist()
     assert rows.column(0).to_pylist() == [offset for offset in offsets if offset >= 3]
     assert 0 < rows.num_rows < len(offsets)
+
+
+def test_what_was_not_read_is_logged_where_only_rows_are_seen(tmp_path, caplog):
+    """Polars and DuckDB show rows alone; the damage was in ``errors`` of batches that nobody saw."""
+    pytest.importorskip("polars")
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap([ethernet(IP4, packet) for packet in packets4()])[:-7])
+    scan = kafkaframes.scan_capture(path)
+    connection = scan.to_duckdb(duckdb.connect(), "calls")
+    consumers = {
+        "arrow": scan.to_arrow,
+        "polars": scan.to_polars,
+        "lazy": lambda: scan.lazy().collect(),
+        "duckdb": lambda: connection.execute("select count(*) from calls").fetchone(),
+    }
+    for name, consume in consumers.items():
+        caplog.clear()
+        consume()
+        assert any("the file ends inside a packet" in record.getMessage() for record in caplog.records), name

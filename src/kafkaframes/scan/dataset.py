@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.slices import Rows
+from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
 
 _MayKeep = Callable[[ds.Expression], bool]
@@ -57,7 +57,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.narrowed(where_of_filter(filter, self.schema))
         batches = reading.select(*(needed or known[:1])).to_batches()
-        reader = pa.RecordBatchReader.from_batches(batches.schema, batches)
+        reader = pa.RecordBatchReader.from_batches(batches.schema, warn_at_end(batches))
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
-from kafkaframes.scan.slices import Rows, ScanPlan, read_plan
+from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
 from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
         batches = reading.to_batches()
-        for table in _gathered(batches, batches.schema, batch_rows or _ROWS_AT_ONCE):
+        for table in _gathered(warn_at_end(batches), batches.schema, batch_rows or _ROWS_AT_ONCE):
             frame = polars.from_arrow(table)
             frame = frame if predicate is None else frame.filter(predicate)
             yield (frame if rows is None else frame.head(rows)).select(names)

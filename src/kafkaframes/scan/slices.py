@@ -285,6 +285,12 @@ def warn(errors: Sequence[Any]) -> None:
         _LOG.warning("%s", error.as_exception() if hasattr(error, "as_exception") else error)
 
 
+def warn_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and log damage and notes after the last one, for consumers that show neither."""
+    yield from batches
+    warn([*batches.errors, *batches.notes])
+
+
 def _serial(slices: Sequence[ScanSlice], running: Running) -> Iterator[pa.RecordBatch]:
     for part in slices:
         yield from part.read(running.errors)
