@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv
 
 from kafkaframes.cli.options import MERGE, times_of
 from kafkaframes.cli.text import records_out, say
@@ -23,6 +22,7 @@ from kafkaframes.jobs.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
 from kafkaframes.jobs.dump.ranges import Requested, merge_files, requested_files
 from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
+from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
@@ -191,9 +191,9 @@ def _print_envelopes(options: _Options, out: BinaryIO, report: Report) -> None:
 
 def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:
     base64 = options.flags["base64"]
-    with pa.csv.CSVWriter(out, columns.CSV_SCHEMA) as writer:
-        for chunk, origin in _chunks(options, report):
-            _write_all(writer, columns.csv_tables(chunk, origin, base64=base64))
+    writer = CsvFile(out, columns.CSV_SCHEMA)
+    for chunk, origin in _chunks(options, report):
+        _write_all(writer, columns.csv_tables(chunk, origin, base64=base64))
 
 
 def _print_arrow(options: _Options, out: BinaryIO, report: Report) -> None:

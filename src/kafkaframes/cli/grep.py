@@ -151,7 +151,7 @@ def _object(
         "topic": topic,
         "partition": partition,
         "offset": offset,
-        "timestamp_ms": stamp if stamp >= 0 else None,
+        "timestamp_ms": stamp if stamp != -1 else None,
         "key": base64_text(key),
         "value": base64_text(value),
         "headers": [{"key": one["key"], "value": base64_text(one["value"])} for one in headers],

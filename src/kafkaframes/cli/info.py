@@ -87,7 +87,7 @@ def _remarks(entry: PartitionSummary) -> list[str]:
 
 
 def _time_text(timestamp_ms: int) -> str:
-    return time_text(timestamp_ms) if timestamp_ms >= 0 else ""
+    return time_text(timestamp_ms) if timestamp_ms != -1 else ""
 
 
 def _mix_text(mixes: Iterable[Counter[str]]) -> str:

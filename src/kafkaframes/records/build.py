@@ -89,6 +89,7 @@ def build_records(
     transactional: bool = False,
     control: bool = False,
     delete_horizon_ms: int | None = None,
+    negative_timestamps: bool = False,
 ) -> bytes:
     """Write records as bytes that any Kafka reads: the content of a segment, or of a produce request.
 
@@ -115,6 +116,7 @@ def build_records(
         base_sequence: of the first batch; later ones go on from there, with 0 after 2^31 - 1. -1 is none.
         transactional, control: the batches' flags. Control records are given with their own keys and values.
         delete_horizon_ms: set as the base of timestamps of every batch (KIP-534).
+        negative_timestamps: keep timestamps below -1, which a log may contain and Kafka's producers reject.
 
     Returns:
         Record batches (format 2), wrappers (0 and 1 with a codec), or messages, one after the other.
@@ -138,7 +140,7 @@ def build_records(
     )
     check_options(record_format, known, fields, batch_bytes, batch_records)
     return build_rows(
-        rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS),
+        rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS, negative_timestamps=negative_timestamps),
         record_format=record_format,
         codec=known,
         level=level,

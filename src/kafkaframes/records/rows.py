@@ -75,7 +75,9 @@ class Rows(NamedTuple):
         return Rows(offsets, self.timestamps[indexes], keys, bodies, starts, names, values)
 
 
-def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -> Rows:
+def rows_of(
+    columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = (), negative_timestamps: bool = False
+) -> Rows:
     """Check ``columns`` and lay them out for writing.
 
     Args:
@@ -83,6 +85,7 @@ def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -
             sequence of mappings.
         base_offset: the first offset where there is no column ``offset``.
         ignore: names of other columns to accept; their values are not written.
+        negative_timestamps: keep timestamps below -1, which a log may contain and Kafka's producers reject.
 
     Raises:
         EncodeError: ``path`` names the column and, where one is at fault, the row.
@@ -94,7 +97,7 @@ def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -
     header_starts, names, values = _headers(arrays.get("headers"))
     return Rows(
         _offsets(arrays.get("offset"), base_offset, count),
-        _timestamps(arrays.get("timestamp"), count),
+        _timestamps(arrays.get("timestamp"), count, negative=negative_timestamps),
         blobs_of("key", arrays.get("key", none)),
         blobs_of("value", arrays.get("value", none)),
         header_starts,
@@ -294,7 +297,7 @@ def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     return offsets
 
 
-def _timestamps(array: pa.Array | None, count: int) -> Int64s:
+def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s:
     if array is None:
         return np.full(count, NO_TIMESTAMP, np.int64)
     if pa.types.is_timestamp(array.type):
@@ -304,9 +307,9 @@ def _timestamps(array: pa.Array | None, count: int) -> Int64s:
         except pa.ArrowInvalid:
             raise EncodeError(f"{array.type} does not hold whole milliseconds").within("timestamp") from None
     timestamps = _int64s("timestamp", array)
-    negative = np.flatnonzero(timestamps < NO_TIMESTAMP)
-    if len(negative):
-        row = int(negative[0])
+    rejected = np.flatnonzero(timestamps < NO_TIMESTAMP)
+    if len(rejected) and not negative:
+        row = int(rejected[0])
         raise EncodeError(f"timestamp {timestamps[row]} is below -1").within(row).within("timestamp")
     return timestamps
 

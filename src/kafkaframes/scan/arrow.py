@@ -13,12 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
-_MOST_MILLISECONDS = (2**63 - 1) // 1000
+FAR_TIMES = "timestampMs"  # the column of timestamps that INSTANT cannot hold; only where there are some
+MAX_INSTANT_MS = (2**63 - 1) // 1000
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
     "binary": pa.binary(),
@@ -100,7 +102,7 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     >>> instants(np.array([1, 2**62])).is_null().to_pylist()
     [False, True]
     """
-    beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
+    beyond = (milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS)
     there = pa.py_buffer(np.packbits(~beyond, bitorder="little")) if beyond.any() else None
     return pa.Array.from_buffers(INSTANT, milliseconds.size, [there, pa.py_buffer(milliseconds * 1000)])
 
@@ -108,6 +110,32 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
 def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds as ``instants``; nulls stay null."""
     return instants(int64_values(times, missing=np.iinfo(np.int64).max))
+
+
+def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Return ``instants_of`` an array, and the milliseconds of those that microseconds cannot hold; None without any.
+
+    >>> near, far = split_instants(pa.array([1, 2**62, None], pa.timestamp("ms", "UTC")))
+    >>> near.is_null().to_pylist(), far.to_pylist()
+    ([False, True, True], [None, 4611686018427387904, None])
+    """
+    near = instants_of(times)
+    if near.null_count == times.null_count:
+        return near, None
+    milliseconds = times.cast(pa.int64())
+    return near, pc.if_else(near.is_null(), milliseconds, pa.scalar(None, pa.int64()))
+
+
+def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with all of their timestamps in milliseconds, those of the column ``FAR_TIMES`` too."""
+    index = rows.schema.get_field_index("timestamp")
+    times = rows.column(index)
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
+    if FAR_TIMES in rows.schema.names:
+        times = pc.coalesce(times, rows.column(FAR_TIMES))
+        rows = rows.drop_columns([FAR_TIMES])
+    return rows.set_column(index, pa.field("timestamp", pa.int64()), times)
 
 
 def _as_it_is(array: pa.Array) -> pa.Array:

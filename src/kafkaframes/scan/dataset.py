@@ -20,9 +20,12 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from kafkaframes.errors import OptionError
+from kafkaframes.scan.arrow import FAR_TIMES, INSTANT, split_instants
 from kafkaframes.scan.slices import Rows, warn_at_end
 from kafkaframes.scan.where import Interval, Where
 
+_TIMESTAMP: Final = "timestamp"
+_MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSETS: Final = range(2**63 - 1)
 _PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: of a file whose name does not say it
@@ -32,15 +35,25 @@ _NAME: Final = re.compile(r'"([\w.-]+)"')
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
-    """A scan as a dataset of pyarrow's, as far as DuckDB uses one."""
+    """A scan as a dataset of pyarrow's, as far as DuckDB uses one.
 
-    def __init__(self, scan: Rows) -> None:
+    DuckDB holds instants in microseconds. Timestamps beyond them are null, and numbers in the column ``FAR_TIMES``.
+
+    Args:
+        scan: what is read.
+        has_far_times: whether there is that column.
+    """
+
+    def __init__(self, scan: Rows, *, has_far_times: bool = False) -> None:
         self._scan = scan
+        self._schema = _in_microseconds(scan.schema)
+        if has_far_times:
+            self._schema = self._schema.append(pa.field(FAR_TIMES, pa.int64()))
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return self._scan.schema
+        return self._schema
 
     def scanner(
         self,
@@ -56,9 +69,28 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
             # A table of captures, whose columns of these names mean something else; what Arrow compares with no bounds
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.narrowed(where_of_filter(filter, self.schema))
-        batches = reading.select(*(needed or known[:1])).to_batches()
-        reader = pa.RecordBatchReader.from_batches(batches.schema, warn_at_end(batches))
+        needed = needed or known[:1]
+        sources = dict.fromkeys(_TIMESTAMP if name == FAR_TIMES else name for name in needed)
+        schema = pa.schema([self._schema.field(name) for name in needed])
+        batches = (_narrowed(batch, schema) for batch in warn_at_end(reading.select(*sources).to_batches()))
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
         return ds.Scanner.from_batches(reader, columns=names, filter=filter)
+
+
+def _in_microseconds(schema: pa.Schema) -> pa.Schema:
+    index = schema.get_field_index(_TIMESTAMP)
+    if index < 0 or schema.field(index).type != _MILLISECOND_TYPE:
+        return schema
+    return schema.set(index, schema.field(index).with_type(INSTANT))
+
+
+def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema, instants in microseconds."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    if _TIMESTAMP in columns and columns[_TIMESTAMP].type == _MILLISECOND_TYPE:
+        columns[_TIMESTAMP], far = split_instants(columns[_TIMESTAMP])
+        columns[FAR_TIMES] = pa.nulls(batch.num_rows, pa.int64()) if far is None else far
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
+from kafkaframes.scan.arrow import MAX_INSTANT_MS
 from kafkaframes.scan.slices import Rows, ScanPlan, read_plan, warn_at_end
 from kafkaframes.scan.where import EVERYTHING, Interval, Where, milliseconds
 
@@ -229,4 +230,14 @@ def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> d
     import_extra("`to_duckdb`", "duckdb", "duckdb")
     from kafkaframes.scan.dataset import ScanDataset  # half of what an import of scans would take
 
-    return connection.register(name, ScanDataset(scan))
+    return connection.register(name, ScanDataset(scan, has_far_times=_has_far_times(scan)))
+
+
+def _has_far_times(scan: Rows) -> bool:
+    """Return whether a log has timestamps beyond microseconds, as far as the headers of its batches show it."""
+    from kafkaframes.scan.log.source import LogSource
+
+    if not isinstance(scan.source, LogSource) or "timestamp" not in scan.schema.names:
+        return False
+    beyond = scan.narrowed(Where(timestamps_ms=(MAX_INSTANT_MS + 1, None)))
+    return any(part.count() for part in beyond.plan().slices)

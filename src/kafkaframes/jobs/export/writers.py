@@ -7,6 +7,7 @@ building them cost more than the rest); row groups end at ROW_GROUP_ROWS or ROW_
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError
 from kafkaframes.records.json_lines import JsonBytes, to_json_bytes, to_json_headers, to_json_line
+from kafkaframes.scan.arrow import FAR_TIMES, split_instants
 from kafkaframes.wire.primitives import java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -36,13 +38,20 @@ class ParquetOutput:
     """
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool, plain_types: bool = False) -> None:
+        self._path, self._plain_types = path, plain_types
+        self.metadata: list[Any] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._open(schema)
+
+    def _open(self, schema: pa.Schema) -> None:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
         decoded = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
         repeated = ["timestampType", "topic", "partition", *decoded]  # topic, partition: of an Iceberg table only
-        self._file = _opened(path)
-        self.metadata: list[Any] = []
+        self._schema = schema
+        self._file = _opened(self._path)
         self._writer = pyarrow.parquet.ParquetWriter(
             self._file,
             schema,
@@ -52,19 +61,42 @@ class ParquetOutput:
             column_encoding=dict.fromkeys(numbers, _PACKED),
             write_statistics=[*numbers, *repeated],
             metadata_collector=self.metadata,
-            store_schema=not plain_types,
+            store_schema=not self._plain_types,
         )
-        self._schema = schema
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows; full row groups are written."""
-        self._waiting.append(batch)
+        batch = _with_far_times(batch)
+        if FAR_TIMES in batch.schema.names and FAR_TIMES not in self._schema.names:
+            self._widen()
+        self._waiting.append(_widened(batch, self._schema))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
             self._flush()
+
+    def _widen(self) -> None:
+        """Begin the file again with the column ``FAR_TIMES``; the row groups that were written are copied."""
+        import pyarrow.parquet
+
+        with self._ended_once():
+            self._writer.close()
+        self._file.close()
+        rows = sum(one.num_rows for one in self.metadata)
+        self.metadata.clear()
+        narrow = f"{self._path}.narrow"
+        if rows:
+            _move(self._path, narrow)
+        self._open(self._schema.append(pa.field(FAR_TIMES, pa.int64())))
+        self._waiting = [_widened(batch, self._schema) for batch in self._waiting]
+        if rows:
+            with _opened(narrow, "rb") as file:
+                source = pyarrow.parquet.ParquetFile(file)
+                for number in range(source.num_row_groups):
+                    group = source.read_row_group(number)
+                    table = group.append_column(FAR_TIMES, pa.nulls(group.num_rows, pa.int64())).cast(self._schema)
+                    self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
+            _remove(narrow)
 
     def _flush(self) -> None:
         waiting, rows = self._waiting, self._rows
@@ -91,18 +123,58 @@ class ParquetOutput:
             raise
 
 
-def _opened(path: str) -> Any:
-    """Open a new file of this machine, or of a store by its URL.
+def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose timestamps readers can hold in microseconds; others are null, and numbers in ``FAR_TIMES``."""
+    times = batch.column("timestamp")
+    if times.type.unit != "ms":
+        return batch
+    _, far = split_instants(times)
+    if far is None:
+        return batch
+    near = pc.if_else(far.is_null(), times, pa.scalar(None, times.type))
+    batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", near)
+    return batch.append_column(FAR_TIMES, far)
+
+
+def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with all columns of a file."""
+    if FAR_TIMES in schema.names and FAR_TIMES not in batch.schema.names:
+        batch = batch.append_column(FAR_TIMES, pa.nulls(batch.num_rows, pa.int64()))
+    return batch.select(schema.names)
+
+
+def _move(path: str, to: str) -> None:
+    if "://" not in path:
+        os.replace(path, to)
+        return
+    import fsspec
+
+    store, _ = fsspec.core.url_to_fs(path)
+    store.mv(path, to)
+
+
+def _remove(path: str) -> None:
+    if "://" not in path:
+        os.remove(path)
+        return
+    import fsspec
+
+    store, _ = fsspec.core.url_to_fs(path)
+    store.rm_file(path)
+
+
+def _opened(path: str, mode: str = "wb") -> Any:
+    """Open a file of this machine, or of a store by its URL.
 
     Raises:
         MissingExtraError: fsspec, or what it needs for this store, is absent.
     """
     if "://" not in path:
-        return pa.OSFile(path, "wb")
+        return pa.OSFile(path, mode)
     try:
         import fsspec
 
-        return fsspec.open(path, "wb").open()
+        return fsspec.open(path, mode).open()
     except ImportError as error:
         raise MissingExtraError(f"writing {path}", "remote") from error
 
@@ -121,14 +193,15 @@ class CsvOutput:
     """Text columns with a header line; headers of records are a JSON array of [key, value]."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
-        import pyarrow.csv
+        from kafkaframes.jobs.export.csv_file import CsvFile
 
         texts = (*_BYTES, "headers")
         fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
         self._schema = pa.schema(fields)
         self._shown = _base64 if base64 else java_text
-        self._writer = pyarrow.csv.CSVWriter(path, self._schema)
-        self.close: Callable[[], None] = self._writer.close
+        file = pa.OSFile(path, "wb")
+        self._writer = CsvFile(file, self._schema)
+        self.close: Callable[[], None] = file.close
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Append rows."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SHORT = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _DURATIONS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 NONE = "–"
+_EPOCH = datetime(1970, 1, 1)
 
 
 def size_text(size_bytes: float) -> str:
@@ -103,16 +104,16 @@ def ratio_text(raw: int, stored: int) -> str:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Write a time in UTC, or a dash for a missing one; a time outside the calendar is written as a number.
+    """Return a time in UTC; a dash for a missing one (-1); milliseconds for one outside of the years 1 to 9999.
 
-    >>> time_text(1_700_000_000_123), time_text(-1)
-    ('2023-11-14 22:13:20', '–')
+    >>> time_text(1_700_000_000_123), time_text(-1), time_text(-2), time_text(2**62)
+    ('2023-11-14 22:13:20', '–', '1969-12-31 23:59:59', '4611686018427387904 ms')
     """
-    if timestamp_ms is None or timestamp_ms < 0:
+    if timestamp_ms is None or timestamp_ms == -1:
         return NONE
     try:
-        return datetime.fromtimestamp(timestamp_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
+        return str(_EPOCH + timedelta(seconds=timestamp_ms // 1000))
+    except OverflowError:
         return f"{timestamp_ms} ms"
 
 

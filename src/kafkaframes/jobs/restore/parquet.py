@@ -27,6 +27,7 @@ from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, R
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
+from kafkaframes.scan.arrow import FAR_TIMES, merge_far_times
 from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
@@ -34,7 +35,7 @@ from kafkaframes.storage.log.batch_builder import COLUMNS
 SORTED_BYTES = 2 << 30  # of one partition, in memory
 _BATCH_ROWS = 1 << 16
 _HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
-_READ = (*COLUMNS, "timestampType", "timestamp_type")
+_READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,14 +306,16 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 
 def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    for path in task.files:
-        dataset = ds.dataset(path, format="parquet", partitioning=_HIVE if task.is_hive else None)
+    datasets = [ds.dataset(path, format="parquet", partitioning=_HIVE if task.is_hive else None) for path in task.files]
+    has_far_times = FAR_TIMES in columns and any(FAR_TIMES in dataset.schema.names for dataset in datasets)
+    for dataset in datasets:
         names = [name for name in columns if name in dataset.schema.names]
         mine = (ds.field("topic") == task.source.topic) & (ds.field("partition") == task.source.partition)
         rows = None if task.is_hive else mine
-        yield from dataset.to_batches(
+        batches = dataset.to_batches(
             columns=names, filter=rows, batch_size=_BATCH_ROWS, use_threads=False, fragment_readahead=1
         )
+        yield from map(merge_far_times, batches) if has_far_times else batches
 
 
 @contextmanager

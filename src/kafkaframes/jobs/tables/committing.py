@@ -40,7 +40,7 @@ from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
-from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, discard
+from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
 from kafkaframes.jobs.tables.state import STAGED, Commit, RacedError, Table, TableState, TopicPartition
 from kafkaframes.scan.values.columns import TOMBSTONE
 
@@ -239,9 +239,17 @@ def _check_files(commit: Commit) -> None:
 def latest_of_keys(commit: Commit) -> pa.Table:
     """Return one row for each topic and key: the table's columns and ``tombstone``."""
     schema = commit.columns.append(pa.field(TOMBSTONE, pa.bool_()))
-    tables = [_read(file.path).select(schema.names).cast(schema) for file in commit.files]
+    tables = [_with_columns(_read(file.path), schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
     return _last_of(_last_of(changes, ["topic", "key", "partition"], "offset"), ["topic", "key"], "timestamp")
+
+
+def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with these columns; those that a file lacks are null."""
+    for field in schema:
+        if field.name not in rows.schema.names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)
 
 
 def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
@@ -323,7 +331,7 @@ class DeadLetters:
             after={name: max(of_table.after[name], before[name] or 0) for name in names},
             settings=SETTINGS,
             files=tuple(result),
-            columns=self._columns,
+            columns=columns_with_far_times(self._columns, result),
             gaps=(),
             latest=False,
             replaces=False,

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS
+from kafkaframes.scan.arrow import FAR_TIMES
 from kafkaframes.scan.values.columns import REASON, TOMBSTONE, split_rows
 from kafkaframes.scan.values.decoding import Decoding
 
@@ -34,6 +35,7 @@ _COLUMNS = pa.schema(
     ]
 )
 HEADERS_COLUMN = pa.field("headers", HEADERS)
+FAR_TIMES_COLUMN = pa.field(FAR_TIMES, pa.int64())  # added to a table by the first record that needs it
 
 
 def table_schema(*, headers: bool) -> pa.Schema:

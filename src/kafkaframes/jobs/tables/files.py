@@ -26,10 +26,10 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.jobs.export.tally import SOURCE_COLUMNS, Counts
 from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings, check_rows, copy_segment, writing
 from kafkaframes.jobs.export.writers import Output, row_batch
-from kafkaframes.jobs.tables.content import RAW, Content
+from kafkaframes.jobs.tables.content import FAR_TIMES_COLUMN, RAW, Content
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
-from kafkaframes.scan.arrow import instants_of
+from kafkaframes.scan.arrow import FAR_TIMES, split_instants
 from kafkaframes.scan.values.columns import REASON
 from kafkaframes.storage.files.filesystem import join, split
 from kafkaframes.storage.log.transactions import TransactionState
@@ -100,6 +100,7 @@ class DataFile:
         size_bytes, records: of the file.
         bounds: least and greatest value of a column of ``MEASURED`` (timestamps in microseconds) and its nulls.
         dead: the file of records that made no row; None where there is none.
+        has_far_times: whether it has the column ``FAR_TIMES``.
     """
 
     job: FileJob
@@ -110,6 +111,7 @@ class DataFile:
     records: int = 0
     bounds: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     dead: DataFile | None = None
+    has_far_times: bool = False
 
     @property
     def failed(self) -> bool:
@@ -221,6 +223,7 @@ def _describe(made: DataFile, output: Output, path: str) -> None:
     """Say of a closed file what a commit has to."""
     if (footer := output.footer) is not None:
         made.path, made.size_bytes, made.records, made.bounds = path, _size(path), footer.num_rows, _bounds(footer)
+        made.has_far_times = FAR_TIMES in footer.schema.names
 
 
 def _copy(made: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None], memory: Recycler) -> None:
@@ -242,7 +245,9 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     rows = row_batch(batch, headers=headers)
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
-    columns["timestamp"] = instants_of(columns["timestamp"])
+    columns["timestamp"], far_times = split_instants(columns["timestamp"])
+    if far_times is not None:
+        columns[FAR_TIMES] = far_times
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -269,6 +274,11 @@ def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
         if known and len(parts) == sum(part is not None for part in parts):
             result[name] = min(part.min_raw for part in known), max(part.max_raw for part in known), nulls
     return result
+
+
+def columns_with_far_times(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
+    """Return the columns of a commit: with ``FAR_TIMES`` only if one of its files has it."""
+    return columns.append(FAR_TIMES_COLUMN) if any(file.has_far_times for file in files) else columns
 
 
 def _make_directory(path: str) -> None:

@@ -7,8 +7,8 @@ Where things stand:
   was cut by an expiry, the table property ``kafkaframes.last``, which the same commit sets.
 * which records the table holds: the table property ``kafkaframes.settings``.
 
-Data files are written by tasks and taken over by ``add_files``: without field ids, by the table's name mapping. It
-reads their footers, and wants partition values as columns in the file.
+Data files are written by tasks and taken over as they are (``iceberg_files``): without field ids, by the table's name
+mapping. Their footers are read, which need partition values as columns in the file.
 
 pyiceberg 0.12 commits again on its own when another writer was faster, on top of the new state: that would add
 the same offsets twice. So its retries are set to none, on the copy of the metadata that a commit is built from.
@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
 from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns, table_schema
+from kafkaframes.jobs.tables.iceberg_files import columns_beyond_datetime, data_files
 from kafkaframes.jobs.tables.state import (
     NOTE,
     SETTINGS,
@@ -44,6 +45,7 @@ from kafkaframes.storage.files.filesystem import join
 
 LAST = "kafkaframes.last"
 RETRIES = "commit.retry.num-retries"
+_NAME_MAPPING = "schema.name-mapping.default"
 DEFAULT_NAME = "kafka.records"
 CATALOG_FILE = "catalog.db"
 CATALOG_NAME = "kafkaframes"  # inside the SQLite file: who opens it has to say the same
@@ -201,9 +203,17 @@ class IcebergTable:
                 if commit.latest:
                     self._change(transaction, commit, {NOTE: note})
                 else:
-                    transaction.add_files(paths, snapshot_properties={NOTE: note}, check_duplicate_files=False)
+                    self._add_files(transaction, paths, {NOTE: note})
         except CommitFailedException as error:
             raise RacedError(str(error)) from error
+
+    def _add_files(self, transaction: Any, paths: list[str], properties: dict[str, str]) -> None:
+        metadata = transaction.table_metadata
+        if metadata.name_mapping() is None:
+            transaction.set_properties({_NAME_MAPPING: metadata.schema().name_mapping.model_dump_json()})
+        with transaction.update_snapshot(snapshot_properties=properties).fast_append() as snapshot:
+            for file in data_files(transaction.table_metadata, self._table.io, paths):
+                snapshot.append_data_file(file)
 
     def _create(self) -> None:
         """Make an empty table; one that was made meanwhile by another is a race."""
@@ -227,6 +237,8 @@ class IcebergTable:
         A row of another partition (the topic was given more of them) gives way only to what is not older.
         """
         changes = self._not_older(latest_of_keys(commit))
+        if names := columns_beyond_datetime(changes):
+            transaction.set_properties({_METRICS + name: "none" for name in names})
         _delete(transaction, _same_keys(changes), properties)
         transaction.append(without_tombstones(changes), snapshot_properties=properties)
 
@@ -234,10 +246,10 @@ class IcebergTable:
         """Return the changes that nothing newer of another partition stands against."""
         columns = ("topic", "key", "partition", "timestamp")
         there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
-        known = {(row["topic"], row["key"]): row for row in there.to_pylist()}
+        known = {(row["topic"], row["key"]): row for row in _numbered_times(there).to_pylist()}
         if not known:
             return changes
-        rows = changes.select(columns).to_pylist()
+        rows = _numbered_times(changes.select(columns)).to_pylist()
         return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
@@ -277,6 +289,12 @@ def _spec() -> Any:
 
     fields = enumerate(PARTITIONED_BY, 1)
     return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
+
+
+def _numbered_times(rows: pa.Table) -> pa.Table:
+    """Return rows with timestamps as numbers: Python has no datetime for some of them."""
+    index = rows.schema.get_field_index("timestamp")
+    return rows.set_column(index, "timestamp", rows.column(index).cast(pa.int64()))
 
 
 def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:

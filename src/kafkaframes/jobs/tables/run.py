@@ -27,7 +27,7 @@ from kafkaframes.jobs.export.task import ExportTask, SegmentResult, Settings
 from kafkaframes.jobs.job import Runner, run_here, shares
 from kafkaframes.jobs.tables.committing import Committer, DeadLetters, Orphans, claim, files_of, remove_orphans
 from kafkaframes.jobs.tables.content import RAW, Content
-from kafkaframes.jobs.tables.files import DataFile, FileJob, discard, write_data_file
+from kafkaframes.jobs.tables.files import DataFile, FileJob, columns_with_far_times, discard, write_data_file
 from kafkaframes.jobs.tables.settings import COMMIT_BYTES
 from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, TopicPartition, staged_directory
 from kafkaframes.scan.ranges import nested
@@ -195,7 +195,7 @@ class TableExport:
             topic_ids={topic: planned.topic_ids[topic] for topic, _ in after if topic in planned.topic_ids},
             settings=self._chosen,
             files=tuple(file for file in kept if file.records),
-            columns=self._columns,
+            columns=columns_with_far_times(self._columns, kept),
             gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
             replaces=replaces,
             latest=self._content.latest,

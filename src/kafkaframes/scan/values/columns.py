@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import flag_values, flags
+from kafkaframes.scan.arrow import FAR_TIMES
 from kafkaframes.scan.values.registry import BadValueError
 
 REASON: Final = "reason"
 TOMBSTONE: Final = "tombstone"
 # What the rows of a table have besides: a field of a value with such a name is called value_NAME.
 TAKEN: Final = frozenset(
-    {"topic", "partition", "offset", "timestamp", "timestampType", "key", "headers", TOMBSTONE, REASON}
+    {"topic", "partition", "offset", "timestamp", "timestampType", FAR_TIMES, "key", "headers", TOMBSTONE, REASON}
 )
 _CONVERSION_ERRORS: Final = (pa.ArrowException, OverflowError, TypeError, ValueError)
 _LONGEST_REASON: Final = 500

@@ -9,6 +9,9 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 SECOND: Final = 1_000_000_000  # in nanoseconds
 MILLISECOND: Final = 1_000_000
 _DAY: Final = 86_400 * SECOND
@@ -56,3 +59,21 @@ def iso_date(nanoseconds: int) -> str:
         return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
     except OverflowError:
         return str(days)
+
+
+def is_in_calendar(milliseconds: pa.Array) -> pa.Array:
+    """Return which instants, as numbers of milliseconds, are in the years 1 to 9999; null is."""
+    first, last = _FIRST_SECOND * 1000, _LAST_SECOND * 1000 + 999
+    return pc.fill_null(pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last)), True)
+
+
+def instant_texts(times: pa.Array) -> pa.Array:
+    """Return an array of instants in milliseconds as text, in the form of Arrow's CSV writer.
+
+    >>> instant_texts(pa.array([0, 2**62], pa.timestamp("ms", "UTC"))).to_pylist()
+    ['1970-01-01 00:00:00.000Z', '4611686018427387904']
+    """
+    milliseconds = times.cast(pa.int64())
+    in_calendar = is_in_calendar(milliseconds)
+    known = pc.if_else(in_calendar, times, pa.scalar(None, times.type))
+    return pc.if_else(in_calendar, known.cast(pa.string()), milliseconds.cast(pa.string()))

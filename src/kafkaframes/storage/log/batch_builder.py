@@ -115,7 +115,7 @@ class BatchBuilder:
         if options["record_format"] == 0:
             rows = rows.drop_columns([name for name in ("timestamp",) if name in rows.column_names])
         kind = self._type if options["record_format"] else _CREATE_TIME
-        data = build_records(rows, timestamp_type=kind, **options)
+        data = build_records(rows, timestamp_type=kind, negative_timestamps=True, **options)
         if not hold_back:
             yield data
             return

@@ -1,0 +1,33 @@
+"""A CSV file of records, written batch by batch.
+
+Instants are ISO 8601 for the years 1 to 9999, else numbers of milliseconds: Arrow writes other years as garbage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from kafkaframes.scan.values.instants import instant_texts, is_in_calendar
+
+TIMESTAMP = "timestamp"
+_NO_HEADER = pyarrow.csv.WriteOptions(include_header=False)
+
+
+class CsvFile:
+    """Writes batches of one schema to an open file, below a line with the names of the columns."""
+
+    def __init__(self, file: Any, schema: pa.Schema) -> None:
+        self._file = file
+        pyarrow.csv.write_csv(schema.empty_table(), file)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        times = batch.column(TIMESTAMP)
+        if not pc.all(is_in_calendar(times.cast(pa.int64()))).as_py():
+            index = batch.schema.get_field_index(TIMESTAMP)
+            batch = batch.set_column(index, pa.field(TIMESTAMP, pa.string()), instant_texts(times))
+        pyarrow.csv.write_csv(batch, self._file, _NO_HEADER)

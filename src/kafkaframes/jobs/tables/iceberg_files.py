@@ -1,0 +1,109 @@
+"""Data files for Iceberg: described from the footers of Parquet files, without values of Python's ``datetime``.
+
+pyiceberg 0.12 reads the least and the greatest timestamp of a file as ``datetime``, which ends with the year 9999, and
+Kafka's timestamps do not. The footer has both as numbers, which is what Iceberg's bounds are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_LAST_MICROSECOND = 253_402_300_799_999_999  # of the year 9999
+_FIRST_MICROSECOND = -62_135_596_800_000_000  # of the year 1
+_LAST_DAY, _FIRST_DAY = 2_932_896, -719_162
+
+
+def data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[Any]:
+    """Yield pyiceberg's description of each Parquet file.
+
+    Args:
+        metadata: of the table, as the transaction has it.
+        io: of the table.
+    """
+    from pyarrow.parquet import read_metadata
+    from pyiceberg.io import pyarrow as library
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+    schema = metadata.schema()
+    plan = library.compute_statistics_plan(schema, metadata.properties)
+    mapping = library.parquet_path_to_id_mapping(schema)
+    for path in paths:
+        file = io.new_input(path)
+        with file.open() as stream:
+            footer = read_metadata(stream)
+        library._check_pyarrow_schema_compatible(
+            schema, footer.schema.to_arrow_schema(), format_version=metadata.format_version
+        )
+        statistics = library.data_file_statistics_from_parquet_metadata(_Footer(footer), plan, mapping)
+        yield DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=statistics.partition(metadata.spec(), schema),
+            file_size_in_bytes=len(file),
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+class _View:
+    """A part of a footer: what it has itself, else what the wrapped part has."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part, name)
+
+
+class _Footer(_View):
+    """A footer whose bounds of dates and timestamps are numbers."""
+
+    def row_group(self, number: int) -> _RowGroup:
+        return _RowGroup(self._part.row_group(number))
+
+
+class _RowGroup(_View):
+    def column(self, number: int) -> _Column:
+        return _Column(self._part.column(number))
+
+
+class _Column(_View):
+    @property
+    def statistics(self) -> Any:
+        statistics = self._part.statistics
+        is_time = statistics is not None and statistics.logical_type.type in ("TIMESTAMP", "DATE")
+        return _Bounds(statistics) if is_time else statistics
+
+
+class _Bounds(_View):
+    @property
+    def min(self) -> Any:
+        return self._part.min_raw
+
+    @property
+    def max(self) -> Any:
+        return self._part.max_raw
+
+
+def columns_beyond_datetime(rows: pa.Table) -> list[str]:
+    """Return the names of columns with a date or timestamp outside of the years 1 to 9999."""
+    result = []
+    for field in rows.schema:
+        if pa.types.is_timestamp(field.type):
+            values, bounds = rows.column(field.name).cast(pa.int64()), (_FIRST_MICROSECOND, _LAST_MICROSECOND)
+        elif pa.types.is_date32(field.type):
+            values, bounds = rows.column(field.name).cast(pa.int32()), (_FIRST_DAY, _LAST_DAY)
+        else:
+            continue
+        found = pc.min_max(values).as_py()
+        if found["min"] is not None and not (bounds[0] <= found["min"] and found["max"] <= bounds[1]):
+            result.append(field.name)
+    return result
