@@ -103,7 +103,7 @@ def columns_beyond_datetime(rows: pa.Table) -> list[str]:
             values, bounds = rows.column(field.name).cast(pa.int32()), (_FIRST_DAY, _LAST_DAY)
         else:
             continue
-        found = pc.min_max(values).as_py()
-        if found["min"] is not None and not (bounds[0] <= found["min"] and found["max"] <= bounds[1]):
+        extremes = pc.min_max(values).as_py()
+        if extremes["min"] is not None and not (bounds[0] <= extremes["min"] and extremes["max"] <= bounds[1]):
             result.append(field.name)
     return result
