@@ -467,7 +467,7 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
     place = TopicPartition(topic, 0)
     with Consumer(servers, auto_offset_reset="none", enable_auto_commit=False) as consumer:
         consumer.assign({place: 999})
-        while not consumer._twin._errors:  # the broker says that there is no such offset, and nobody asks
+        while consumer._twin._positions.stuck_error() is None:  # the broker says that there is no such offset
             time.sleep(0.01)
         consumer.assign({place: 0})
         fetched = consumer.fetch(60_000)
@@ -575,7 +575,8 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
         polled = []
         while len(polled) < 120:
             polled += consumer.poll(60_000, max_records=7)
-            assert len(consumer._twin._rest) < 40
+            decoded = [records for _, entry in consumer._twin._positions._arrivals for records in entry._opened]
+            assert sum(records.unread_count for records in decoded) < 40
         assert [one.offset for one in polled] == list(range(120))
 
 

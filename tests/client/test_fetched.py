@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.errors import CorruptRecordError
+from kafkaframes.errors import CorruptRecordError, UnsupportedFormatError
 from kafkaframes.records.build import build_end_transaction, build_records
 
 PLACE = TopicPartition("t", 0)
@@ -51,9 +51,10 @@ def test_read_committed_leaves_out_what_was_aborted_and_only_that():
 
 def test_a_format_that_the_consumer_does_not_read():
     fetched = Fetched(PLACE, 0, batch(0, magic=0) + batch(2, magic=1))
-    fetched.check_formats((0, 1))
-    with pytest.raises(CorruptRecordError, match="record format 1 of t-0, this consumer reads 0"):
-        fetched.check_formats((0,))
+    assert fetched.select_formats((0, 1)) is fetched
+    assert fetched.select_formats((0,)).next_offset == 2
+    with pytest.raises(UnsupportedFormatError, match="t-0"):
+        fetched.select_formats((1,))
 
 
 def test_damage_is_an_error_that_names_partition_and_position():

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
-from kafkaframes.client.membership import ClassicMembership
+from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.protocol import framing as framed
 from kafkaframes.protocol.framing import FrameBuffer
@@ -86,10 +86,7 @@ def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeyp
 
 @pytest.mark.parametrize("client", ["consumer", "producer"])
 def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, client):
-    async def mistake(self):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("kafkaframes.client.fetcher.Fetcher._ask_all", mistake)
+    monkeypatch.setattr("kafkaframes.client.positions.Positions.requests", lambda self, now, cluster: 1 / 0)
     monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", lambda self: 1 / 0)
     if client == "producer":
         with Producer(servers) as producer:
@@ -98,15 +95,14 @@ def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, c
                     producer.send("numbers", b"lost", partition=0).result()
         return
     with Consumer(servers, **QUICK) as consumer:
-        consumer.assign({PLACE: 0})
-        for _ in range(2):
+        for call in (lambda: consumer.assign([PLACE]), lambda: consumer.fetch(60_000), lambda: next(iter(consumer))):
             with pytest.raises(ZeroDivisionError):
-                consumer.fetch(60_000)
+                call()
 
 
 def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monkeypatch):
     beats: list[int] = []
-    there = ClassicMembership._ask
+    there = GroupMessages._ask
 
     async def ask(self, body, **rest):
         if type(body).__name__ == "HeartbeatRequest":
@@ -115,7 +111,7 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
                 raise BrokerError("away", ErrorCode(15))
         return await there(self, body, **rest)
 
-    monkeypatch.setattr(ClassicMembership, "_ask", ask)
+    monkeypatch.setattr(GroupMessages, "_ask", ask)
     with Broker() as broker:
         broker.create_topic("numbers")
         with Consumer(broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=20) as consumer:

@@ -249,8 +249,9 @@ class ClusterClient:
             BrokerError: there is no such topic, or it may not be seen.
         """
         known = self.cluster.topics.get(name)
-        age = time.monotonic() - (self.cluster.updated_at or 0.0)
-        if known is not None and known.partitions and age * 1000 < self.settings.metadata_max_age_ms:
+        age = time.monotonic() - self.cluster.refreshed_at.get(name, 0.0)
+        is_fresh = name not in self.cluster.expired and age * 1000 < self.settings.metadata_max_age_ms
+        if known is not None and known.partitions and is_fresh:
             return
 
         async def step() -> None:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
+import logging
 import re
 import time
-from collections import deque
+import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -19,21 +19,25 @@ from uuid import UUID
 import pyarrow as pa
 
 from kafkaframes.client import group_offsets, offsets
-from kafkaframes.client.cluster import ClusterClient
-from kafkaframes.client.fetched import ConsumerRecord, Fetched, Records, placed, schema_of
-from kafkaframes.client.fetcher import Fetcher
+from kafkaframes.client.assignors import ASSIGNORS
+from kafkaframes.client.classic_member import JOIN_AGAIN
+from kafkaframes.client.cluster import ClusterClient, is_retriable
+from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
+from kafkaframes.client.consumer_task import ConsumerTask
+from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.loop import background, warn_unclosed
-from kafkaframes.client.membership import JOIN_AGAIN, ClassicMembership, ConsumerMembership
+from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
-from kafkaframes.client.settings import ConsumerSettings, merged
+from kafkaframes.client.positions import Ownership, PartitionState, Step
+from kafkaframes.client.settings import ConsumerSettings, choices, merged
 from kafkaframes.errors import (
     BrokerError,
+    CorruptRecordError,
     ErrorCode,
     KafkaframesError,
+    NetworkError,
     OptionError,
-    UnsupportedFormatError,
     broker_error,
 )
 from kafkaframes.records.columns import DEFAULT_COLUMNS
@@ -45,27 +49,44 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Collection[TopicPartition]], Any]
 ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_arrow``
-_GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
+_LOG: Final = logging.getLogger("kafkaframes.client")
 
 
 class AsyncConsumer:
-    """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``"""
+    """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``
+
+    A background task sends heartbeats, joins the group, fetches and refreshes metadata (``ConsumerTask``). Callbacks,
+    and the removal of partitions, happen in ``poll``, ``fetch``, ``fetch_arrow``, iteration, ``unsubscribe`` and
+    ``close``.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
         """Take settings as keywords (``ConsumerOptions``), or a dict of properties; see ``Consumer``."""
         self.settings = ConsumerSettings.of(merged(bootstrap_servers, options))
+        for name in self.settings.strategies:
+            choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
         self._cluster = ClusterClient(self.settings)
-        self._fetcher = Fetcher(self._cluster, self.settings, out_of_range=self._lost)
-        self._to_reset: set[TopicPartition] = set()
-        self._errors: list[KafkaframesError] = []
-        self._rest: deque[Records] = deque()  # fetched, and not handed out yet
+        self._machine = ConsumerMachine(
+            self.settings,
+            self._cluster.cluster,
+            backoff_s=self._cluster.backoff_s,
+            new_id=lambda: str(uuid.uuid4()),
+        )
+        self._positions = self._machine.positions
+        self._task = ConsumerTask(
+            self._machine,
+            self._cluster,
+            self.settings,
+            notice_caller=self._notice_iteration,
+            call_caller=self._interrupt_iteration,
+        )
         self._is_closed = False
         self._memory = Recycler()
         self._committed_at = time.monotonic()
-        self._membership: ClassicMembership | ConsumerMembership | None = None
-        self._updating: asyncio.Task[None] | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._auto_commit: asyncio.Task[None] | None = None
+        self._iterated: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
+        self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -78,19 +99,16 @@ class AsyncConsumer:
             warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, commit: bool = True) -> None:
-        """Commit (where that is automatic, and unless ``commit`` is False) and end.
+        """Commit (if that is automatic, and unless ``commit`` is False), call ``on_revoke``, leave the group and end.
 
         An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
         """
         self._is_closed = True
         try:
-            if commit and self._commits_by_itself:
-                await self.commit()
-        except KafkaframesError:
-            pass  # as Kafka's consumer: a commit at the end is an attempt
+            await self._end_assignment(commit=commit)
         finally:
-            await self._leave_group()
-            await self._fetcher.close()
+            await cancelled(self._auto_commit)
+            await self._task.close()
             await self._cluster.close()
 
     # ------------------------------------------------------------------------------------------------- assignment
@@ -112,24 +130,56 @@ class AsyncConsumer:
         Raises:
             NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
         """
-        if self._membership is not None:
+        if self._machine.member is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         requested = [_partition(entry) for entry in partitions]
         await self._reach(requested)
-        for known in set(self._fetcher.positions) - set(requested):
-            self._fetcher.remove(known)
-        self._drop(None)
-        self._errors.clear()  # of what was read before: a partition that still fails says so again
-        self._fetcher.forget_errors()
-        self._to_reset &= set(requested)
-        if isinstance(partitions, Mapping):
-            for partition, offset in zip(requested, partitions.values(), strict=True):
-                self._fetcher.set_position(partition, offset)
-        else:
-            await self._find_positions([entry for entry in requested if entry not in self._fetcher.positions])
-        for partition in self._fetcher.positions:
-            self._fetcher.set_end(partition, None if ends is None else ends.get(partition))
-        self._fetcher.start()
+        self._positions.errors.clear()  # of what was read before: a partition that still fails says so again
+        starts = dict(zip(requested, partitions.values(), strict=True)) if isinstance(partitions, Mapping) else {}
+        states = self._positions.states
+        for entry in requested:
+            if entry not in states:
+                self._positions.add(entry, Ownership.PENDING, offset=starts.get(entry))
+            elif entry in starts:
+                states[entry].move(Step.FETCH, starts[entry])
+        self._task.start()
+        try:
+            await self._find_positions([entry for entry in requested if entry not in starts])
+        except BaseException:
+            for state in [state for state in states.values() if state.ownership is Ownership.PENDING]:
+                self._positions.remove(state.partition)
+            raise
+        for entry in set(states) - set(requested):
+            self._positions.remove(entry)
+        for state in states.values():
+            state.ownership = Ownership.OWNED
+            state.end = None if ends is None else ends.get(state.partition)
+        self._task.wake()
+        if (error := self._positions.stuck_error()) is not None:
+            raise error
+
+    async def _find_positions(self, partitions: Sequence[TopicPartition]) -> None:
+        """Wait until the background task has found where to begin.
+
+        Raises:
+            NetworkError, BrokerError: it has not in ``default_api_timeout_ms``, or a broker refuses.
+        """
+        deadline = time.monotonic() + self.settings.default_api_timeout_ms / 1000
+        while True:
+            self._task.changed.clear()
+            self._raise_own_failure()
+            if self._positions.errors:
+                raise self._positions.errors.popleft()
+            states = [self._positions.states[entry] for entry in partitions]
+            missing = [state for state in states if not state.has_offset and state.step is not Step.STUCK]
+            left = deadline - time.monotonic()
+            if not missing:
+                return
+            if left <= 0:
+                names = ", ".join(str(state.partition) for state in missing)
+                limit = f"default_api_timeout_ms={self.settings.default_api_timeout_ms}"
+                raise missing[0].error or NetworkError(f"no position was found for {names} in {limit}")
+            await waited(self._task.changed, left)
 
     async def subscribe(
         self,
@@ -142,10 +192,12 @@ class AsyncConsumer:
         """Join the group ``group_id``; its members share the topics' partitions out. The first read waits for that.
 
         Args:
-            topics: names.
-            pattern: or a regular expression that whole names match; new topics are seen when metadata is.
-            on_assign, on_revoke: called with the partitions that come and go, before the first and after the last
-                read of them; by ``Consumer`` in its own thread: they must not call it, for it waits for them.
+            topics: names; topics that do not exist yet are read once they do, at most ``metadata_max_age_ms`` later.
+            pattern: or a regular expression that whole names match. New topics are found within
+                ``metadata_max_age_ms``.
+            on_assign: called with new partitions before their first record. If it raises, it is called again.
+            on_revoke: called with partitions after their last record, when the group takes them away, when they are
+                lost to other members already, and in ``unsubscribe`` and ``close``.
 
         Raises:
             OptionError: there is no group, or neither topics nor a pattern.
@@ -157,14 +209,13 @@ class AsyncConsumer:
             raise OptionError("subscribe takes topics, or a pattern")
         await self._reach(self.settings.servers)
         await self.unsubscribe()
-        self._listeners = (on_assign, on_revoke)
-        self._pattern = None if pattern is None else re.compile(pattern)
-        if self._pattern is not None:
-            topics = [name for name in await self.topics() if self._pattern.fullmatch(name)]
+        compiled = None if pattern is None else re.compile(pattern)
+        if compiled is not None:
+            topics = [name for name in await self.topics() if compiled.fullmatch(name)]
         names = [topics] if isinstance(topics, str) else list(topics or ())
-        kind = ConsumerMembership if self.settings.group_protocol == "consumer" else ClassicMembership
-        self._membership = kind(self._cluster, self.settings, names, self)
-        self._fetcher.start()
+        self._listeners = (on_assign, on_revoke)
+        self._machine.subscribe(names, compiled, time.monotonic())
+        self._task.start()
 
     async def _reach(self, requested: Sized) -> None:
         """See that a broker answers, if anything is to be read: who reads waits for records, and would never know."""
@@ -172,82 +223,48 @@ class AsyncConsumer:
             await self._cluster.retried(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
-        """Leave the group and read nothing."""
-        if self._membership is not None:
-            await self._on_revoked(self.assignment(), lost=False)
-            await self._leave_group()
-        for partition in self.assignment():
-            self._fetcher.remove(partition)
+        """Call ``on_revoke``, leave the group and read nothing."""
+        await self._end_assignment(commit=True)
 
-    async def _leave_group(self) -> None:
-        if self._updating is not None:
-            self._updating.cancel()
-            await asyncio.wait({self._updating})
-            self._updating = None
-        if self._membership is not None:
-            await self._membership.close()
-            self._membership = None
-
-    async def _on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin with what the group gave us."""
-        for topic in {entry.topic for entry in partitions}:
-            await self._cluster.topic(topic)
-        await self._find_positions(list(partitions))
-        if self._listeners[0] is not None:
-            await _listened(self._listeners[0], partitions)
-
-    async def _on_revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        """End with what the group takes away; commit it first, unless it is lost already."""
-        if partitions and self._commits_by_itself and not lost:
-            with contextlib.suppress(KafkaframesError):
-                await self.commit(
-                    {entry: self.position(entry) for entry in partitions if entry in self._fetcher.positions}
-                )
-        if partitions and self._listeners[1] is not None:
-            await _listened(self._listeners[1], partitions)
-        for entry in partitions:
-            self._fetcher.remove(entry)
-        self._drop(partitions)
+    async def _end_assignment(self, *, commit: bool) -> None:
+        """Give everything up, and tell the caller and the group."""
+        is_member = self._machine.member is not None
+        self._machine.begin_end()
+        try:
+            if not is_member and commit:
+                await self._commit_for_end(self.assignment())
+            while is_member and (callback := self._machine.next_callback()) is not None:
+                await self._run_callback(callback, commit=commit)
+        finally:
+            self._iterated = None
+            request = self._machine.end()
+            if request is not None:
+                await self._task.leave(request)
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
-        return list(self._fetcher.positions)
+        return self._machine.assignment
 
-    async def _find_positions(self, partitions: list[TopicPartition]) -> None:
-        committed: Mapping[TopicPartition, CommittedOffset] = {}
-        if self.settings.group_id is not None and partitions:
-            committed = await group_offsets.committed(
-                self._cluster, self.settings.group_id, partitions, stable=self.settings.reads_committed
-            )
-        for partition in partitions:
-            if partition in committed:
-                self._fetcher.set_position(partition, committed[partition].offset)
-        await self._reset([entry for entry in partitions if entry not in committed])
-
-    async def _reset(self, partitions: list[TopicPartition]) -> None:
-        """Begin where ``auto_offset_reset`` says.
-
-        Raises:
-            BrokerError: it says none.
-        """
-        if not partitions:
-            return
-        policy = self.settings.auto_offset_reset
-        if policy == "none":
-            names = ", ".join(map(str, partitions))
-            raise broker_error(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"no offset to read {names} from, and auto_offset_reset is none"
-            )
-        which = EARLIEST if policy == "earliest" else LATEST
-        starts = await offsets.ends(self._cluster, partitions, which, read_committed=self.settings.reads_committed)
-        for partition, offset in starts.items():
-            self._fetcher.set_position(partition, offset)
-
-    def _lost(self, partition: TopicPartition, offset: int) -> None:
-        if self.settings.auto_offset_reset == "none":
-            self._errors.append(broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}"))
+    async def _run_callback(self, callback: Callback, *, commit: bool) -> None:
+        """Tell the caller of partitions; commit those that are revoked first."""
+        machine = self._machine
+        machine.callback_begun(callback)
+        try:
+            if callback.kind is CallbackKind.REVOKE and commit:
+                await self._commit_for_end(callback.partitions)
+            listener = self._listeners[0 if callback.kind is CallbackKind.ASSIGN else 1]
+            if listener is not None:
+                await self._call_listener(listener, list(callback.partitions))
+        except BaseException as error:
+            if callback.kind is CallbackKind.ASSIGN or not isinstance(error, Exception):
+                machine.callback_aborted(callback)
+            else:
+                machine.callback_returned(callback, time.monotonic())
+            raise
         else:
-            self._to_reset.add(partition)
+            machine.callback_returned(callback, time.monotonic())
+        finally:
+            self._task.wake()
 
     # --------------------------------------------------------------------------------------------------- positions
 
@@ -257,11 +274,11 @@ class AsyncConsumer:
         Raises:
             OptionError: the partition is not assigned, or the offset is negative.
         """
-        known = self._checked(partition)
+        state = self._state(partition)
         if offset < 0:
-            raise OptionError(f"offset {offset} of {known} is negative")
-        self._fetcher.set_position(known, offset)
-        self._drop([known])
+            raise OptionError(f"offset {offset} of {state.partition} is negative")
+        state.move(Step.FETCH, offset)
+        self._task.wake()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the first offset, of all partitions if none are named."""
@@ -272,32 +289,44 @@ class AsyncConsumer:
         await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
-        requested = [self._checked(entry) for entry in partitions or self.assignment()]
+        requested = [self._state(entry).partition for entry in partitions or self.assignment()]
         starts = await offsets.ends(self._cluster, requested, which, read_committed=self.settings.reads_committed)
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:
-        """Return the offset of the next record that will be given."""
-        known = self._checked(partition)
-        waiting = (records.position for records in self._rest if records.partition == known and not records.is_empty)
-        return next(waiting, self._fetcher.positions[known].offset)
+        """Return the offset of the next record that will be handed out.
+
+        Raises:
+            OptionError: the partition is not assigned.
+            BrokerError: it has no position: no offset is committed, and ``auto_offset_reset`` is none.
+        """
+        state = self._state(partition)
+        if state.position < 0:
+            reason = f"the position of {state.partition} is not known yet"
+            raise state.error or broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
+        return state.position
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give nothing of these partitions until ``resume``."""
-        for entry in partitions:
-            self._fetcher.pause(self._checked(entry), True)
+        """Hand out nothing of these partitions until ``resume``; what is fetched already is kept."""
+        for state in [self._state(entry) for entry in partitions]:
+            state.is_paused = True
+            for entry in state.buffer:
+                entry.interrupt()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these partitions."""
-        for entry in partitions:
-            self._fetcher.pause(self._checked(entry), False)
+        for state in [self._state(entry) for entry in partitions]:
+            state.is_paused = False
+        self._task.changed.set()
+        self._task.wake()
 
-    def _checked(self, partition: TopicPartition | tuple[str, int]) -> TopicPartition:
+    def _state(self, partition: TopicPartition | tuple[str, int]) -> PartitionState:
         known = _partition(partition)
-        if known not in self._fetcher.positions:
+        state = self._machine.state_of(known)
+        if state is None:
             raise OptionError(f"{known} is not assigned to this consumer")
-        return known
+        return state
 
     async def partitions_for(self, *topics: str) -> list[TopicPartition]:
         """List the partitions of a topic, or of several, one after the other.
@@ -357,7 +386,7 @@ class AsyncConsumer:
         Returns:
             Whether the position is at ``end`` or behind it now.
         """
-        known = self._checked(partition)
+        known = self._state(partition).partition
         at = self.position(known)
         if at >= end:
             return True
@@ -377,62 +406,50 @@ class AsyncConsumer:
             UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
                 position stays in front of it.
         """
-        if self._errors:
-            raise self._errors.pop(0)
-        deadline = _deadline(timeout_ms)
-        if not await self._attend(deadline):
+        if not await self._wait(_deadline(timeout_ms)):
             return None
-        fetched = await self._next(deadline)
-        if self._errors:
-            raise self._errors.pop(0)
-        return None if fetched is None else self._select_formats(fetched)
+        buffered = self._next_buffer()
+        assert buffered is not None
+        state, entry = buffered
+        entry.select_formats(self.settings.formats)
+        fetched = entry.take_bytes()
+        state.release_read()
+        self._task.wake()
+        return fetched
 
-    def _select_formats(self, fetched: Fetched) -> Fetched:
-        """Return the batches of the formats that this consumer reads; set the position to the first other batch."""
-        try:
-            selected = fetched.select_formats(self.settings.formats)
-        except UnsupportedFormatError:
-            self._fetcher.set_position(fetched.partition, fetched.fetch_offset)
-            raise
-        if selected is not fetched:
-            self._fetcher.set_position(fetched.partition, selected.next_offset)
-        return selected
-
-    async def _attend(self, deadline: float | None) -> bool:
-        """Do what is due before records are handed out; return False where a rebalance goes on at the deadline."""
-        if not await self._look_after_group(deadline):
-            return False
-        if self._to_reset:
-            lost, self._to_reset = list(self._to_reset), set()
-            await self._reset([entry for entry in lost if entry in self._fetcher.positions])
-        await self._commit_when_due()
-        return True
-
-    async def _look_after_group(self, deadline: float | None) -> bool:
-        """Take part in the group's life; return False where a rebalance goes on at the deadline."""
-        if self._membership is None or (self._updating is None and not self._membership.is_due()):
-            return True
-        if self._updating is None:
-            self._updating = background(self._membership.update())
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-        await asyncio.wait({self._updating}, timeout=left)
-        if not self._updating.done():
-            return False
-        update, self._updating = self._updating, None
-        update.result()
-        return True
-
-    async def _next(self, deadline: float | None) -> Fetched | None:
-        """Wait for an answer, looking after the group meanwhile."""
+    async def _wait(self, deadline: float | None) -> bool:
+        """Do what is due, and wait for records; return False if there are none at the deadline."""
         while True:
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            step = left if self._membership is None else min(_GROUP_STEP_S, _GROUP_STEP_S if left is None else left)
-            fetched = await self._fetcher.next(step)
-            if fetched is not None or self._errors or self._to_reset or (left is not None and left <= (step or 0.0)):
-                return fetched
-            if not await self._look_after_group(deadline):
-                return None
-            await self._commit_when_due()
+            self._task.changed.clear()
+            await self._attend()
+            if self._positions.next_buffer() is not None:
+                return True
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                await asyncio.sleep(0)  # a caller that never waits leaves room for the background task
+                return False
+            times = [time_s for time_s in (deadline, self._commit_time()) if time_s is not None]
+            self._machine.is_waiting = True
+            try:
+                await waited(self._task.changed, max(min(times) - now, 0.0) if times else None)
+            finally:
+                self._machine.is_waiting = False
+                self._machine.made_progress(time.monotonic())
+
+    async def _attend(self) -> None:
+        """Poll: run due callbacks, raise the next error, commit if that is due."""
+        self._machine.polled(time.monotonic())
+        self._task.wake()
+        while (callback := self._machine.next_callback()) is not None:
+            await self._run_callback(callback, commit=True)
+        self._raise_own_failure()
+        if (error := self._machine.take_error()) is not None:
+            raise error
+        self._commit_when_due()
+
+    def _raise_own_failure(self) -> None:
+        if self._task.broken is not None:
+            raise self._task.broken
 
     async def fetch_arrow(
         self,
@@ -456,78 +473,115 @@ class AsyncConsumer:
             BrokerError, CorruptRecordError: as ``fetch``.
         """
         inner, schema = schema_of(tuple(columns))
-        match: list[pa.RecordBatch] = []
+        requested = inner if "offset" in inner else ("offset", *inner)
+        rows: list[pa.RecordBatch] = []
         size = held = 0
-        while size < max_bytes and held < current_budget():
-            fetched = await self.fetch(0 if match or size else timeout_ms)
-            if fetched is None:
-                break
-            size += len(fetched.data)
-            opened: list[pa.RecordBatch] = []
-            held = self._open(fetched, inner, opened, held)
-            match += [placed(batch, fetched.partition, columns, schema) for batch in opened]
-        return pa.Table.from_batches(match, schema=schema)
+        deadline = _deadline(timeout_ms)
+        while size < max_bytes and held < current_budget() and await self._wait(deadline):
+            buffered = self._next_buffer()
+            assert buffered is not None
+            state, entry = buffered
+            entry.select_formats(self.settings.formats)
+            entry.undo_open()
+            size += entry.size_bytes
+            try:
+                for batch in entry.open(requested, current_budget() - held, **self._reading_options):
+                    rows.append(placed(batch, state.partition, columns, schema))
+                    held += batch.nbytes
+            except CorruptRecordError:
+                if not rows:
+                    raise
+                break  # the next call raises it
+            finally:
+                state.release_read()
+                self._task.wake()
+            deadline = 0.0
+        return pa.Table.from_batches(rows, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``."""
         most = self.settings.max_poll_records if max_records is None else max_records
         taken: list[ConsumerRecord] = []
-        if not await self._hold(timeout_ms):
-            return taken
-        while len(taken) < most and (records := self._next_records()) is not None:
-            taken += records.take(most - len(taken))
+        if await self._open_next(_deadline(timeout_ms)):
+            while len(taken) < most and (records := self._next_records()) is not None:
+                taken += records.take(most - len(taken))
         return taken
 
-    async def _hold(self, timeout_ms: int | None) -> bool:
-        """Wait until there are records to hand out, or the time is over; return whether there are.
+    async def _open_next(self, deadline: float | None) -> bool:
+        """Wait until there are decoded records; return False if there are none at the deadline.
 
-        Those that were fetched before wait, too, while the group rebalances: they may be others' by now.
+        Raises:
+            CorruptRecordError: a batch is damaged; the records before it are handed out by the next call.
         """
-        deadline = _deadline(timeout_ms)
-        while await self._attend(deadline):
+        while await self._wait(deadline):
             if self._next_records() is not None:
                 return True
-            left = None if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0)
-            fetched = await self.fetch(left)
-            if fetched is None:
-                return False
-            opened: list[pa.RecordBatch] = []
+            buffered = self._next_buffer()
+            if buffered is None:
+                continue
+            state, entry = buffered
+            entry.select_formats(self.settings.formats)
             try:
-                self._open(fetched, DEFAULT_COLUMNS, opened)
-            finally:  # also of what lies before damage
-                self._rest += [Records(batch, fetched.partition) for batch in opened]
+                entry.open_records(current_budget(), **self._reading_options)
+            finally:
+                state.release_read()
+                self._task.wake()
         return False
 
-    def _needs_attention(self) -> bool:
-        """Return whether ``_attend`` has anything to do."""
-        is_due = self._membership is not None and self._membership.is_due()
-        return is_due or self._updating is not None or bool(self._to_reset) or self._is_commit_due
+    @property
+    def _reading_options(self) -> dict[str, Any]:
+        return {"verify_crc": self.settings.check_crcs, "memory": self._memory}
 
     def _next_records(self) -> Records | None:
-        """Return what records are taken from next, None where more must be fetched first."""
-        while self._rest and self._rest[0].is_empty:
-            self._rest.popleft()
-        return self._rest[0] if self._rest else None
+        """Return the decoded records that are handed out next; None if batches must be decoded, or fetched."""
+        buffered = self._next_buffer()
+        return None if buffered is None else buffered[1].next_records
 
-    def _drop(self, partitions: Collection[TopicPartition] | None) -> None:
-        """Hand out no more of what was fetched of these partitions, of all if None."""
-        for records in self._rest:
-            if partitions is None or records.partition in partitions:
-                records.drop()
+    def _next_buffer(self) -> tuple[PartitionState, BufferedBatches] | None:
+        buffered = self._positions.next_buffer()
+        if buffered is None:
+            return None
+        state, entry = buffered
+        assert isinstance(entry, BufferedBatches)
+        return state, entry
 
-    def _open(self, fetched: Fetched, columns: Sequence[str], opened: list[pa.RecordBatch], held_bytes: int = 0) -> int:
-        """Add what was fetched to ``opened`` until the budget is held; what is behind that will be fetched anew.
+    # ---------------------------------------------------------------------------------------------------- iterating
 
-        A megabyte of batches may open to gigabytes, and no broker looks. Returns how many bytes are held.
-        """
-        requested = columns if "offset" in columns else ("offset", *columns)
-        for batch in fetched.read(requested, verify_crc=self.settings.check_crcs, memory=self._memory):
-            opened.append(batch)
-            held_bytes += batch.nbytes
-            if held_bytes >= current_budget():
-                self._fetcher.set_position(fetched.partition, batch.column("offset")[-1].as_py() + 1)
-                break
-        return held_bytes
+    async def _next_iterated(self) -> Records:
+        """Wait for records; return them for an iteration, which ends early when the consumer must be asked again."""
+        while not await self._open_next(None):
+            pass
+        records = self._next_records()
+        assert records is not None
+        records.resume()
+        self._iterated = records, records.unread_count
+        return records
+
+    def _notice_iteration(self, now: float) -> float | None:
+        """Take that records were taken since the last time, which counts as polling; return when to look again."""
+        if self._iterated is None:
+            return None
+        records, left = self._iterated
+        if records.unread_count != left:
+            self._iterated = records, records.unread_count
+            self._machine.made_progress(now)
+        due = self._commit_time()
+        if due is not None and due <= now:
+            records.interrupt()
+            return None
+        return due
+
+    def _interrupt_iteration(self) -> None:
+        """Let an iteration ask again before its next record."""
+        if self._iterated is not None:
+            self._iterated[0].interrupt()
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        while True:
+            records = await self._next_iterated()
+            for record in islice(records, self.settings.max_poll_records):
+                yield record
+            await asyncio.sleep(0)  # heartbeats and other tasks go on
 
     # --------------------------------------------------------------------------------------------------- committing
 
@@ -543,61 +597,117 @@ class AsyncConsumer:
         """
         if self.settings.group_id is None:
             raise OptionError("committed offsets need group_id")
-        return GroupMember(self.settings.group_id) if self._membership is None else self._membership.member
+        member = self._machine.member
+        return GroupMember(self.settings.group_id) if member is None else member.identity
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
         """Commit offsets for the group: the positions of all partitions if none are named.
 
         Raises:
             OptionError: there is no group.
-            BrokerError: the coordinator refuses, or the consumer has subscribed and is no member of its group now: it
-                was put out (UNKNOWN_MEMBER_ID), and others may have gone on from its partitions.
+            BrokerError: the coordinator refuses, or the consumer has subscribed and is not a member of its group: it
+                was removed (UNKNOWN_MEMBER_ID), and other members may have continued with its partitions.
         """
         member = self.group_metadata()
-        if self._membership is not None and member.generation_id < 0:
-            raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, f"the consumer is no member of group {member.group_id} now")
+        if self._machine.member is not None and not self._machine.member.is_member:
+            reason = f"the consumer is not a member of group {member.group_id}"
+            raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         if offsets is None:
-            offsets = {entry: CommittedOffset(self.position(entry)) for entry in self.assignment()}
-        try:
-            await group_offsets.commit(self._cluster, member, offsets)
-        except BrokerError as error:
-            if self._membership is not None:
-                self._membership.refused(error)
-            raise
+            offsets = self._positions_to_commit(self.assignment())
+        await cancelled(self._auto_commit)  # it would write older offsets later
+        await self._commit(offsets, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
+
+    def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        states = (self._machine.state_of(entry) for entry in partitions)
+        positions = {state.partition: state.hold_position() for state in states if state is not None}
+        return {entry: CommittedOffset(*position) for entry, position in positions.items() if position[0] >= 0}
+
+    async def _commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset | int],
+        timeout_ms: int,
+        *,
+        skip_unknown_topics: bool = False,
+    ) -> None:
+        """Commit under the member's identity, and again under the next one if its epoch has just changed (KIP-848)."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            member, left_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
+            try:
+                await group_offsets.commit(
+                    self._cluster, member, offsets, timeout_ms=left_ms, skip_unknown_topics=skip_unknown_topics
+                )
+                return
+            except BrokerError as error:
+                self._machine.commit_refused(error, time.monotonic())
+                self._task.wake()
+                is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
+                if not is_stale or not await self._has_new_identity(member, deadline):
+                    raise
+
+    async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
+        """Wait for the heartbeat that tells the member its epoch; return whether it is a member still."""
+        while self.group_metadata() == member and time.monotonic() < deadline:
+            self._task.changed.clear()
+            await waited(self._task.changed, deadline - time.monotonic())
+        known = self._machine.member
+        return known is not None and known.is_member and known.identity != member
+
+    async def _commit_for_end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit positions before partitions are given up, if that is automatic; it is an attempt, as in Java."""
+        offsets = self._positions_to_commit(partitions) if self._commits_by_itself else {}
+        member = self._machine.member
+        if not offsets or (member is not None and not member.is_member):
+            return
+        await cancelled(self._auto_commit)
+        limit_ms = min(self.settings.default_api_timeout_ms, self.settings.max_poll_interval_ms // 2)
+        try:
+            await self._commit(offsets, limit_ms, skip_unknown_topics=True)
+        except KafkaframesError as error:
+            _LOG.warning("offsets were not committed before their partitions were given up: %s", error)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return what the group has committed; partitions without are not in the result."""
         return await group_offsets.committed(self._cluster, self.group_metadata().group_id, partitions)
 
-    @property
-    def _is_commit_due(self) -> bool:
-        due = self._committed_at + self.settings.auto_commit_interval_ms / 1000
-        return self._commits_by_itself and bool(self._fetcher.positions) and time.monotonic() >= due
+    def _commit_time(self) -> float | None:
+        """Return when offsets are committed by themselves."""
+        is_busy = self._auto_commit is not None and not self._auto_commit.done()
+        if not self._commits_by_itself or is_busy or not self._machine.owned:
+            return None
+        return self._committed_at + self.settings.auto_commit_interval_ms / 1000
 
-    async def _commit_when_due(self) -> None:
-        if self._is_commit_due:
-            self._committed_at = time.monotonic()
-            try:
-                await self.commit()
-            except BrokerError as error:
-                if error.code not in JOIN_AGAIN and (error.code is None or not error.code.is_retriable):
-                    raise
+    def _commit_when_due(self) -> None:
+        """Begin to commit what was handed out before this poll."""
+        due, now = self._commit_time(), time.monotonic()
+        member = self._machine.member
+        if due is None or due > now or (member is not None and not member.is_member):
+            return
+        self._committed_at = now
+        offsets = self._positions_to_commit(self._machine.owned)
+        if offsets:
+            self._auto_commit = background(self._commit_in_background(offsets))
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        while True:
-            await self._hold(None)
-            records = self._next_records()
-            for record in islice(records or (), self.settings.max_poll_records):
-                yield record
-            await asyncio.sleep(0)  # heartbeats and other tasks go on
+    async def _commit_in_background(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        try:
+            await self._commit(offsets, self.settings.default_api_timeout_ms)
+        except BrokerError as error:
+            is_passing = error.code in JOIN_AGAIN or error.code == ErrorCode.STALE_MEMBER_EPOCH or is_retriable(error)
+            if not is_passing:
+                self._machine.raise_later(error)
+                self._task.changed.set()
+                return
+            _LOG.warning("offsets were not committed, and are again at the next interval: %s", error)
+        except NetworkError as error:
+            _LOG.warning("offsets were not committed, and are again at the next interval: %s", error)
 
 
 def _deadline(timeout_ms: int | None) -> float | None:
     return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
 
 
-async def _listened(listener: Listener, partitions: Collection[TopicPartition]) -> None:
+async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:
     answer = listener(partitions)
     if inspect.isawaitable(answer):
         await answer

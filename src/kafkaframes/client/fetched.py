@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -9,6 +10,7 @@ from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
@@ -117,6 +119,14 @@ class Fetched:
         source = Memory(as_array(self.data), name)
         return iter(RecordReader(source, options, memory=memory, scanned=batches))
 
+    def from_offset(self, offset: int) -> Fetched:
+        """Return the same batches, without the records below an offset."""
+        first = int(np.searchsorted(self.batches.column("last_offset"), offset))
+        if self.aborted:  # the batches before tell which transactions are aborted
+            return replace(self, fetch_offset=offset)
+        start = int(self.batches.column("position")[first]) if first < len(self.batches) else 0
+        return replace(self, fetch_offset=offset, data=memoryview(self.data)[start:])
+
     @property
     def transactions(self) -> TransactionState:
         """What ``read_committed`` leaves out of ``data``."""
@@ -160,58 +170,211 @@ def placed(
 
 
 class Records:
-    """Fetched records of one partition as Python values, each made when it is taken; an iterator.
+    """Fetched records of one partition as Python values, each built when it is taken; an iterator.
+
+    One thread may iterate while another, with the GIL, interrupts or drops them: every record is built by C code alone.
 
     Attributes:
-        partition: which.
+        partition: their partition.
     """
 
-    __slots__ = ("_offsets", "_records", "_unread", "partition")
+    __slots__ = ("_batch", "_gate", "_is_interrupted", "_offsets", "_records", "_unread", "partition")
 
     def __init__(self, batch: pa.RecordBatch, partition: TopicPartition) -> None:
         """Take a batch that has the default columns."""
         self.partition = partition
+        self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
-        self._unread = iter(self._offsets)  # moves on as records are taken, and knows how many are left
-        self._records = map(_NEW_RECORD, chain.from_iterable(_steps(batch, self._unread, partition)))
+        self._unread = iter(self._offsets)  # advances as records are taken, and knows how many are left
+        self.resume()
+
+    @property
+    def unread_count(self) -> int:
+        """How many records are left."""
+        return length_hint(self._unread)
 
     @property
     def position(self) -> int:
-        """The offset of the record that comes next; there is one."""
+        """The offset of the next record; there is one."""
         return self._offsets[-length_hint(self._unread)]
 
     @property
     def is_empty(self) -> bool:
-        """Whether all were taken; those behind the last one that was count as not read."""
+        """Whether all were taken, or dropped."""
         return not length_hint(self._unread)
+
+    def interrupt(self) -> None:
+        """End an iteration before its next record; ``resume`` goes on."""
+        self._is_interrupted = True
+        self._gate.clear()  # after the flag: a step that begins now sees one of the two
+
+    def resume(self) -> None:
+        """Let the next iteration begin with the first record that was not taken."""
+        self._is_interrupted = False
+        self._gate: list[str] = []
+        self._records = map(_NEW_RECORD, chain.from_iterable(self._steps()))
 
     def drop(self) -> None:
         """End the iteration: what is left is not handed out."""
+        self.interrupt()
         self._offsets.clear()
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, at most so many."""
+        """Return the next records, at most ``count``."""
+        if self._is_interrupted:
+            self.resume()
         return list(islice(self._records, count))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self._records
 
+    def _steps(self) -> Iterator[Iterable[Any]]:
+        """Yield the fields of some records at a time, until their offsets have ended."""
+        first = len(self._offsets) - length_hint(self._unread)
+        for row in range(first, self._batch.num_rows, _STEP_ROWS):
+            part = self._batch.slice(row, _STEP_ROWS)
+            self._gate = gate = [self.partition.topic] * part.num_rows
+            if self._is_interrupted or not length_hint(self._unread):
+                return
+            yield _fields(part, gate, self._unread, self.partition)
+
+
+class BufferedBatches:
+    """Fetched batches of one partition that the caller has not read yet: bytes first, records once they are opened.
+
+    Attributes:
+        next_offset: the offset after the last batch.
+        leader_epoch: of the last batch.
+        is_opened: whether some were decoded.
+    """
+
+    __slots__ = ("_fetched", "_opened", "_rest", "is_opened", "leader_epoch", "next_offset")
+
+    def __init__(self, fetched: Fetched) -> None:
+        self._fetched = fetched  # all of it, for the epochs
+        self._rest: Fetched | None = fetched  # not decoded yet
+        self._opened: deque[Records] = deque()
+        self.is_opened = False
+        self.next_offset = fetched.next_offset
+        self.leader_epoch = fetched.leader_epoch
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records were handed out."""
+        return self.next_records is None and self._rest is None
+
+    @property
+    def next_records(self) -> Records | None:
+        """The decoded records that are handed out next; None if more must be decoded."""
+        while self._opened and self._opened[0].is_empty:
+            self._opened.popleft()
+        return self._opened[0] if self._opened else None
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record."""
+        records = next((entry for entry in self._opened if not entry.is_empty), None)
+        if records is not None:
+            return records.position
+        return self.next_offset if self._rest is None else self._rest.fetch_offset
+
+    def last_epoch(self, otherwise: int) -> int:
+        """Return the leader epoch of the batch before the position; ``otherwise`` if nothing was handed out."""
+        position = self.position
+        return otherwise if position <= self._fetched.fetch_offset else self._epoch_before(position)
+
+    def _epoch_before(self, offset: int) -> int:
+        batches = self._fetched.batches
+        row = int(np.searchsorted(batches.column("last_offset"), offset - 1))
+        return int(batches.column("leader_epoch")[min(row, len(batches) - 1)])
+
+    def take_bytes(self) -> Fetched | None:
+        """Return all that is left as bytes; nothing is left then."""
+        position = self.position
+        if self.is_empty:
+            return None
+        self.stop()
+        fetched = self._fetched
+        self.next_offset, self.leader_epoch = fetched.next_offset, fetched.leader_epoch
+        return fetched if position == fetched.fetch_offset else fetched.from_offset(position)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the fetched batches."""
+        return len(self._fetched.data)
+
+    def select_formats(self, formats: Sequence[int]) -> None:
+        """Keep the batches before the first one of another format; that one is fetched again, and refused then.
+
+        Raises:
+            UnsupportedFormatError: the next batch has another format; nothing is taken.
+        """
+        if self._rest is None or self._fetched.formats.issubset(formats):
+            return
+        self._fetched = self._rest = self._rest.select_formats(formats)
+        self.next_offset, self.leader_epoch = self._rest.next_offset, self._rest.leader_epoch
+
+    def undo_open(self) -> None:
+        """Take back what was decoded and not handed out, so that it can be decoded to other columns."""
+        if self._opened:
+            position = self.position
+            for records in self._opened:
+                records.drop()
+            self._opened.clear()
+            self._rest = self._fetched.from_offset(position)
+            self.next_offset, self.leader_epoch = self._fetched.next_offset, self._fetched.leader_epoch
+
+    def open(self, columns: Sequence[str], budget_bytes: int, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield columns of what is not decoded yet, until ``budget_bytes`` of them are out; the rest stays.
+
+        Raises:
+            CorruptRecordError: a batch is damaged. It is read again, and raises again, until the caller seeks.
+        """
+        self.is_opened = True
+        rest, self._rest = self._rest, None
+        if rest is None:
+            return
+        next_offset, size = rest.fetch_offset, 0
+        try:
+            for batch in rest.read(columns, **options):
+                if batch.num_rows:
+                    next_offset = batch.column("offset")[-1].as_py() + 1
+                size += batch.nbytes
+                yield batch
+                if size >= budget_bytes:
+                    self._rest = rest.from_offset(next_offset) if next_offset < self.next_offset else None
+                    return
+        except Exception:
+            self.next_offset, self.leader_epoch = next_offset, self._epoch_before(next_offset)
+            raise
+
+    def open_records(self, budget_bytes: int, **options: Any) -> None:
+        """Decode records for ``next_records``; raises as ``open``, and keeps the records before the damage."""
+        for batch in self.open(DEFAULT_COLUMNS, budget_bytes, **options):
+            self._opened.append(Records(batch, self._fetched.partition))
+
+    def interrupt(self) -> None:
+        """End an iteration before its next record; a later one goes on."""
+        for records in self._opened:
+            records.interrupt()
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        self._rest = None
+        for records in self._opened:
+            records.drop()
+
 
 _NEW_RECORD: Final = cast("Callable[[Iterable[Any]], ConsumerRecord]", partial(tuple.__new__, ConsumerRecord))
 
 
-def _steps(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterator[Iterable[Any]]:
-    """Yield the fields of some records at a time, until their offsets have ended."""
-    for first in range(0, batch.num_rows, _STEP_ROWS):
-        if length_hint(offsets):
-            yield _fields(batch.slice(first, _STEP_ROWS), offsets, partition)
-
-
-def _fields(batch: pa.RecordBatch, offsets: Iterator[int], partition: TopicPartition) -> Iterable[tuple[Any, ...]]:
-    """Return the fields of each record, by an iterator that runs no Python code."""
+def _fields(
+    batch: pa.RecordBatch, topics: list[str], offsets: Iterator[int], partition: TopicPartition
+) -> Iterable[tuple[Any, ...]]:
+    """Return the fields of each record, by an iterator that runs no Python code; it ends when ``topics`` is cleared."""
     headers = batch.column("headers")
     columns = (
-        repeat(partition.topic, batch.num_rows),  # ends first: of the offsets none is taken that is not given
+        iter(topics),  # ends first, so that no offset is taken that is not handed out
         repeat(partition.partition),
         offsets,
         int64_values(batch.column("timestamp"), missing=NO_TIMESTAMP).tolist(),

@@ -46,35 +46,39 @@ async def committed(
         BrokerError: the group may not be read.
     """
     requested = None if partitions is None else list(partitions)
+    return await cluster.retried(lambda: committed_once(cluster, group_id, requested, stable=stable))
 
-    async def step() -> dict[TopicPartition, CommittedOffset]:
-        cls = cluster.settings.message("OffsetFetchRequest")
-        body = cls(require_stable=stable)
-        names = None if requested is None else by_topic(requested)
-        ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
-        most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
-        async with cluster.coordinated(group_id) as connection:
-            at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
-            if at > _BY_NAME:
-                topics = [
-                    cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
-                    for name, all_ in (names or {}).items()
-                ]
-                body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
-            elif at >= _GROUPS:
-                body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
-            else:
-                body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
-            response = await connection.request(body, version=at)
-        answer = response.groups[0] if at >= _GROUPS else response
-        cluster.check_coordinator(answer.error_code, f"committed offsets of group {group_id}", group_id)
+
+async def committed_once(
+    cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
+) -> dict[TopicPartition, CommittedOffset]:
+    """Ask once, as ``committed`` does again and again."""
+    requested = None if partitions is None else list(partitions)
+    cls = cluster.settings.message("OffsetFetchRequest")
+    body = cls(require_stable=stable)
+    names = None if requested is None else by_topic(requested)
+    ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
+    most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
+    async with cluster.coordinated(group_id) as connection:
+        at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
         if at > _BY_NAME:
-            by_id = {topic_id: name for name, topic_id in ids.items()}
-            for topic in answer.topics:
-                topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
-        return _matches(cluster, group_id, answer.topics)
-
-    return await cluster.retried(step)
+            topics = [
+                cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
+                for name, all_ in (names or {}).items()
+            ]
+            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+        elif at >= _GROUPS:
+            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
+        else:
+            body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
+        response = await connection.request(body, version=at)
+    answer = response.groups[0] if at >= _GROUPS else response
+    cluster.check_coordinator(answer.error_code, f"committed offsets of group {group_id}", group_id)
+    if at > _BY_NAME:
+        by_id = {topic_id: name for name, topic_id in ids.items()}
+        for topic in answer.topics:
+            topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
+    return _matches(cluster, group_id, answer.topics)
 
 
 def _matches(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPartition, CommittedOffset]:
@@ -98,13 +102,20 @@ def _fetch_topics(cls: Any, plural: str, names: Mapping[str, list[int]] | None) 
 
 
 async def commit(
-    cluster: ClusterClient, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset | int]
+    cluster: ClusterClient,
+    member: GroupMember,
+    offsets: Mapping[TopicPartition, CommittedOffset | int],
+    *,
+    timeout_ms: int | None = None,
+    skip_unknown_topics: bool = False,
 ) -> None:
     """Commit offsets for a group.
 
     Args:
         member: in whose name; with no member id for a group that has no members.
         offsets: the next offset to read of each partition.
+        timeout_ms: how long to try, ``default_api_timeout_ms`` if None.
+        skip_unknown_topics: pass over topics that do not exist, instead of trying until the time is over.
 
     Raises:
         BrokerError: the coordinator refuses: the member was put out (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID), a
@@ -145,14 +156,16 @@ async def commit(
             name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
             for entry in topic.partitions:
                 _forget_stale(cluster, name, entry.error_code)
+                if skip_unknown_topics and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    continue
                 what = f"commit of {name}-{entry.partition_index} for group {member.group_id}"
                 cluster.check_coordinator(entry.error_code, what, member.group_id)
 
     if offsets:
-        await cluster.retried(step)
+        await cluster.retried(step, timeout_ms=timeout_ms)
 
 
 def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
     """Go by the topic's name next time, or by the id that it has now: it was made anew, or this broker lags."""
     if number == ErrorCode.UNKNOWN_TOPIC_ID:
-        cluster.cluster.topics.pop(topic, None)
+        cluster.cluster.expire(topic)

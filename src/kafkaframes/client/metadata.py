@@ -48,13 +48,20 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class Cluster:
-    """The newest that was heard."""
+    """The newest that was heard.
+
+    Attributes:
+        expired: topics whose metadata turned out to be old; they have no leaders until they are refreshed.
+        refreshed_at: of each topic, in seconds of the caller's clock.
+    """
 
     cluster_id: str | None = None
     controller: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     updated_at: float | None = None  # seconds of the caller's clock
+    expired: set[str] = field(default_factory=set)
+    refreshed_at: dict[str, float] = field(default_factory=dict)
 
     def update(self, response: Any, *, now: float, is_everything: bool) -> None:
         """Take a Metadata response.
@@ -70,10 +77,13 @@ class Cluster:
         self.cluster_id = response.cluster_id
         self.controller = response.controller_id
         if is_everything:
-            self.topics.clear()
+            named = {topic.name for topic in response.topics}
+            self.topics = {name: topic for name, topic in self.topics.items() if name in named}
+            self.expired.clear()
         for topic in response.topics:
             if topic.name is not None:
                 self._take(_topic_of(topic))
+                self.refreshed_at[topic.name] = now
         self.updated_at = now
 
     def _take(self, new: TopicMetadata) -> None:
@@ -85,10 +95,15 @@ class Cluster:
                 if heard is not None and 0 <= heard.leader_epoch < known.leader_epoch:
                     new.partitions[index] = known
         self.topics[new.name] = new
+        self.expired.discard(new.name)
+
+    def expire(self, topic: str) -> None:
+        """Take that the metadata of a topic are old: a broker has refused what they led to."""
+        self.expired.add(topic)
 
     def leader(self, partition: TopicPartition) -> Broker | None:
         """Return who leads a partition, or None: ask for metadata."""
-        result = self.partition(partition)
+        result = None if partition.topic in self.expired else self.partition(partition)
         return None if result is None else self.brokers.get(result.leader)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
@@ -98,7 +113,7 @@ class Cluster:
 
     def topic_id(self, topic: str) -> UUID:
         """Return a topic's id, the nil UUID where it is not known."""
-        result = self.topics.get(topic)
+        result = None if topic in self.expired else self.topics.get(topic)
         return NIL_UUID if result is None else result.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -21,8 +21,23 @@ from kafkaframes.protocol.spec.versions import Versions
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 _OLD: Final = 0  # the version that answers with a list of offsets
 _LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
-_LIST_OFFSETS: Final = 2
+_LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys
+_EPOCH_ENDS_FOR_CLIENTS: Final = 3  # OffsetForLeaderEpoch's first version that clients may send with DESCRIBE alone
 _FETCH_BYTES: Final = 1 << 20
+
+
+class EpochQuery(NamedTuple):
+    """One partition of an OffsetForLeaderEpoch request: the leader's epoch, and the epoch to look up."""
+
+    current_epoch: int
+    epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a leader's log; -1 for each if the leader does not know."""
+
+    epoch: int
+    end_offset: int
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -65,7 +80,7 @@ async def list_offsets(
                     result[partition] = answer
                 else:
                     if answer in LEADER_MOVED:
-                        cluster.cluster.topics.pop(partition.topic, None)
+                        cluster.cluster.expire(partition.topic)
                     errors.append(broker_error(answer, f"offsets of {partition}"))
         if errors:
             raise errors[0]
@@ -73,6 +88,55 @@ async def list_offsets(
     if requested:
         await cluster.retried(step)
     return {entry: result[entry] for entry in requested}
+
+
+async def list_at_leader(
+    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, int], *, read_committed: bool
+) -> dict[TopicPartition, OffsetAndTimestamp | Exception]:
+    """Ask one leader once; each partition's answer is an offset or the leader's error.
+
+    Raises:
+        NetworkError, BrokerError: as ``Connection.request``.
+    """
+    answers = await _ask(cluster, leader, requested, read_committed)
+    return {
+        entry: broker_error(answer, f"offsets of {entry}") if isinstance(answer, int) else answer
+        for entry, answer in answers.items()
+    }
+
+
+async def epoch_ends_at_leader(
+    cluster: ClusterClient, leader: Broker, requested: Mapping[TopicPartition, EpochQuery]
+) -> dict[TopicPartition, EpochEnd | Exception | None]:
+    """Ask one leader where epochs end (KIP-320); None for each partition if it has no version 3 of the request.
+
+    Raises:
+        NetworkError, BrokerError: as ``Connection.request``.
+    """
+    connection = await cluster.connection(leader)
+    if connection.ranges.get(_EPOCH_ENDS, Versions.NONE).highest < _EPOCH_ENDS_FOR_CLIENTS:
+        return dict.fromkeys(requested)
+    cls = cluster.settings.message("OffsetForLeaderEpochRequest")
+    topics = by_topic(
+        requested,
+        lambda entry: cls.OffsetForLeaderPartition(
+            partition=entry.partition,
+            current_leader_epoch=requested[entry].current_epoch,
+            leader_epoch=requested[entry].epoch,
+        ),
+    )
+    body = cls(replica_id=-1, topics=[cls.OffsetForLeaderTopic(topic=name, partitions=p) for name, p in topics.items()])
+    response = await connection.request(body, version=connection.version_of(body, least=_EPOCH_ENDS_FOR_CLIENTS))
+    answers: dict[TopicPartition, EpochEnd | Exception | None] = {}
+    for topic in response.topics:
+        for entry in topic.partitions:
+            partition = TopicPartition(topic.topic, entry.partition)
+            answers[partition] = (
+                broker_error(entry.error_code, f"the end of an epoch of {partition}")
+                if entry.error_code
+                else EpochEnd(entry.leader_epoch, entry.end_offset)
+            )
+    return answers
 
 
 async def _ask(

@@ -173,9 +173,9 @@ class ConsumerOptions(ClientOptions, total=False):
     session_timeout_ms: int
     """After this without a heartbeat, a classic member has left. Default: 45000."""
     heartbeat_interval_ms: int
-    """How often a classic member says that it is there. Default: 3000."""
+    """How often a classic member sends a heartbeat, in the background. Default: 3000."""
     max_poll_interval_ms: int
-    """How long a member may read nothing, and a rebalance waits for it. Default: 300000."""
+    """The longest time between two polls, and how long a rebalance waits for a member. Default: 300000."""
     auto_offset_reset: str
     """Where to begin without a committed offset: earliest, latest, or none for an error. Default: latest."""
     enable_auto_commit: bool

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import partial, wraps
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -239,11 +238,7 @@ class Consumer(_Client):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            records = self._twin._next_records()
-            if records is None or self._twin._needs_attention():
-                self._loop.call(self._twin._hold(None))
-            else:
-                yield from islice(records, self._twin.settings.max_poll_records)
+            yield from self._loop.call(self._twin._next_iterated())
 
 
 class Admin(_Client):

@@ -68,9 +68,9 @@ def test_a_consumer_that_is_kept_asks_for_nothing(filled):
     assert next(answers) <= 100
     answers.close()  # a LIMIT was met
     ((_, kept),) = topic_reading._pool._idle
-    assert not [at for at in kept._twin._fetcher.positions.values() if at.is_selected or at.is_requested]
+    assert not [state for state in kept._twin._positions.states.values() if state.is_selected or state.is_requested]
     assert read(filled, 90, 100).num_rows == 10
-    assert not [at for at in kept._twin._fetcher.positions.values() if at.is_selected or at.is_requested]
+    assert not [state for state in kept._twin._positions.states.values() if state.is_selected or state.is_requested]
 
 
 def test_an_answer_that_opens_to_much_is_handed_on_in_parts(filled, monkeypatch):

@@ -1,0 +1,430 @@
+"""The state machine of a consumer: its group, its partitions, their positions. No socket, clock or task.
+
+Events come in as calls with the time: the caller polls, callbacks return, answers arrive, requests fail, metadata is
+new. ``requests`` says what to send now, ``next_time`` when to ask again, ``next_callback`` what to tell the caller.
+``consumer_task`` runs it for both group protocols; ``tests/soak/consumer_schedules.py`` explores it. Rules:
+
+1. Heartbeats, joins, look-ups and fetches need no caller. Callbacks, and the removal of partitions, happen only in
+   calls of the caller: ``next_callback``, then ``callback_begun``, its function, then ``callback_returned``.
+2. A new partition is ``PENDING`` while its position is found, and the caller's from ``on_assign`` on. If that raises,
+   it is called again at the next poll.
+3. Nothing is handed out of a partition after its ``on_revoke`` has begun; the group gets it when that has returned.
+4. Lost partitions hand out nothing from that moment on. ``on_revoke`` follows at the caller's next poll.
+5. A caller that does not poll for ``max.poll.interval.ms`` leaves the group; while it waits for records, it polls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kafkaframes.client.classic_member import ClassicMember
+from kafkaframes.client.cluster import is_retriable
+from kafkaframes.client.consumer_member import ConsumerMember
+from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    FetchCommitted,
+    FetchEpochEnds,
+    FetchMetadata,
+    FetchRecords,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListOffsets,
+    Request,
+    SyncGroup,
+    TopicPartitionsById,
+)
+from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.positions import Ownership, PartitionState, Positions, Step
+from kafkaframes.client.settings import ConsumerSettings
+
+_GROUP_REQUESTS: Final = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat)
+_MAX_FETCH_BYTES: Final = 2**31 - 1
+
+
+class CallbackKind(Enum):
+    """A function of the caller, and what comes before it."""
+
+    ASSIGN = "on_assign"
+    REVOKE = "on_revoke, after a commit"
+    LOSE = "on_revoke, without one"
+
+
+class Callback(NamedTuple):
+    """A function of the caller that is due, with its partitions."""
+
+    kind: CallbackKind
+    partitions: tuple[TopicPartition, ...]
+
+
+class ConsumerMachine:
+    """One consumer.
+
+    Attributes:
+        cluster: what is known of brokers and topics; whoever changes it calls ``metadata_updated``.
+        positions: of its partitions.
+        lost: partitions that other members may have, before ``on_revoke`` was called for them.
+        is_waiting: the caller waits for records, which counts as polling.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        *,
+        backoff_s: Callable[[int], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        """Take how many seconds to wait after so many failures, and what gives an id to a member."""
+        self._settings = settings
+        self.cluster = cluster
+        self.backoff_s = backoff_s
+        self._new_id = new_id
+        self._max_poll_s = settings.max_poll_interval_ms / 1000
+        self._metadata_age_s = settings.metadata_max_age_ms / 1000
+        self.positions = Positions(
+            auto_offset_reset=settings.auto_offset_reset,
+            has_group=settings.group_id is not None,
+            max_bytes=settings.max_partition_fetch_bytes,
+            max_fetch_bytes=min(settings.fetch_max_bytes, _MAX_FETCH_BYTES),
+            unknown_topic_s=settings.default_api_timeout_ms / 1000,
+            replica_s=settings.metadata_max_age_ms / 1000,
+            backoff_s=backoff_s,
+        )
+        self.member: ClassicMember | ConsumerMember | None = None
+        self.topics: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._target: frozenset[TopicPartition] | None = None
+        self.lost: dict[TopicPartition, PartitionState] = {}
+        self._polled_at = 0.0
+        self.is_waiting = False
+        self._is_ending = False
+        self._metadata_request: FetchMetadata | None = None
+        self._metadata_at: float | None = None  # when all topics of interest were refreshed
+        self._metadata_not_before = 0.0
+        self._metadata_failures = 0
+        self._leaving: list[Request] = []
+        self._lost_while_revoking: set[TopicPartition] = set()
+
+    # ------------------------------------------------------------------------------------------ what the caller does
+
+    def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: float) -> None:
+        """Begin a membership; nothing is left of an earlier one."""
+        self.topics, self._pattern = tuple(sorted(set(topics))), pattern
+        settings = self._settings
+        is_classic = settings.group_protocol == "classic"
+        self.member = ClassicMember(self, settings) if is_classic else ConsumerMember(self, settings, self._new_id)
+        self.positions.is_subscribed = True
+        self._target, self._is_ending = None, False
+        self._metadata_at = now if pattern is not None else None
+        self._polled_at = now
+
+    def begin_end(self) -> None:
+        """Take everything away from the caller: ``next_callback`` says so; ``end`` follows."""
+        self._is_ending = True
+        self._drop_pending(())
+
+    def end(self) -> Request | None:
+        """End the membership; return how to tell the coordinator."""
+        request = None if self.member is None else self.member.leave()
+        self.member, self.topics, self._pattern, self._target = None, (), None, None
+        self._is_ending = self.positions.is_subscribed = False
+        self._leaving.clear()
+        self.lost.clear()
+        for partition in list(self.positions.states):
+            self.positions.remove(partition)
+        return request
+
+    def polled(self, now: float) -> None:
+        """Take that the caller polls."""
+        self._expire(now)  # what is late stays late, however soon the poll comes after it
+        self._polled_at = now
+        if self.member is not None:
+            self.member.polled(now)
+
+    def made_progress(self, now: float) -> None:
+        """Take that the caller has taken records, which counts as polling."""
+        self._polled_at = now
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The caller's partitions."""
+        return [*self.owned, *(entry for entry in self.lost if entry not in self.owned)]
+
+    @property
+    def owned(self) -> list[TopicPartition]:
+        """The partitions that the caller has, or is about to have or give up."""
+        states = self.positions.states.values()
+        return [state.partition for state in states if state.ownership is not Ownership.PENDING]
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether the caller does not know of lost partitions."""
+        return bool(self.lost or self._lost_while_revoking)
+
+    @property
+    def owned_by_id(self) -> TopicPartitionsById:
+        """The same by topic id."""
+        topics: dict[str, list[int]] = {}
+        for entry in self.owned:
+            topics.setdefault(entry.topic, []).append(entry.partition)
+        known = self.cluster.topics
+        ids = ((known[topic].topic_id, tuple(sorted(all_))) for topic, all_ in topics.items() if topic in known)
+        return tuple(sorted(ids))
+
+    def state_of(self, partition: TopicPartition) -> PartitionState | None:
+        """Return the state of one of the caller's partitions."""
+        state = self.positions.states.get(partition)
+        is_visible = state is not None and state.ownership is not Ownership.PENDING
+        return state if is_visible else self.lost.get(partition)
+
+    # -------------------------------------------------------------------------------------------------- callbacks
+
+    @property
+    def needs_caller(self) -> bool:
+        """Whether the caller should poll soon: there is a callback, or an error."""
+        return self.next_callback() is not None or self.next_error() is not None
+
+    def next_error(self) -> Exception | None:
+        """Return what a poll raises now."""
+        if self.member is not None and self.member.fatal is not None:
+            return self.member.fatal
+        return self.positions.errors[0] if self.positions.errors else self.positions.stuck_error()
+
+    def take_error(self) -> Exception | None:
+        """Return what this poll raises; what is over then is not raised again."""
+        error = self.next_error()
+        if self.positions.errors and error is self.positions.errors[0]:
+            self.positions.errors.popleft()
+        return error
+
+    def next_callback(self) -> Callback | None:
+        """Return the callback that is due next."""
+        if self.lost:
+            return Callback(CallbackKind.LOSE, tuple(self.lost))
+        revoked = self._to_revoke()
+        if revoked:
+            return Callback(CallbackKind.REVOKE, tuple(revoked))
+        assigned = self._to_assign()
+        return Callback(CallbackKind.ASSIGN, tuple(assigned)) if assigned else None
+
+    def _to_revoke(self) -> list[TopicPartition]:
+        owned = self.owned if self.member is not None or self._is_ending else []
+        if self._is_ending or (self.member is not None and self.member.must_revoke_all):
+            return owned
+        return [] if self._target is None else [entry for entry in owned if entry not in self._target]
+
+    def _to_assign(self) -> list[TopicPartition]:
+        """Return the new partitions, as soon as each has a position or an error."""
+        states = self.positions.states.values()
+        new = [state for state in states if state.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
+        ready = [state for state in new if state.has_offset or state.step is Step.STUCK]
+        is_complete = all(state in ready or state.failures for state in new)
+        is_held_back = self._is_ending or (self.member is not None and not self.member.accepts_assignment)
+        return [state.partition for state in ready] if is_complete and not is_held_back else []
+
+    def callback_begun(self, callback: Callback) -> None:
+        """Take that the caller's function is called."""
+        ownership = Ownership.ASSIGNING if callback.kind is CallbackKind.ASSIGN else Ownership.REVOKING
+        for entry in callback.partitions if callback.kind is not CallbackKind.LOSE else ():
+            if entry in self.positions.states:
+                self.positions.states[entry].ownership = ownership
+
+    def callback_aborted(self, callback: Callback) -> None:
+        """Take that the caller's function was cancelled: it is called again."""
+        for entry in callback.partitions:
+            state = self.positions.states.get(entry)
+            if state is not None and state.ownership is Ownership.REVOKING:
+                state.ownership = Ownership.OWNED
+                if entry in self._lost_while_revoking:
+                    self.positions.remove(entry)
+                    self.lost[entry] = state
+        self._lost_while_revoking.clear()
+
+    def callback_returned(self, callback: Callback, now: float) -> None:
+        """Take that the caller's function has returned, or that there is none."""
+        if callback.kind is CallbackKind.LOSE:
+            for entry in callback.partitions:
+                self.lost.pop(entry, None)
+            return
+        for entry in callback.partitions:
+            state = self.positions.states.get(entry)
+            if state is None:
+                continue
+            if callback.kind is CallbackKind.REVOKE and state.ownership is Ownership.REVOKING:
+                self.positions.remove(entry)
+                self._lost_while_revoking.discard(entry)
+            elif callback.kind is CallbackKind.ASSIGN and state.ownership is Ownership.ASSIGNING:
+                state.ownership = Ownership.OWNED
+        if callback.kind is CallbackKind.REVOKE:
+            self._fill_target()
+        if self.member is not None and callback.kind is CallbackKind.ASSIGN:
+            self.member.took_over(now)
+        elif self.member is not None and not self._is_ending and not self._to_revoke():
+            self.member.gave_up(now)
+
+    # ---------------------------------------------------------------------------------------- what the group decides
+
+    def set_target(self, partitions: Collection[TopicPartition]) -> None:
+        """Take the partitions that the group assigns."""
+        self._target = frozenset(partitions)
+        self._drop_pending(self._target)
+        self._fill_target()
+
+    def forget_target(self) -> None:
+        """Take that the group is about to assign everything anew."""
+        self._target = None
+        self._drop_pending(())
+
+    def refresh_topics(self) -> None:
+        """Refresh the metadata of the subscribed topics."""
+        self.positions.stale_topics.update(self.topics)
+
+    def _fill_target(self) -> None:
+        """Begin to find the positions of what is new."""
+        for entry in sorted(self._target or ()):
+            if entry not in self.positions.states:
+                self.positions.add(entry, Ownership.PENDING)
+
+    def _drop_pending(self, kept: Collection[TopicPartition]) -> None:
+        for state in list(self.positions.states.values()):
+            if state.ownership is Ownership.PENDING and state.partition not in kept:
+                self.positions.remove(state.partition)
+
+    def lose_all(self) -> None:
+        """Hand out no more records: other members may have the partitions."""
+        self.forget_target()
+        for entry in self.owned:
+            if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback runs already
+                self._lost_while_revoking.add(entry)
+                continue
+            state = self.positions.remove(entry)
+            if state is not None:
+                self.lost[entry] = state
+
+    def raise_later(self, error: Exception) -> None:
+        """Let the next poll raise an error."""
+        self.positions.raise_later(error)
+
+    def commit_refused(self, error: Exception, now: float) -> None:
+        """Take that the coordinator has refused a commit: that may say where the member stands."""
+        if self.member is not None:
+            self.member.commit_refused(error, now)
+
+    # -------------------------------------------------------------------------------------------------- requests
+
+    def requests(self, now: float) -> list[Request]:
+        """Return what to send now."""
+        self._expire(now)
+        result, self._leaving = self._leaving, []
+        if self.member is not None:
+            result += self.member.requests(now)
+        result += self.positions.requests(now, self.cluster)
+        result += self._metadata_requests(now)
+        return result
+
+    def next_time(self, now: float) -> float | None:
+        """Return when ``requests`` has something new without an event, in seconds of the caller's clock."""
+        times = [self.positions.next_time(now), self._metadata_time()]
+        if self.member is not None:
+            times.append(self.member.next_time(now))
+            if not self.is_waiting and not self.member.awaits_poll and self.member.fatal is None:
+                times.append(self._polled_at + self._max_poll_s)
+        return min((time for time in times if time is not None), default=None)
+
+    def _expire(self, now: float) -> None:
+        if self.member is None or self._is_ending or self.is_waiting or now < self._polled_at + self._max_poll_s:
+            return
+        request = self.member.expire()
+        if request is not None:
+            self._leaving.append(request)
+
+    def _metadata_time(self) -> float | None:
+        """Return when metadata are refreshed."""
+        if self._metadata_request is not None:
+            return None
+        if self.positions.stale_topics:
+            return self._metadata_not_before
+        if self._metadata_at is None or not (self.member is not None or self.positions.states):
+            return None
+        return max(self._metadata_at + self._metadata_age_s, self._metadata_not_before)
+
+    def _metadata_requests(self, now: float) -> list[Request]:
+        if self._metadata_at is None:
+            self._metadata_at = now
+        due = self._metadata_time()
+        if due is None or due > now:
+            return []
+        is_old = now >= self._metadata_at + self._metadata_age_s
+        if is_old and self._pattern is not None:
+            topics = None
+        elif is_old:
+            topics = self._topics_of_interest | self.positions.stale_topics
+        else:
+            topics = frozenset(self.positions.stale_topics)
+        self._metadata_request = FetchMetadata(topics)
+        return [self._metadata_request]
+
+    @property
+    def _topics_of_interest(self) -> frozenset[str]:
+        owned = frozenset(entry.topic for entry in self.positions.states)
+        return owned.union(self.topics, () if self.member is None else self.member.topics_of_interest)
+
+    def failed(self, request: Request, error: Exception, now: float) -> None:
+        """Take that a request was refused as a whole, or has no answer."""
+        if request is self._metadata_request and isinstance(request, FetchMetadata):
+            self._metadata_request = None
+            self._metadata_not_before = now + self.backoff_s(self._metadata_failures)
+            self._metadata_failures += 1
+            if not is_retriable(error):
+                self.raise_later(error)
+        elif isinstance(request, (*_GROUP_REQUESTS, FetchMetadata)):
+            if self.member is not None:
+                self.member.failed(request, error, now)
+        else:
+            self.positions.failed(request, error, now)
+
+    # --------------------------------------------------------------------------------------------------- answers
+
+    def answered(self, request: Request, answer: object, now: float) -> None:
+        """Take an answer; those to requests of positions have methods of their own in ``positions``."""
+        if isinstance(request, FetchMetadata):
+            self._metadata_answered(request, now)
+        if isinstance(request, (*_GROUP_REQUESTS, FetchMetadata)):
+            if self.member is not None:
+                self.member.answered(request, answer, now)
+        elif isinstance(request, FetchCommitted):
+            self.positions.committed(request, answer)  # type: ignore[arg-type]
+        elif isinstance(request, ListOffsets):
+            self.positions.listed(request, answer, now)  # type: ignore[arg-type]
+        elif isinstance(request, FetchEpochEnds):
+            self.positions.validated(request, answer, now)  # type: ignore[arg-type]
+        elif isinstance(request, FetchRecords):
+            self.positions.fetched(request, answer, now)  # type: ignore[arg-type]
+
+    def _metadata_answered(self, request: FetchMetadata, now: float) -> None:
+        if request is self._metadata_request:
+            self._metadata_request, self._metadata_failures = None, 0
+            is_everything = request.topics is None or request.topics >= self._topics_of_interest
+            self._metadata_at = now if is_everything else self._metadata_at
+        self._metadata_not_before = now + self.backoff_s(0)
+        if request.topics is None:
+            self.positions.stale_topics.clear()
+        else:
+            self.positions.stale_topics -= request.topics
+        self.metadata_updated(now, has_all_topics=request.topics is None)
+
+    def metadata_updated(self, now: float, *, has_all_topics: bool = False) -> None:
+        """Take that what is known of brokers and topics is new."""
+        if has_all_topics and self._pattern is not None:
+            matches = (topic.name for topic in self.cluster.topics.values() if not topic.is_internal)
+            topics = tuple(sorted(name for name in matches if self._pattern.fullmatch(name)))
+            if topics != self.topics and self.member is not None:
+                self.topics = topics
+                self.member.subscription_changed(now)
+        if self.member is not None:
+            self.member.metadata_updated(now)
+        self.positions.metadata_updated(self.cluster, now)

@@ -1,0 +1,238 @@
+"""The background task of a consumer: it sends what the state machine asks for, and gives it the answers.
+
+It runs from ``start`` to ``close`` on the consumer's event loop, for both group protocols and without a group.
+``changed`` is set whenever the caller may find something new: records, a callback, an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkaframes.client import fetch_session, group_offsets, offsets
+from kafkaframes.client.cluster import Channel, ClusterClient
+from kafkaframes.client.consumer_machine import ConsumerMachine
+from kafkaframes.client.fetch_session import BY_ID, FetchSession, Requested, SessionRequest, write_partitions
+from kafkaframes.client.fetched import BufferedBatches, Fetched
+from kafkaframes.client.group_messages import GroupMessages
+from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    FetchCommitted,
+    FetchEpochEnds,
+    FetchMetadata,
+    FetchRecords,
+    GroupRequest,
+    LeaveGroup,
+    ListOffsets,
+    Request,
+)
+from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.positions import FetchAnswer
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import BrokerError, CorruptRecordError, KafkaframesError, broker_error
+from kafkaframes.protocol.spec.model import NIL_UUID
+
+_WHOLE_BATCHES: Final = 3  # Fetch's first version that gives a whole batch however large it is
+_NO_EPOCH: Final = -1
+_LAST_OFFSET: Final = 2**63 - 1
+
+
+class ConsumerTask:
+    """Runs a consumer's state machine."""
+
+    def __init__(
+        self,
+        machine: ConsumerMachine,
+        cluster: ClusterClient,
+        settings: ConsumerSettings,
+        *,
+        notice_caller: Callable[[float], float | None],
+        call_caller: Callable[[], None],
+    ) -> None:
+        """Take what the caller has to do with it.
+
+        Args:
+            notice_caller: called with the time before the machine looks at it, for the caller may have taken records;
+                returns when to be called again.
+            call_caller: called if the caller should poll although it has records.
+        """
+        self._machine = machine
+        self._cluster = cluster
+        self._settings = settings
+        self._notice_caller, self._call_caller = notice_caller, call_caller
+        self._group = None if settings.group_id is None else GroupMessages(cluster, settings, settings.group_id)
+        self._sessions: dict[int, FetchSession] = {}  # by node id
+        self._wake = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.broken: Exception | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        if self._task is None:
+            self._task = background(self._run())
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the machine look for something to send."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Stop; requests under way are given up."""
+        await cancelled(self._task, *self._requests)
+
+    async def leave(self, request: Request) -> None:
+        """Tell the coordinator that the member leaves; if it does not answer, the session ends by itself."""
+        if self._group is not None and isinstance(request, (LeaveGroup, ConsumerHeartbeat)):
+            with contextlib.suppress(KafkaframesError):
+                await self._group.send(request)
+
+    async def _run(self) -> None:
+        """Send until it is closed; a mistake of our own is raised where the caller polls."""
+        try:
+            while True:
+                self._wake.clear()
+                now = time.monotonic()
+                caller_due = self._notice_caller(now)
+                for request in self._machine.requests(now):
+                    self._spawn(request)
+                times = [time_s for time_s in (self._machine.next_time(now), caller_due) if time_s is not None]
+                if self._machine.needs_caller:
+                    self._call_caller()
+                    self.changed.set()
+                await waited(self._wake, max(min(times) - time.monotonic(), 0.0) if times else None)
+        except Exception as error:
+            self.broken = error
+            self.changed.set()
+            self._call_caller()
+
+    def _spawn(self, request: Request) -> None:
+        task = background(self._send(request))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _send(self, request: Request) -> None:
+        machine = self._machine
+        try:
+            answer = await self._execute(request)
+        except Exception as error:
+            machine.failed(request, error, time.monotonic())
+        else:
+            machine.answered(request, answer, time.monotonic())
+        self.changed.set()
+        self.wake()
+
+    async def _execute(self, request: Request) -> object:
+        cluster, settings = self._cluster, self._settings
+        if isinstance(request, FetchMetadata):
+            await cluster.refresh(request.topics)
+            return None
+        if isinstance(request, FetchCommitted):
+            assert settings.group_id is not None
+            return await group_offsets.committed_once(
+                cluster, settings.group_id, request.versions, stable=settings.reads_committed
+            )
+        if isinstance(request, ListOffsets):
+            return await offsets.list_at_leader(
+                cluster, request.node, request.timestamps, read_committed=settings.reads_committed
+            )
+        if isinstance(request, FetchEpochEnds):
+            return await offsets.epoch_ends_at_leader(cluster, request.node, request.epochs)
+        if isinstance(request, FetchRecords):
+            return await self._fetch(request)
+        return await self._send_to_group(request)
+
+    async def _send_to_group(self, request: GroupRequest) -> object:
+        assert self._group is not None
+        return await self._group.send(request)
+
+    # ------------------------------------------------------------------------------------------------------ fetching
+
+    async def _fetch(self, request: FetchRecords) -> dict[TopicPartition, FetchAnswer]:
+        """Fetch from one node; where brokers keep fetch sessions (KIP-227) they are sent only what has changed."""
+        settings, node = self._settings, request.node
+        connection = await self._cluster.connection(node, Channel.FETCH)
+        requested = self._requested(request)
+        if not requested:
+            return {}
+        ids = {entry.topic: row.topic_id for entry, row in requested.items()}
+        body = settings.message("FetchRequest")(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=int(settings.reads_committed),
+            rack_id=settings.client_rack,
+        )
+        version = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
+        session = self._sessions.setdefault(node.node_id, FetchSession())
+        rows = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(requested), {})
+        if version >= fetch_session.FIRST_VERSION:
+            rows = session.next_request(requested, by_id=version >= BY_ID)
+        write_partitions(body, rows, requested, version)
+        wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+        try:
+            response = await connection.request(body, version=version, timeout_ms=wait_ms)
+        except BaseException:  # whether it was carried out is not known
+            session.lose()
+            raise
+        if response.error_code:
+            session.lose()
+            if response.error_code in fetch_session.LOST:  # the partitions are asked for again at once
+                session.session_id = fetch_session.NO_SESSION
+                return {}
+            raise broker_error(response.error_code, "fetch")
+        if version >= fetch_session.FIRST_VERSION:
+            session.answered(response.session_id)
+        names = {topic_id: name for name, topic_id in ids.items()}
+        answers = {}
+        for topic in response.responses:
+            name = names.get(topic.topic_id, "") if version >= BY_ID else topic.topic
+            for entry in topic.partitions:
+                partition = TopicPartition(name, entry.partition_index)
+                if partition in requested:
+                    answers[partition] = self._answer(partition, entry, requested[partition].offset, version)
+        return answers
+
+    def _requested(self, request: FetchRecords) -> dict[TopicPartition, Requested]:
+        """Return what to ask for: positions may have moved while the connection was opened."""
+        cluster, result = self._cluster.cluster, {}
+        for partition, version in request.versions.items():
+            state = self._machine.positions.states.get(partition)
+            if state is not None and state.version == version:
+                known = cluster.partition(partition)
+                epoch = _NO_EPOCH if known is None else known.leader_epoch
+                topic_id = cluster.topic_id(partition.topic)
+                result[partition] = Requested(state.fetch_offset, state.max_bytes, epoch, topic_id)
+        return result
+
+    def _answer(self, partition: TopicPartition, entry: Any, offset: int, version: int) -> FetchAnswer:
+        if entry.error_code:
+            return FetchAnswer(broker_error(entry.error_code, f"fetch of {partition} from offset {offset}"))
+        bounds = entry.high_watermark, entry.last_stable_offset, entry.log_start_offset
+        if not entry.records:
+            return FetchAnswer(None, None, False, *bounds, entry.preferred_read_replica)
+        fetched = Fetched(partition, offset, memoryview(entry.records), *bounds, self._aborted(entry))
+        end = fetched.batches.end
+        if not len(fetched.batches) and end.corrupt:
+            return FetchAnswer(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
+        if not len(fetched.batches):
+            if version >= _WHOLE_BATCHES:
+                size = self._settings.max_partition_fetch_bytes
+                reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}"
+                return FetchAnswer(BrokerError(reason))
+            return FetchAnswer(None, None, True, *bounds)
+        if not offset < fetched.next_offset <= _LAST_OFFSET:  # it would be asked for again and again
+            last = int(fetched.batches.column("last_offset")[-1])
+            reason = f"the data fetched from offset {offset} ends with offset {last}"
+            return FetchAnswer(CorruptRecordError(reason, file=str(partition)))
+        return FetchAnswer(None, BufferedBatches(fetched), False, *bounds, entry.preferred_read_replica)
+
+    def _aborted(self, entry: Any) -> list[tuple[int, int]] | None:
+        if not self._settings.reads_committed or not entry.aborted_transactions:
+            return None
+        return [(row.producer_id, row.first_offset) for row in entry.aborted_transactions]

@@ -1,0 +1,184 @@
+"""The requests of ``group_requests`` as messages to a group's coordinator, and its answers back as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kafkaframes.client.assignors import Member
+from kafkaframes.client.cluster import Channel, ClusterClient
+from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    GroupRequest,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    SyncGroup,
+)
+from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages.envelopes import decode_versioned, encode_versioned
+from kafkaframes.protocol.messages.objects import Message
+
+_PROTOCOL_TYPE: Final = "consumer"
+_SUBSCRIPTION_VERSION: Final = 3
+_ASSIGNMENT_VERSION: Final = 1
+_LEAVES_BY_LIST: Final = 3  # LeaveGroup's first version that takes a list of members
+
+
+class GroupMessages:
+    """One group's coordinator, for one consumer."""
+
+    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, group_id: str) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._group_id = group_id
+
+    async def send(self, request: GroupRequest) -> object:
+        """Send a request once; return its answer.
+
+        Raises:
+            BrokerError: the coordinator refuses.
+            NetworkError: there is no answer.
+        """
+        if isinstance(request, JoinGroup):
+            return await self._join(request)
+        if isinstance(request, SyncGroup):
+            return await self._sync(request)
+        if isinstance(request, Heartbeat):
+            await self._beat(request)
+            return None
+        if isinstance(request, LeaveGroup):
+            await self._leave(request)
+            return None
+        return await self._consumer_heartbeat(request)
+
+    async def _ask(self, body: Message, *, timeout_ms: int | None = None, channel: Channel = Channel.REQUESTS) -> Any:
+        return await self._cluster.ask_coordinator(self._group_id, body, timeout_ms=timeout_ms, channel=channel)
+
+    def _check(self, number: int, what: str, message: str | None = None) -> None:
+        self._cluster.check_coordinator(number, what, self._group_id, said=message)
+
+    async def _join(self, request: JoinGroup) -> JoinGroupAnswer:
+        settings = self._settings
+        cls = settings.message("JoinGroupRequest")
+        subscription = self._subscription(request)
+        body = cls(
+            group_id=self._group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=request.member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[cls.JoinGroupRequestProtocol(name=name, metadata=subscription) for name in settings.strategies],
+        )
+        wait_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
+        answer = await self._ask(body, timeout_ms=wait_ms, channel=Channel.JOIN)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return JoinGroupAnswer(answer.member_id, -1)
+        self._check(answer.error_code, f"joining group {self._group_id}")
+        is_leader = answer.leader == answer.member_id and not answer.skip_assignment
+        members = {entry.member_id: _member(entry) for entry in answer.members} if is_leader else None
+        return JoinGroupAnswer(answer.member_id, answer.generation_id, answer.protocol_name, members)
+
+    def _subscription(self, request: JoinGroup) -> bytes:
+        cls = self._settings.message("ConsumerProtocolSubscription")
+        owned = [
+            cls.TopicPartition(topic=topic, partitions=sorted(partitions))
+            for topic, partitions in sorted(by_topic(request.owned).items())
+        ]
+        body = cls(topics=list(request.topics), owned_partitions=owned, generation_id=request.generation)
+        return encode_versioned(body, _SUBSCRIPTION_VERSION)
+
+    async def _sync(self, request: SyncGroup) -> list[TopicPartition]:
+        cls = self._settings.message("SyncGroupRequest")
+        rows = [
+            cls.SyncGroupRequestAssignment(member_id=member_id, assignment=self._assignment(partitions))
+            for member_id, partitions in (request.assignment or {}).items()
+        ]
+        body = cls(
+            group_id=self._group_id,
+            generation_id=request.generation,
+            member_id=request.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocol_name=request.protocol,
+            assignments=rows,
+        )
+        answer = await self._ask(body, timeout_ms=self._held_back_ms, channel=Channel.JOIN)
+        self._check(answer.error_code, f"the assignment of group {self._group_id}")
+        return partitions_of(answer.assignment)
+
+    @property
+    def _held_back_ms(self) -> int:
+        return self._settings.max_poll_interval_ms + self._settings.request_timeout_ms
+
+    def _assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
+        cls = self._settings.message("ConsumerProtocolAssignment")
+        rows = [cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic(partitions).items()]
+        return encode_versioned(cls(assigned_partitions=rows, user_data=None), _ASSIGNMENT_VERSION)
+
+    async def _beat(self, request: Heartbeat) -> None:
+        body = self._settings.message("HeartbeatRequest")(
+            group_id=self._group_id,
+            generation_id=request.generation,
+            member_id=request.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        answer = await self._ask(body)
+        self._check(answer.error_code, f"heartbeat of group {self._group_id}")
+
+    async def _leave(self, request: LeaveGroup) -> None:
+        cls = self._settings.message("LeaveGroupRequest")
+        async with self._cluster.coordinated(self._group_id) as connection:
+            version = connection.version_of(cls())
+            if version >= _LEAVES_BY_LIST:
+                body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=request.member_id)])
+            else:
+                body = cls(group_id=self._group_id, member_id=request.member_id)
+            await connection.request(body, version=version)
+
+    async def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        settings = self._settings
+        cls = settings.message("ConsumerGroupHeartbeatRequest")
+        body = cls(group_id=self._group_id, member_id=request.member_id, member_epoch=request.epoch)
+        if request.is_full or request.epoch < 0:
+            body.instance_id = settings.group_instance_id
+        if request.is_full:
+            body.rebalance_timeout_ms = settings.max_poll_interval_ms
+            body.server_assignor = settings.group_remote_assignor
+            body.rack_id = settings.client_rack or None
+        if request.topics is not None:
+            body.subscribed_topic_names = list(request.topics)
+        if request.owned is not None:
+            body.topic_partitions = [
+                cls.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in request.owned
+            ]
+        answer = await self._ask(body)
+        self._check(answer.error_code, f"group {self._group_id}", answer.error_message)
+        rows = None if answer.assignment is None else answer.assignment.topic_partitions
+        assignment = None if rows is None else tuple((row.topic_id, tuple(row.partitions)) for row in rows)
+        interval_s = answer.heartbeat_interval_ms / 1000
+        return ConsumerHeartbeatAnswer(answer.member_id or "", answer.member_epoch, interval_s, assignment)
+
+
+def partitions_of(assignment: bytes) -> list[TopicPartition]:
+    """Return the partitions of a ConsumerProtocolAssignment; empty bytes are none."""
+    if not assignment:
+        return []
+    body, _ = decode_versioned("ConsumerProtocolAssignment", assignment)
+    return list(_partitions(body.assigned_partitions))
+
+
+def _partitions(topics: Iterable[Any]) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions)
+
+
+def _member(row: Any) -> Member:
+    body, _ = decode_versioned("ConsumerProtocolSubscription", row.metadata)
+    owned = tuple(_partitions(body.owned_partitions))
+    return Member(frozenset(body.topics), owned, body.generation_id, row.group_instance_id)
