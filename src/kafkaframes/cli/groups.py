@@ -91,6 +91,8 @@ def _is_nothing(result: GroupDescription | None) -> bool:
 def _offset_rows(admin: Admin, name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
     from kafkaframes.client import LATEST
 
+    if result is None and (rows := _share_offset_rows(admin, name)):
+        return rows
     readers = {partition: one for one in (result.members if result is not None else ()) for partition in one.assignment}
     committed = admin.group_offsets(name)
     partitions = sorted({*committed, *readers}, key=lambda entry: (entry.topic, entry.partition))
@@ -104,6 +106,33 @@ def _offset_rows(admin: Admin, name: str, result: GroupDescription | None) -> li
         row |= {"log_end_offset": ends[partition], "lag": None if offset is None else max(ends[partition] - offset, 0)}
         rows.append(row | dict(zip(_MEMBER, said, strict=True)))
     return rows
+
+
+def _share_offset_rows(admin: Admin, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a share group, empty for a group of another type; it has members for each partition."""
+    from kafkaframes.client import LATEST
+    from kafkaframes.errors import BrokerError
+
+    try:
+        members = admin.describe_share_group(name).members
+        offsets = admin.share_group_offsets(name)
+    except BrokerError:
+        return []
+    ends = admin.list_offsets(dict.fromkeys(offsets, LATEST))
+    return [
+        {
+            "group": name,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": offset.start_offset,
+            "log_end_offset": ends[partition],
+            "lag": offset.lag,
+            "consumer_id": ",".join(one.member_id for one in members if partition in one.assignment) or None,
+            "host": None,
+            "client_id": None,
+        }
+        for partition, offset in sorted(offsets.items())
+    ]
 
 
 def _member_rows(name: str, result: GroupDescription | None) -> list[dict[str, Any]]:

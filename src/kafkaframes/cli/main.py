@@ -124,17 +124,17 @@ def _leave_closed_pipes() -> None:
 SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
         "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
-        "report": ("kafkaframes.cli.report", "a page on a log, from every record: sizes, keys, copies, damage"),
+        "report": ("kafkaframes.cli.report", "a page about a log: sizes, keys, copies, damage of all records"),
         "grep": ("kafkaframes.cli.grep", "the records in whose key, value or headers a text stands"),
-        "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
+        "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes, snapshots, as Kafka does or as data"),
         "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
     },
     "Move records": {
         "export": ("kafkaframes.cli.export", "logs to Parquet, Arrow, CSV or JSON lines, bytes as they are"),
         "table": ("kafkaframes.cli.table", "topics or logs to Delta, Iceberg or Parquet, values decoded"),
-        "summarize": ("kafkaframes.cli.summarize", "logs to Parquet by Spark, with a summary; export needs no Spark"),
+        "summarize": ("kafkaframes.cli.summarize", "logs to Parquet by Spark, and a summary; export needs no Spark"),
         "mirror": ("kafkaframes.cli.mirror", "copy topics between clusters and log directories"),
-        "restore": ("kafkaframes.cli.restore", "segments or Parquet to a log directory that a real broker opens"),
+        "restore": ("kafkaframes.cli.restore", "segments or Parquet to a log directory that brokers can open"),
     },
     "Repair and convert logs": {
         "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
@@ -148,9 +148,13 @@ SECTIONS: Sections = {
     "Live clusters": {
         "consume": ("kafkaframes.cli.consume", "the records of a topic: kcat's formats, JSON lines or Arrow"),
         "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
-        "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics, delete records"),
+        "topics": ("kafkaframes.cli.topics", "list, create, describe, alter, delete topics; delete records"),
         "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, their lag; reset, delete"),
         "configs": ("kafkaframes.cli.topics:configs", "show and change settings of topics, brokers and groups"),
+        "acls": ("kafkaframes.cli.acls", "access rules: list, create, delete"),
+        "users": ("kafkaframes.cli.users", "SCRAM credentials of users: list, set, delete"),
+        "quotas": ("kafkaframes.cli.users:quotas", "quotas of users, clients and addresses: list, set, delete"),
+        "transactions": ("kafkaframes.cli.transactions", "list, describe and end transactions; find those that hang"),
         "broker": ("kafkaframes.cli.broker", "run an embedded broker: in memory, on a directory, on a backup"),
         "checkpoint": ("kafkaframes.cli.checkpoint", "where a streaming query stands; convert it for another source"),
     },
@@ -163,12 +167,12 @@ SECTIONS: Sections = {
         "decode": ("kafkaframes.cli.decode", "a request, response or record to an annotated hex dump"),
         "encode": ("kafkaframes.cli.decode:encode", "Kafka's JSON form of a message to bytes"),
         "diff": ("kafkaframes.cli.decode:diff", "two encodings side by side, field by field"),
-        "spec": ("kafkaframes.cli.main:spec", "message specs: list, show, diff, check, lint, tags, propose, guide"),
+        "spec": ("kafkaframes.cli.main:spec", "message specs: list, show, diff, check, lint, propose, guide"),
         "analyze": ("kafkaframes.cli.main:analyze", "what the wire format costs, and what it would cost otherwise"),
         "vectors": ("kafkaframes.cli.decode:vectors", "bytes with what they mean, for the tests of other libraries"),
     },
     "This machine": {
-        "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and what to do about the rest"),
+        "doctor": ("kafkaframes.cli.doctor", "what is installed on this machine, and how to install the rest"),
         "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, and where they lie"),
     },
 }

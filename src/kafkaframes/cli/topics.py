@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ from kafkaframes.cli.connecting import (
 )
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.client import Admin, TopicPartition
 
 _SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
@@ -67,13 +71,17 @@ def create_topics(names: tuple[str, ...], connect: Connect, **flags: Any) -> Non
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @with_admin
+@click.option("--replicas", is_flag=True, help="Show a row for each replica: its broker, log directory and size.")
 @as_json_option
-def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
+def describe_topics(names: tuple[str, ...], connect: Connect, replicas: bool, as_json: bool) -> None:
     """Show partitions, leaders, replicas, and first and last offsets. Default: all topics."""
     from kafkaframes.client import EARLIEST, LATEST, TopicPartition
 
     rows: list[dict[str, Any]] = []
     with connect() as admin:
+        if replicas:
+            print_rows(_replica_rows(admin, names or admin.list_topics()), as_json)
+            return
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             partitions = [TopicPartition(name, number) for number in sorted(topic.partitions)]
             first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -85,6 +93,85 @@ def describe_topics(names: tuple[str, ...], connect: Connect, as_json: bool) -> 
                 row |= {"isr": ",".join(map(str, known.isr))}
                 rows.append(row | {"log_start_offset": first[partition], "log_end_offset": last[partition]})
     print_rows(rows, as_json)
+
+
+def _replica_rows(admin: Admin, names: Iterable[str]) -> list[dict[str, Any]]:
+    topics = admin.describe_topics(names)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "broker": broker_id,
+            "leader": "yes" if topics[partition.topic].partitions[partition.partition].leader == broker_id else "",
+            "in_sync": "yes" if broker_id in topics[partition.topic].partitions[partition.partition].isr else "",
+            "log_dir": path,
+            "size_bytes": replica.size_bytes,
+            "offset_lag": replica.offset_lag,
+            "is_future": replica.is_future,
+        }
+        for broker_id, directories in admin.describe_log_dirs().items()
+        for path, directory in directories.items()
+        for partition, replica in directory.replicas.items()
+        if partition.topic in topics and partition.partition in topics[partition.topic].partitions
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["broker"]))
+
+
+@command.command("elect")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC:PARTITION]...")
+@with_admin
+@click.option(
+    "--type",
+    "election_type",
+    type=click.Choice(("preferred", "unclean")),
+    default="preferred",
+    show_default=True,
+    help="unclean can lose records; it applies to a partition without a leader.",
+)
+@as_json_option
+def elect_leaders(partitions: tuple[str, ...], connect: Connect, election_type: str, as_json: bool) -> None:
+    """Elect leaders. Default: of every partition whose leader is not the preferred replica."""
+    from kafkaframes.client import TopicPartition
+
+    requested = [TopicPartition(*topic_partition_of(text)) for text in partitions] or None
+    if requested is None and election_type == "unclean":
+        raise OptionError("--type unclean can lose records: name the partitions")
+    with connect() as admin:
+        results = admin.elect_leaders(requested, election_type=election_type)
+    rows = [
+        {"topic": one.topic, "partition": one.partition, "elected": "yes" if changed else "not needed"}
+        for one, changed in sorted(results.items())
+    ]
+    print_rows(rows, as_json, none="no partition needs an election")
+
+
+@command.command("reassign")
+@click.argument("assignments", nargs=-1, metavar="[TOPIC:PARTITION=ID,ID...]...")
+@with_admin
+@click.option("--cancel", multiple=True, metavar="TOPIC:PARTITION", help="Cancel the reassignment of a partition.")
+@as_json_option
+def reassign_partitions(assignments: tuple[str, ...], cancel: tuple[str, ...], connect: Connect, as_json: bool) -> None:
+    """Move partitions to other brokers, the preferred leader first; print the reassignments that are under way."""
+    from kafkaframes.client import TopicPartition
+
+    changes: dict[TopicPartition, list[int] | None] = {
+        TopicPartition(*topic_partition_of(text)): None for text in cancel
+    }
+    for name, text in pairs_of(assignments).items():
+        ids = text.split(",")
+        if not all(number.isdecimal() for number in ids):
+            raise OptionError(f"{name}={text}: the value must be node ids, separated by commas")
+        changes[TopicPartition(*topic_partition_of(name))] = [int(number) for number in ids]
+    with connect() as admin:
+        if changes:
+            admin.alter_partition_reassignments(changes)
+        reassignments = admin.list_partition_reassignments()
+    rows = [
+        {"topic": one.topic, "partition": one.partition}
+        | {name: ",".join(map(str, numbers)) for name, numbers in change._asdict().items()}
+        for one, change in sorted(reassignments.items())
+    ]
+    print_rows(rows, as_json, none="no reassignment is under way")
 
 
 @command.command("offsets")

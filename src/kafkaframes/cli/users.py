@@ -1,0 +1,181 @@
+"""``kafkaframes users`` and ``quotas``: SCRAM credentials, and the quotas of users, clients and addresses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli.connecting import (
+    Connect,
+    as_json_option,
+    confirmed,
+    connecting_group,
+    pairs_of,
+    print_rows,
+    with_admin,
+)
+from kafkaframes.cli.text import say
+from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.client import QuotaEntity
+
+PASSWORD = "KAFKAFRAMES_NEW_PASSWORD"
+_MECHANISMS = click.Choice(("SCRAM-SHA-256", "SCRAM-SHA-512"))
+
+command = connecting_group("users", "List, create and delete SCRAM credentials of users.")
+
+
+@command.command("list")
+@click.argument("names", nargs=-1, metavar="[USER]...")
+@with_admin
+@as_json_option
+def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
+    """List the users that have SCRAM credentials, with mechanism and iterations. Default: all users."""
+    with connect() as admin:
+        users = admin.describe_user_scram_credentials(names or None)
+    rows = [
+        {"user": user, "mechanism": info.mechanism, "iterations": info.iterations}
+        for user, infos in sorted(users.items())
+        for info in infos
+    ]
+    print_rows(rows, as_json, none="no users")
+
+
+@command.command("set")
+@click.argument("name", metavar="USER")
+@with_admin
+@click.option("--mechanism", type=_MECHANISMS, default="SCRAM-SHA-512", show_default=True)
+@click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
+@click.option("--password-file", type=click.Path(dir_okay=False, exists=True), help="A file with the password.")
+def set_user(name: str, connect: Connect, password_file: str | None, **flags: Any) -> None:
+    """Create or replace a user's SCRAM credential.
+
+    The password is read from --password-file, from the environment (KAFKAFRAMES_NEW_PASSWORD), or from the terminal. It
+    is not a flag, because other users of this machine can read flags. Brokers receive its salted hash.
+    """
+    from kafkaframes.client import ScramCredential
+
+    credential = ScramCredential(name, _read_password(password_file), **flags)
+    with connect() as admin:
+        admin.alter_user_scram_credentials([credential])
+    say(f"{name} can log in with {credential.mechanism}")
+
+
+def _read_password(path: str | None) -> str:
+    if path is not None:
+        with open(path, encoding="utf-8") as file:
+            password = file.read().removesuffix("\n")
+    elif PASSWORD in os.environ:
+        password = os.environ[PASSWORD]
+    elif sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        raise OptionError(f"no password: give --password-file, or set {PASSWORD}")
+    if not password:
+        raise OptionError("the password is empty")
+    return password
+
+
+@command.command("delete")
+@click.argument("name", metavar="USER")
+@with_admin
+@click.option("--mechanism", type=_MECHANISMS, help="Only this credential.  [default: all of the user's]")
+@confirmed("Delete the credentials of this user?")
+def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
+    """Delete a user's SCRAM credentials."""
+    with connect() as admin:
+        mechanisms = (
+            [mechanism] if mechanism else [i.mechanism for i in admin.describe_user_scram_credentials([name])[name]]
+        )
+        for entry in mechanisms:  # brokers change a user once in a request
+            admin.alter_user_scram_credentials(delete=[(name, entry)])
+    say(f"deleted {', '.join(mechanisms)} of {name}")
+
+
+quotas = connecting_group("quotas", "List, set and delete quotas of users, client ids and addresses.")
+
+
+@quotas.command("list")
+@with_admin
+@as_json_option
+def list_quotas(connect: Connect, as_json: bool) -> None:
+    """List the quotas; <default> stands for every name without a quota of its own."""
+    with connect() as admin:
+        entities = admin.describe_client_quotas()
+    rows = [
+        _names(entity) | {"setting": setting, "value": value}
+        for entity, settings in sorted(entities.items(), key=lambda item: tuple(map(str, item[0])))
+        for setting, value in sorted(settings.items())
+    ]
+    print_rows(rows, as_json, none="no quotas")
+
+
+_entity_options = (
+    click.option("--user", metavar="NAME", help="A user; <default> is every user without a quota of its own."),
+    click.option("--client-id", metavar="NAME", help="A client id, or <default>."),
+    click.option("--ip", metavar="ADDRESS", help="An address, or <default>; alone."),
+)
+
+
+@quotas.command("set")
+@click.argument("settings", nargs=-1, required=True, metavar="SETTING=NUMBER...")
+@with_admin
+@_entity_options[0]
+@_entity_options[1]
+@_entity_options[2]
+def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
+    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
+    connection_creation_rate (of addresses).
+    """
+    values: dict[str, float | None] = {}
+    for setting, text in pairs_of(settings).items():
+        try:
+            values[setting] = float(text)
+        except ValueError:
+            raise OptionError(f"{setting}={text}: the value is not a number") from None
+    entity = _entity_of(names)
+    with connect() as admin:
+        admin.alter_client_quotas({entity: values})
+    say(f"set {', '.join(values)} of {_text_of(entity)}")
+
+
+@quotas.command("delete")
+@click.argument("settings", nargs=-1, metavar="[SETTING]...")
+@with_admin
+@_entity_options[0]
+@_entity_options[1]
+@_entity_options[2]
+@confirmed("Delete these quotas?")
+def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
+    """Delete quotas of an entity. Default: all of its settings."""
+    entity = _entity_of(names)
+    with connect() as admin:
+        existing = admin.describe_client_quotas(**entity._asdict(), strict=True).get(entity, {})
+        unknown = [setting for setting in settings if setting not in existing]
+        if unknown or not existing:
+            raise OptionError(f"{_text_of(entity)} has no quota {', '.join(unknown) or 'at all'}")
+        admin.alter_client_quotas({entity: dict.fromkeys(settings or existing)})
+    say(f"deleted {', '.join(settings or existing)} of {_text_of(entity)}")
+
+
+def _entity_of(names: dict[str, str | None]) -> QuotaEntity:
+    from kafkaframes.client import DEFAULT_ENTITY, QuotaEntity
+
+    if not any(names.values()):
+        raise OptionError("name an entity: --user, --client-id or --ip")
+    return QuotaEntity(**{key: DEFAULT_ENTITY if name == DEFAULT_ENTITY.value else name for key, name in names.items()})
+
+
+def _names(entity: QuotaEntity) -> dict[str, str | None]:
+    from kafkaframes.client import DEFAULT_ENTITY
+
+    names = entity._asdict().items()
+    return {key: DEFAULT_ENTITY.value if name is DEFAULT_ENTITY else name for key, name in names}
+
+
+def _text_of(entity: QuotaEntity) -> str:
+    return ", ".join(f"{key.replace('_', '-')} {name}" for key, name in _names(entity).items() if name is not None)
