@@ -9,7 +9,7 @@ from typing import Any
 import griffe
 
 _MODULE = "client.sync"
-_MADE_OF = re.compile(r"_(?:waits|on_loop)\((\w+)\.(\w+)\)")
+_MADE_OF = re.compile(r"_(?:waits|reads|on_loop)\((\w+)\.(\w+)\)")
 
 
 class TwinMethods(griffe.Extension):

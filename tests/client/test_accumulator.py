@@ -156,11 +156,10 @@ class Gathers(RuleBasedStateMachine):
     @rule()
     def close(self):
         """As the producer does: what gathers is dropped, then nothing is taken."""
-        for batch in self.gathered.drain(None)[0]:
+        for batch in self.gathered.close():
             batch.results.dropped(NetworkError("closed"))
             for value in batch.values:
                 assert isinstance(self.futures.pop(value).exception(0), NetworkError)
-        self.gathered.close()
         self.waiting.clear()
         self.closed = True
 

@@ -18,6 +18,7 @@ from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.outgoing import CheckedRecord
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import NetworkError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.partitioner import partition_of
 
@@ -79,6 +80,7 @@ class Accumulator:
         self._lock = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._full: deque[Gathering] = deque()
+        self._is_closed = False
         self._needs_wake = False
         self._is_woken = False  # and has not drained since
         self._has_timer = False  # whoever drains comes again by itself
@@ -90,7 +92,7 @@ class Accumulator:
         self.size_bytes = 0  # of what gathers
         self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
 
-    def add(self, record: CheckedRecord, owner: object = None, on_delivery: OnDelivery | None = None) -> Any:
+    def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
         """Take a record; return its future, or None where something has to be waited for first.
 
         That is the producer's start, the topic's metadata, memory, or a partition that is not in the transaction yet.
@@ -159,6 +161,8 @@ class Accumulator:
     def learn(self, topic: str) -> None:
         """Take a topic's metadata, which the cluster has now."""
         with self._lock:
+            if self._is_closed:
+                return
             metadata = self._metadata[topic]
             known = self._topics.get(topic)
             targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
@@ -170,7 +174,9 @@ class Accumulator:
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return where a record would go now; None for a partition that does not exist."""
         with self._lock:
-            known = self._topics[topic]
+            known = self._topics.get(topic)
+            if known is None:
+                raise NetworkError("the producer was closed before this was sent")
             return known.targets.get(known.number(key) if partition is None else partition)
 
     def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
@@ -194,10 +200,20 @@ class Accumulator:
             self.size_bytes -= sum(gathering.size for gathering in taken)
         return taken, next_time
 
-    def close(self) -> None:
-        """Take no record any more."""
+    def close(self) -> list[Gathering]:
+        """Take no record any more; return what gathers."""
         with self._lock:
+            self._is_closed = True
+            gathered = [*self._full, *(gathering for _, _, gathering in self._open())]
+            self._full.clear()
             self._topics.clear()
+            self.size_bytes = 0
+        return gathered
+
+    def fork(self) -> None:
+        """Take no record any more in a child process, where another thread may have held the lock."""
+        self._lock = threading.Lock()
+        self.close()
 
     def hasten(self) -> None:
         """Let nothing linger that gathers now."""

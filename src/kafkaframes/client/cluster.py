@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.loop import background
+from kafkaframes.client.loop import Home, background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
@@ -58,6 +58,7 @@ class ClusterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self.home = Home(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
         self._retired: list[Connection] = []  # their authentication does not hold, and answers are under way
@@ -83,6 +84,7 @@ class ClusterClient:
             NetworkError: it cannot be reached; after failures, only once the reconnect backoff is over.
             BrokerError: it refuses us.
         """
+        self.home.check()
         if self._closed:
             raise NetworkError("this client was closed")
         if (connection := self.open_connection(broker, channel)) is not None:
@@ -123,6 +125,7 @@ class ClusterClient:
             NetworkError: none of them can be reached; it names every address that was tried.
             BrokerError: the last one tried refuses us.
         """
+        self.home.check()
         for (_, channel), connection in self._connections.items():
             if channel is Channel.REQUESTS and connection.is_usable:
                 return connection

@@ -11,36 +11,49 @@ import atexit
 import concurrent.futures.thread  # what it does at the end of the program has to come behind ours
 import contextlib
 import logging
+import os
 import threading
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaframes.errors import NetworkError
+from kafkaframes.errors import NetworkError, OptionError
 
 Result = TypeVar("Result")
 Closing = Callable[[], Coroutine[Any, Any, None]]
 _LOG: Final = logging.getLogger(__name__)
 _END_SECONDS: Final = 60.0  # only against hanging
 _EXIT_SECONDS: Final = 10.0  # so long may what was not closed take to send what it holds
+_IDLE_S: Final = 10.0
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+_of_parent: list[LoopThread] = []  # so that a child process collects none of their loops and sockets
 
 
 class LoopThread:
     """Runs coroutines for threads that wait for their results."""
 
-    def __init__(self, name: str, *, closing: Closing | None = None) -> None:
-        """Begin; ``closing`` closes the client if nobody else does."""
+    def __init__(self, name: str, *, closing: Closing | None = None, on_fork: Callable[[], None] | None = None) -> None:
+        """Start the thread.
+
+        Args:
+            name: the client, in messages.
+            closing: closes the client if its owner does not.
+            on_fork: called in a child process after a fork, where the thread does not exist.
+        """
         self._name = name
         self._closing = closing
-        self._has_ended = self._is_stopped = False
+        self._on_fork = on_fork
+        self._lock = threading.Lock()
+        self._calls: dict[concurrent.futures.Future[Any], Coroutine[Any, Any, Any] | None] = {}  # None once it runs
+        self._accepts_calls = True
+        self._has_ended = self._is_stopped = self._is_forked = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        if closing is not None:
-            _threads.add(self)
+        _threads.add(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -49,7 +62,30 @@ class LoopThread:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose caller is told
                     self._loop.run_forever()
         finally:
+            self._fail_calls()
             self._loop.close()
+
+    def _fail_calls(self) -> None:
+        """End the calls that the loop will not run any more."""
+        with self._lock:
+            self._accepts_calls = False
+            calls, self._calls = self._calls, {}
+        for result, coroutine in calls.items():
+            if coroutine is not None:
+                coroutine.close()
+            if result.set_running_or_notify_cancel():
+                result.set_exception(_closed())
+
+    def check(self) -> None:
+        """Check that a call can wait for the loop.
+
+        Raises:
+            OptionError: this is a child process, or the loop's own thread.
+        """
+        if self._is_forked:
+            raise OptionError(f"{self._name} was created before fork(); create a client in each process")
+        if threading.current_thread() is self._thread:
+            raise OptionError(f"{self._name} was called in its own thread, which would wait for itself")
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop; return its result, or raise what it raises.
@@ -58,6 +94,7 @@ class LoopThread:
 
         Raises:
             NetworkError: the client was closed, before this or meanwhile.
+            OptionError: this is a child process, or the loop's own thread.
         """
         future = self.begin(coroutine)
         try:
@@ -70,51 +107,86 @@ class LoopThread:
         """Begin a coroutine on the loop; return a future of its result.
 
         Raises:
-            NetworkError: the client was closed; if that is meanwhile, it is what the future ends in.
+            NetworkError: the client was closed. If it is closed later, the future ends in this error.
+            OptionError: this is a child process, or the loop's own thread.
         """
-        if self._loop.is_closed() or not self._thread.is_alive():
+        result: concurrent.futures.Future[Result] = concurrent.futures.Future()
+        try:
+            self.check()
+            with self._lock:
+                if not self._accepts_calls:
+                    raise _closed()
+                self._calls[result] = coroutine
+                self._loop.call_soon_threadsafe(self._start, result)
+        except BaseException:
             coroutine.close()
-            raise NetworkError("this client was closed")
-        begun: concurrent.futures.Future[Result] | None = None
+            raise
+        return result
 
-        async def unless_closed() -> Result:
-            try:
-                return await coroutine
-            except asyncio.CancelledError:
-                if self._has_ended and not (begun is not None and begun.cancelled()):  # by who waits, with Ctrl-C
-                    raise NetworkError("this client was closed") from None
-                raise
+    def _start(self, result: concurrent.futures.Future[Any]) -> None:
+        with self._lock:
+            coroutine, self._calls[result] = self._calls[result], None
+        assert coroutine is not None
+        task = self._loop.create_task(coroutine)
 
-        begun = asyncio.run_coroutine_threadsafe(unless_closed(), self._loop)
-        return begun
+        def cancel(result: concurrent.futures.Future[Any]) -> None:
+            if result.cancelled():
+                self.soon(task.cancel)
+
+        result.add_done_callback(cancel)
+        task.add_done_callback(partial(self._finish, result))
+
+    def _finish(self, result: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+        with self._lock:
+            self._calls.pop(result, None)
+        if not result.set_running_or_notify_cancel():
+            if not task.cancelled():
+                task.exception()  # asyncio would log it, although the caller has cancelled the call
+            return
+        if task.cancelled():
+            result.set_exception(_closed() if self._has_ended else concurrent.futures.CancelledError())
+        elif (error := task.exception()) is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(task.result())
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, without waiting; not at all if the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    def end(self, closing: Closing) -> None:
-        """Close the client and end the loop, the first time."""
-        if self._has_ended:
+    def end(self, closing: Closing, *, timeout_s: float | None = None) -> None:
+        """Close the client and end the loop, the first time; in a child process do nothing.
+
+        Args:
+            closing: closes the client.
+            timeout_s: seconds after which the loop is ended although the client is not closed; None waits.
+        """
+        if self._is_forked:
             return
-        self._has_ended = True
+        self.check()
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
         try:
-            self.call(closing())
+            self.begin(closing()).result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            _LOG.warning("%s: closing it took longer than %g s; what was open is given up", self._name, timeout_s)
         finally:
             self.close()
 
     def close(self) -> None:
         """Cancel what runs, end the loop and its thread."""
         self._has_ended = True
-        if self._loop.is_closed():
+        if self._is_forked or self._loop.is_closed():
             return
-        with contextlib.suppress(RuntimeError):
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
+        self.soon(self._begin_stop)
         self._thread.join(_END_SECONDS)
 
     def abandon(self) -> None:
-        """Warn that nobody has closed the client, and close it without waiting for that."""
-        if self._has_ended or self._loop.is_closed():
+        """Warn that the client was not closed, and close it without waiting for that."""
+        if self._is_forked or self._has_ended or self._loop.is_closed():
             return
         self._has_ended = True
         warnings.warn(f"{self._name} was not closed", ResourceWarning, stacklevel=3)
@@ -122,13 +194,23 @@ class LoopThread:
             asyncio.run_coroutine_threadsafe(self._close_client(_END_SECONDS), self._loop)
 
     def end_at_exit(self) -> None:
-        """Close the client if nobody has, or wait until it is closed."""
+        """Close the client if its owner has not, or wait until it is closed."""
+        if self._is_forked or self._closing is None:
+            return
         if not self._has_ended:
             self._has_ended = True
             _LOG.warning("%s was not closed; it is closed now, at the end of the program", self._name)
             with contextlib.suppress(RuntimeError):
                 asyncio.run_coroutine_threadsafe(self._close_client(_EXIT_SECONDS), self._loop)
         self._thread.join(_EXIT_SECONDS)
+
+    def fork(self) -> None:
+        """Take that this is a child process: the thread is the parent's, and so are the sockets."""
+        self._is_forked = True
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._calls.clear()
+        if self._on_fork is not None:
+            self._on_fork()
 
     async def _close_client(self, seconds: float) -> None:
         try:
@@ -139,19 +221,120 @@ class LoopThread:
             _LOG.warning("%s: closing it failed, what it held may be lost: %r", self._name, error)
         await self._stop()
 
+    def _begin_stop(self) -> None:
+        self._stopping = self._loop.create_task(self._stop())
+
     async def _stop(self) -> None:
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # sockets are closed in the turn after
+        with self._lock:
+            self._accepts_calls = False
+        await asyncio.sleep(0)  # calls that were accepted before begin
+        while tasks := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0)  # sockets are closed in the next iteration of the loop
         self._is_stopped = True
         self._loop.stop()
+
+
+def _closed() -> NetworkError:
+    return NetworkError("this client was closed")
+
+
+class CallbackThread:
+    """Calls functions of a client's user, one after the other, in a thread of its own.
+
+    The functions may therefore call the client, and wait for it as far as the client allows. A slow one delays others,
+    but neither requests nor heartbeats.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Create it; the thread starts with the first function."""
+        self._name = name
+        self._lock = threading.Condition()
+        self._functions: deque[Callable[[], object]] = deque()
+        self._thread: threading.Thread | None = None
+        self._is_idle = True
+
+    def put(self, function: Callable[[], object]) -> None:
+        """Let the thread call a function that does not raise."""
+        with self._lock:
+            self._functions.append(function)
+            self._is_idle = False
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._lock.notify_all()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is one of the functions."""
+        return threading.current_thread() is self._thread
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until all functions have returned; without effect in one of them."""
+        if self.is_current:
+            return
+        with self._lock:
+            self._lock.wait_for(lambda: self._is_idle, timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._functions:
+                    self._is_idle = True
+                    self._lock.notify_all()
+                    if not self._lock.wait_for(lambda: self._functions, _IDLE_S):
+                        self._thread = None  # another one starts when it is needed
+                        return
+                function = self._functions.popleft()
+            function()
+
+
+class Home:
+    """The process and the event loop that an asyncio client belongs to."""
+
+    def __init__(self, client: str) -> None:
+        """Take the process; the loop is the one on which the client is first used."""
+        self._client = client
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_own_process(self) -> bool:
+        """Whether this is the process in which the client was created."""
+        return os.getpid() == self._pid
+
+    def check(self) -> None:
+        """Check that the client is used on its own event loop, in its own process.
+
+        Raises:
+            OptionError: it is not.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if not self.is_own_process:
+            raise OptionError(f"this {self._client} was created before fork(); create one in each process")
+        if self._loop is not None:
+            raise OptionError(f"this {self._client} belongs to another event loop; create one on each loop")
+        self._loop = loop
 
 
 def _end_all() -> None:
     for thread in list(_threads):
         thread.end_at_exit()
+
+
+def _forget_parents() -> None:
+    """In a child process: let no client of the parent be used, closed or reported."""
+    for thread in list(_threads):
+        thread.fork()
+        _of_parent.append(thread)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)
 
 
 # Before the threads that look up names have ended, and so before ``atexit``: a connection may have to be opened.

@@ -84,6 +84,7 @@ class AsyncProducer:
         """Take settings as keywords (``ProducerOptions``), or a dict of properties; see ``Producer``."""
         self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
+        self._home = self._cluster.home
         self._gathered = asyncio.Event()
         self._accumulator = Accumulator(self.settings, self._cluster.cluster, wake=self._gathered.set)
         self._accumulator.results = LoopResults
@@ -110,6 +111,9 @@ class AsyncProducer:
             NetworkError, BrokerError: no broker can be reached in ``max_block_ms``, or it refuses us.
             OptionError: what is asked for is more than the broker can.
         """
+        self._home.check()
+        if self._is_closed:
+            raise NetworkError("this client was closed")
         if not self._is_started:
             await self._bounded(self._start_once(), "the producer's start")
 
@@ -145,18 +149,28 @@ class AsyncProducer:
         self._is_started = True
 
     def __del__(self) -> None:
-        if getattr(self, "_is_started", False) and not self._is_closed:
+        if getattr(self, "_is_started", False) and not self._is_closed and self._home.is_own_process:
             warn_unclosed(self, self.settings.bootstrap_servers)
 
-    async def close(self, *, flush: bool = True) -> None:
-        """Send what waits (unless ``flush`` is False) and end."""
+    async def close(self, *, flush: bool = True, timeout_ms: int | None = None) -> None:
+        """Send what waits (unless ``flush`` is False) and end.
+
+        Args:
+            flush: wait until every record has succeeded or failed.
+            timeout_ms: end after this although records wait; they fail then. None waits for all.
+        """
+        self._home.check()
         self._is_closed = True
         try:
             if flush:
-                await self.flush()
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self.flush()
+        except TimeoutError:
+            pass  # what waits ends below, each record with an error
         finally:
             await cancelled(self._gather_task)
-            self._accumulator.close()
+            for gathering in self._accumulator.close():
+                gathering.results.dropped(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
             await self._cluster.close()
 
@@ -172,6 +186,7 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record; return a future of where it went. Takes and raises what ``Producer.send`` does."""
+        self._home.check()
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         while (future := self._accumulator.add(record)) is None:
             try:
@@ -413,6 +428,7 @@ class AsyncProducer:
 
     async def flush(self) -> None:
         """Wait until everything that was sent has an answer, good or bad; also tables of earlier calls."""
+        self._home.check()
         self._build_all()
         async with self._queueing:  # tables wait for their turn in calls of their own
             pass
@@ -454,6 +470,7 @@ class AsyncProducer:
 
     async def abort_transaction(self) -> None:
         """Abort: what was written in this transaction is never read with read_committed."""
+        self._home.check()
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_gathered(reason)
         self._sender.end_waiting(reason)

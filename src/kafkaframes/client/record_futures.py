@@ -12,9 +12,10 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkaframes.client.batches import PartResult, RecordMetadata
+from kafkaframes.client.loop import CallbackThread
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
 
@@ -22,6 +23,13 @@ OnDelivery = Callable[[Exception | None, RecordMetadata | None], object]
 _LOG: Final = logging.getLogger(__name__)
 _FIRST: Final = attrgetter("first")
 _PENDING, _FINISHED = "PENDING", "FINISHED"  # as ``concurrent.futures`` names them
+
+
+class Owner(Protocol):
+    """A producer, as its futures know it."""
+
+    def check_wait(self, what: str) -> None:
+        """Raise OptionError if waiting would never end."""
 
 
 class RecordFuture(concurrent.futures.Future[RecordMetadata]):
@@ -33,7 +41,7 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
 
     __slots__ = ("_owner", "_results", "_row")
 
-    def __init__(self, results: ThreadResults, row: int, owner: object) -> None:
+    def __init__(self, results: ThreadResults, row: int, owner: Owner | None) -> None:
         self._results = results
         self._row = row
         self._owner = owner  # a producer must not end before its records have
@@ -41,6 +49,26 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
     def cancel(self) -> bool:
         """Return False: a record that was sent cannot be called back."""
         return False
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Return where the record is.
+
+        Raises:
+            TimeoutError: it is not known after ``timeout`` seconds.
+            OptionError: it is not known, and waiting would not help: in ``on_delivery``, or in a child process.
+            KafkaframesError: why the record is not, or may not be, in the log.
+        """
+        self._check_wait("result()")
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return why the record is not, or may not be, in the log; None if it is. Raises as ``result`` does."""
+        self._check_wait("exception()")
+        return super().exception(timeout)
+
+    def _check_wait(self, what: str) -> None:
+        if self._owner is not None and self._results.state is not _FINISHED:
+            self._owner.check_wait(what)
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -74,6 +102,7 @@ class ThreadResults:
     """The results of one batch, for callers in other threads."""
 
     __slots__ = (
+        "_callbacks",
         "_calls",
         "_parts",
         "_target",
@@ -84,9 +113,17 @@ class ThreadResults:
         "state",
     )
 
-    def __init__(self, target: TopicPartition, timestamps: list[int]) -> None:
+    def __init__(self, target: TopicPartition, timestamps: list[int], callbacks: CallbackThread | None = None) -> None:
+        """Create them for an empty batch.
+
+        Args:
+            target: its partition.
+            timestamps: the list to which the batch's timestamps are appended.
+            callbacks: calls ``on_delivery`` and the futures' own callbacks; None calls them in the loop's thread.
+        """
         self._target = target
-        self._timestamps = timestamps  # grows with the batch
+        self._timestamps = timestamps
+        self._callbacks = callbacks
         self._watched: dict[int, Watched] = {}
         self._calls: list[tuple[int, OnDelivery]] = []
         self.condition = threading.Condition()
@@ -94,7 +131,7 @@ class ThreadResults:
         self.count = 0
         self._parts: Sequence[PartResult] = ()
 
-    def future(self, owner: object, on_delivery: OnDelivery | None) -> RecordFuture:
+    def future(self, owner: Owner | None, on_delivery: OnDelivery | None) -> RecordFuture:
         """Return the future of the record that comes next; ``on_delivery`` is called with its error or its metadata."""
         row = self.count
         self.count = row + 1
@@ -133,6 +170,15 @@ class ThreadResults:
                 for waiter in waiters:
                     waiter.add_result(future) if self.error(row) is None else waiter.add_exception(future)
             self.condition.notify_all()
+            has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched.values())
+        if not has_calls:
+            return
+        if self._callbacks is None:
+            self._call_back()
+        else:
+            self._callbacks.put(self._call_back)
+
+    def _call_back(self) -> None:
         for future, _, callbacks in self._watched.values():
             for callback in callbacks:
                 _called(callback, future)

@@ -6,11 +6,14 @@ arguments and its docstring (``tools/twin_methods.py`` for the site).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -19,15 +22,17 @@ from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer
 from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.loop import LoopThread
+from kafkaframes.client.loop import CallbackThread, LoopThread, apart
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
+from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 
+CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -67,6 +72,21 @@ def _waits(
     return call
 
 
+def _reads(
+    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Consumer, Arguments], Result]:
+    """Return a method as ``_waits`` does, which one thread at a time may be in."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: Consumer, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        with self._reading(name):
+            result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
+            return result
+
+    return call
+
+
 def _on_loop(
     method: Callable[Concatenate[Any, Arguments], Result],
 ) -> Callable[Concatenate[_Client, Arguments], Result]:
@@ -98,9 +118,11 @@ class Producer(_Client):
         """
         self._twin: AsyncProducer = AsyncProducer(bootstrap_servers, **options)
         self._accumulator = self._twin._accumulator
-        self._accumulator.results = ThreadResults
+        self._callbacks = CallbackThread(f"{self._name} on_delivery")
+        self._accumulator.results = partial(ThreadResults, callbacks=self._callbacks)
         self._largest = self._twin.settings.max_request_size
-        self._loop = LoopThread(self._name, closing=self._twin.close)
+        closing = partial(_close_producer, self._twin, self._callbacks)
+        self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
         self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
 
     def __enter__(self) -> Self:
@@ -114,9 +136,41 @@ class Producer(_Client):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close(flush=kind is None)
 
-    def close(self, *, flush: bool = True) -> None:
-        """Send what waits (unless ``flush`` is False) and end."""
-        self._loop.end(partial(self._twin.close, flush=flush))
+    def close(self, *, flush: bool = True, timeout_ms: int | None = None) -> None:
+        """Send what waits (unless ``flush`` is False), call ``on_delivery`` for it, and end.
+
+        Args:
+            flush: wait until every record has succeeded or failed, those too that ``on_delivery`` sends.
+            timeout_ms: end after this although records wait; they fail then. None waits for all.
+
+        Raises:
+            OptionError: it was called in ``on_delivery``.
+        """
+        self._check_callback("close()")
+        self._loop.end(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
+
+    def check_wait(self, what: str) -> None:
+        """Check that a call can wait for this producer.
+
+        Raises:
+            OptionError: this is a child process, or ``on_delivery``.
+        """
+        self._check_callback(what)
+        self._loop.check()
+
+    def _check_callback(self, what: str) -> None:
+        if self._callbacks.is_current:
+            raise OptionError(f"{what} was called in an `on_delivery` of {self._name}; only `send` may be called there")
+
+    def flush(self) -> None:
+        """Wait until everything that was sent has an answer, good or bad, and ``on_delivery`` was called for it.
+
+        Raises:
+            OptionError: it was called in ``on_delivery``.
+        """
+        self._check_callback("flush()")
+        self._loop.call(self._twin.flush())
+        self._callbacks.wait()
 
     def send(
         self,
@@ -141,8 +195,8 @@ class Producer(_Client):
             headers: a dict, or pairs of a name and bytes, text or None.
             partition: its number; without it the key decides, and without a key chance.
             timestamp_ms: milliseconds since 1970; now if None.
-            on_delivery: called with the error (None for none) and a ``RecordMetadata`` (None after an error), in the
-                client's own thread: it should be short, and must not wait for the client.
+            on_delivery: called with the error (None for none) and a ``RecordMetadata`` (None after an error), in one
+                thread of the client. ``send`` may be called there; ``result``, ``flush`` and ``close`` raise an error.
 
         Raises:
             BrokerError: there is no such topic or partition.
@@ -155,7 +209,7 @@ class Producer(_Client):
             try:
                 self._loop.call(self._twin._prepare(record))
             except TransactionRefused as refused:
-                results = ThreadResults(TopicPartition(topic, -1), [])
+                results = ThreadResults(TopicPartition(topic, -1), [], self._callbacks)
                 future = results.future(self, on_delivery)
                 results.failed(refused.reason)
                 break
@@ -173,7 +227,6 @@ class Producer(_Client):
         return self._loop.begin(self._twin.send_arrow(table, topic=topic))
 
     send_batches = _waits(AsyncProducer.send_batches)
-    flush = _waits(AsyncProducer.flush)
     partitions_for = _waits(AsyncProducer.partitions_for)
     topic_id = _waits(AsyncProducer.topic_id)
 
@@ -188,6 +241,26 @@ class Producer(_Client):
     send_offsets_to_transaction = _waits(AsyncProducer.send_offsets_to_transaction)
 
 
+async def _close_producer(
+    twin: AsyncProducer, callbacks: CallbackThread, *, flush: bool = True, timeout_ms: int | None = None
+) -> None:
+    """Close a producer once ``on_delivery`` was called for all records, those too that it has sent then."""
+    async with _limit(timeout_ms):
+        for _ in range(2 if flush else 0):
+            await twin.flush()
+            await apart(callbacks.wait)
+    await twin.close(flush=False)
+    await apart(partial(callbacks.wait, None if timeout_ms is None else timeout_ms / 1000))
+
+
+@contextlib.asynccontextmanager
+async def _limit(timeout_ms: int | None) -> AsyncIterator[None]:
+    """Go on after this time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            yield
+
+
 class Consumer(_Client):
     """Reads records of topics; see ``AsyncConsumer``."""
 
@@ -195,13 +268,35 @@ class Consumer(_Client):
         """Take settings as keywords (``ConsumerOptions``), or a dict of properties, as ``Producer`` does."""
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
         self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
+        self._reader = threading.Lock()
+
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Keep other threads from reading.
+
+        Raises:
+            OptionError: another thread reads.
+        """
+        self._loop.check()
+        if not self._reader.acquire(blocking=False):
+            reason = f"{what} of {self._name} was called while another thread reads"
+            raise OptionError(f"{reason}; use a consumer from one thread at a time, or one in each thread")
+        try:
+            yield
+        finally:
+            self._reader.release()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close(commit=kind is None)
 
-    def close(self, *, commit: bool = True) -> None:
-        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
-        self._loop.end(partial(self._twin.close, commit=commit))
+    def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``.
+
+        Args:
+            commit: False leaves the group's offsets as they are.
+            timeout_ms: end after this, whatever the brokers have not answered.
+        """
+        self._loop.end(partial(self._twin.close, commit=commit), timeout_s=timeout_ms / 1000)
 
     assign = _waits(AsyncConsumer.assign)
 
@@ -226,9 +321,9 @@ class Consumer(_Client):
     beginning_offsets = _waits(AsyncConsumer.beginning_offsets)
     end_offsets = _waits(AsyncConsumer.end_offsets)
     skip_gap = _waits(AsyncConsumer.skip_gap)
-    fetch = _waits(AsyncConsumer.fetch)
-    fetch_arrow = _waits(AsyncConsumer.fetch_arrow)
-    poll = _waits(AsyncConsumer.poll)
+    fetch = _reads(AsyncConsumer.fetch)
+    fetch_arrow = _reads(AsyncConsumer.fetch_arrow)
+    poll = _reads(AsyncConsumer.poll)
     commit = _waits(AsyncConsumer.commit)
     committed = _waits(AsyncConsumer.committed)
 
@@ -238,7 +333,9 @@ class Consumer(_Client):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            yield from self._loop.call(self._twin._next_iterated())
+            with self._reading("iteration"):
+                records = self._loop.call(self._twin._next_iterated())
+            yield from records
 
 
 class Admin(_Client):
@@ -252,9 +349,9 @@ class Admin(_Client):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End."""
-        self._loop.end(self._twin.close)
+    def close(self, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """End, after ``timeout_ms`` whatever the brokers have not answered."""
+        self._loop.end(self._twin.close, timeout_s=timeout_ms / 1000)
 
     describe_cluster = _waits(AsyncAdmin.describe_cluster)
     list_topics = _waits(AsyncAdmin.list_topics)

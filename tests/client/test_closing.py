@@ -1,0 +1,355 @@
+"""Clients that are closed, called back, forked, moved to another event loop or shared by threads while they work.
+
+What users reported: kafka-python's ``close`` that leaves threads waiting, confluent-kafka's hang after ``fork`` in
+gunicorn and celery, Java's ``KafkaProducer.close`` inside a callback (KAFKA-2169), "KafkaConsumer is not safe for
+multi-threaded access" (``ConcurrentModificationException``).
+"""
+
+import asyncio
+import logging
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes import Broker
+from kafkaframes.client import Admin, AsyncAdmin, AsyncProducer, Consumer, Producer, TopicPartition
+from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
+
+SOON_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        broker.create_topic("t", 2)
+        broker.create_topic("small", 1, max_message_bytes=1_000)
+        yield broker
+
+
+# ----------------------------------------------------------------------------------------------------------- closing
+
+WORK = {
+    "send": lambda client: client.send("t", b"x").result(),
+    "send without a look": lambda client: client.send("t", b"x"),
+    "send_arrow": lambda client: client.send_arrow(pa.table({"value": [b"x"]}), topic="t"),
+    "queue_arrow": lambda client: client.queue_arrow(pa.table({"value": [b"x"]}), topic="t").result(),
+    "flush": lambda client: (client.send("t", b"x"), client.flush()),
+    "partitions_for": lambda client: client.partitions_for("t"),
+    "poll": lambda client: client.poll(60_000),
+    "fetch_arrow": lambda client: client.fetch_arrow(50),
+    "iteration": lambda client: next(iter(client)),
+    "end_offsets": lambda client: client.end_offsets([TopicPartition("t", 0)]),
+    "list_topics": lambda client: client.list_topics(),
+}
+CONSUMERS = ("poll", "fetch_arrow", "iteration", "end_offsets")
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_work_that_goes_on_while_a_client_is_closed_ends_in_a_network_error(broker, work):
+    for attempt in range(4):
+        if work in CONSUMERS:
+            client = Consumer(broker.bootstrap_servers)
+            client.assign({("t", 0): 1 << 40} if work == "poll" else [("t", 0)])
+        else:
+            small = {} if work == "list_topics" else {"buffer_memory": 50_000}
+            client = (Admin if work == "list_topics" else Producer)(broker.bootstrap_servers, **small)
+            WORK[work](client)
+        ended = []
+
+        def run(client=client, ended=ended):
+            try:
+                while True:
+                    WORK[work](client)
+            except BaseException as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        time.sleep(attempt * 0.01)
+        client.close()
+        thread.join(60)
+        assert ended, "still waits"
+        assert isinstance(ended[0], NetworkError), ended[0]
+
+
+def test_every_record_of_a_closed_producer_has_a_result(broker):
+    producer = Producer(broker.bootstrap_servers, linger_ms=1, buffer_memory=50_000)
+    producer.send("t", b"x").result(60)
+    futures = []
+
+    def run():
+        try:
+            while True:
+                futures.append(producer.send("t", b"x"))
+        except KafkaframesError:
+            pass
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    producer.close()
+    for thread in threads:
+        thread.join(60)
+    assert futures
+    for future in futures:
+        assert isinstance(future.exception(60), (NetworkError, type(None)))
+
+
+def test_calls_to_a_closed_client_are_refused_and_a_second_close_does_nothing(broker):
+    for client in (
+        Producer(broker.bootstrap_servers),
+        Consumer(broker.bootstrap_servers),
+        Admin(broker.bootstrap_servers),
+    ):
+        client.close()
+        client.close()
+        call = {Producer: "send", Consumer: "poll", Admin: "list_topics"}[type(client)]
+        with pytest.raises(NetworkError, match="closed"):
+            WORK[call](client)
+
+
+def fail_in_thread(call) -> threading.Thread:
+    """Make a call in a thread, which ends with it if the call raises NetworkError."""
+
+    def run():
+        with pytest.raises(NetworkError):
+            call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def silent_server():
+    """Return a listener that takes connections and answers nothing."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(16)
+    return listener
+
+
+@pytest.mark.parametrize("kind", [Consumer, Admin])
+def test_closing_takes_no_longer_than_its_timeout(kind):
+    with closing(silent_server()) as listener:
+        options = {"group_id": "g"} if kind is Consumer else {}
+        client = kind(f"127.0.0.1:{listener.getsockname()[1]}", default_api_timeout_ms=60_000, **options)
+        thread = fail_in_thread(lambda: client.subscribe("t") if kind is Consumer else client.list_topics())
+        time.sleep(0.1)
+        began = time.monotonic()
+        client.close(timeout_ms=300)
+        assert time.monotonic() - began < SOON_S
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 300])
+def test_a_producer_waits_for_its_records_until_they_have_ended_or_its_timeout_is_over(broker, timeout_ms):
+    producer = Producer(broker.bootstrap_servers, delivery_timeout_ms=1_500)
+    with broker.on("Produce").error("NOT_ENOUGH_REPLICAS"):
+        future = producer.send("t", b"x")
+        producer.close(timeout_ms=timeout_ms)
+    error = future.exception(60)
+    assert isinstance(error, BrokerError if timeout_ms is None else NetworkError), error
+
+
+# --------------------------------------------------------------------------------------------------------- callbacks
+
+
+def test_a_failed_record_is_sent_to_another_topic_by_its_callback(broker):
+    """A dead letter topic whose metadata are not known yet, and a buffer that is full."""
+    broker.create_topic("dead-letters")
+    with Producer(broker.bootstrap_servers, buffer_memory=20_000) as producer:
+        letters = []
+
+        def bury(error, metadata):
+            if error is not None:
+                letters.append(producer.send("dead-letters", b"x" * 900))
+
+        futures = [producer.send("small", os.urandom(3_000), on_delivery=bury) for _ in range(30)]
+        assert all(isinstance(future.exception(60), BrokerError) for future in futures)
+        producer.flush()
+        assert len(letters) == 30
+    assert len(broker.records("dead-letters")) == 30
+
+
+def test_what_callbacks_send_while_a_producer_is_closed_is_written(broker):
+    broker.create_topic("late-letters")
+    with Producer(broker.bootstrap_servers, linger_ms=60_000) as producer:
+        for _ in range(3):
+            producer.send("small", os.urandom(3_000), on_delivery=lambda *_: producer.send("late-letters", b"x"))
+    assert len(broker.records("late-letters")) == 3
+
+
+def test_waiting_in_a_callback_is_an_error_at_once_that_names_it(broker):
+    errors = {}
+    with Producer(broker.bootstrap_servers) as producer:
+        waiting = producer.send("t", b"first")
+
+        def call_back(error, metadata):
+            later = producer.send("t", b"later")
+            for name, call in (
+                ("result()", lambda: later.result(60)),
+                ("exception()", lambda: later.exception(60)),
+                ("flush()", producer.flush),
+                ("close()", producer.close),
+            ):
+                try:
+                    call()
+                except OptionError as raised:
+                    errors[name] = str(raised)
+
+        producer.send("t", b"x", on_delivery=call_back)
+        producer.flush()
+        waiting.result(60)
+        assert producer.send("t", b"still works").result(60)
+    assert list(errors) == ["result()", "exception()", "flush()", "close()"]
+    assert all(name in text and "on_delivery" in text for name, text in errors.items())
+
+
+def test_a_slow_callback_does_not_hold_up_the_producer(broker):
+    slow = threading.Event()
+    producer = Producer(broker.bootstrap_servers)
+    producer.send("t", b"x", on_delivery=lambda *_: slow.wait(60))
+    assert producer.send("t", b"y").result(60)
+    assert producer.partitions_for("t")
+    slow.set()
+    producer.close()
+
+
+def test_a_callback_of_a_future_may_send_too(broker):
+    sent = []
+    with Producer(broker.bootstrap_servers) as producer:
+        future = producer.send("t", b"x")
+        future.add_done_callback(lambda _: sent.append(producer.send("never-seen-before", b"y")))
+        producer.flush()
+        producer.flush()
+        assert sent[0].result(60).topic == "never-seen-before"
+
+
+# -------------------------------------------------------------------------------------------------------------- fork
+
+
+def in_child(work):
+    """Run a function in a forked child; return its result or its error, and what the child wrote to standard error."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            result = work()
+        except BaseException as error:
+            result = f"{type(error).__name__}: {error}"
+        os.write(write_end, pickle.dumps(result))
+        os._exit(0)
+    os.close(write_end)
+    deadline = time.monotonic() + 60
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            raise AssertionError("the child hangs")
+        time.sleep(0.01)
+    with os.fdopen(read_end, "rb") as stream:
+        return pickle.loads(stream.read())
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize(
+    "work", ["send", "send without a look", "send_arrow", "flush", "poll", "list_topics", "result"]
+)
+def test_a_client_of_the_parent_is_an_error_in_a_child_at_once(broker, work):
+    with (
+        Producer(broker.bootstrap_servers, linger_ms=60_000) as producer,
+        Consumer(broker.bootstrap_servers) as consumer,
+        Admin(broker.bootstrap_servers) as admin,
+    ):
+        producer.send("t", b"x")
+        waiting = producer.send("t", b"waits")
+        consumer.assign([("t", 0)])
+        clients = {"poll": consumer, "list_topics": admin}
+        call = {"result": lambda: waiting.result()}.get(work, lambda: WORK[work](clients.get(work, producer)))
+        said = in_child(call)
+        assert said.startswith("OptionError")
+        assert "created before fork()" in said
+        in_child(lambda: (producer.close(), consumer.close(), admin.close()))  # does nothing
+        producer.flush()
+        assert waiting.result(60)
+        assert admin.list_topics()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_that_ends_reports_and_closes_nothing_of_its_parents(broker, tmp_path):
+    program = f"""
+import os, sys
+from kafkaframes.client import Admin, Consumer, Producer
+producer = Producer({broker.bootstrap_servers!r}, linger_ms=60_000)
+consumer = Consumer({broker.bootstrap_servers!r})
+consumer.assign([("t", 0)])
+sent = producer.send("t", b"of the parent")
+pid = os.fork()
+if pid == 0:
+    sys.stderr.write("child\\n")
+    sys.exit(0)
+os.waitpid(pid, 0)
+sys.stderr.write("parent\\n")
+producer.close()
+consumer.close()
+assert sent.exception() is None
+"""
+    before = len(broker.records("t"))
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=True)
+    lines = [line for line in ended.stderr.splitlines() if "fork() may lead to deadlocks" not in line]
+    assert [line for line in lines if "pid = os.fork()" not in line] == ["child", "parent"]
+    assert len(broker.records("t")) == before + 1
+
+
+# ------------------------------------------------------------------------------------------------- loops and threads
+
+
+@pytest.mark.parametrize("kind", [AsyncProducer, AsyncAdmin])
+def test_a_client_on_a_second_event_loop_is_an_error_at_once(broker, kind):
+    client = kind(broker.bootstrap_servers)
+
+    async def use():
+        await (client.send("t", b"x") if kind is AsyncProducer else client.list_topics())
+
+    async def use_and_close():
+        await use()
+        with pytest.raises(OptionError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, use())
+        await client.close()
+
+    asyncio.run(use_and_close())
+
+
+def test_two_threads_in_poll_are_an_error_at_once(broker):
+    with Consumer(broker.bootstrap_servers) as consumer:
+        consumer.assign({("t", 0): 1 << 40})
+        thread = fail_in_thread(lambda: consumer.poll(600_000))
+        deadline = time.monotonic() + 60
+        while not consumer._reader.locked():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        for call in (consumer.poll, consumer.fetch, consumer.fetch_arrow, lambda: next(iter(consumer))):
+            with pytest.raises(OptionError, match="another thread reads"):
+                call()
+        assert consumer.end_offsets([TopicPartition("t", 0)])  # other calls are for any thread
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_closed_client_logs_nothing(broker, caplog):
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            with Producer(broker.bootstrap_servers) as producer:
+                producer.send("t", b"x")
+    assert not caplog.records
