@@ -76,7 +76,7 @@ def test_every_effect_can_fail_after_some_and_so_many_times(disk, effect):
         act()
     with pytest.raises(OSError, match="Read-only"):
         act()
-    assert rule.seen == 3
+    assert rule.count == 3
 
 
 def test_a_pattern_chooses_files_and_removal_ends_a_fault(disk):

@@ -103,4 +103,4 @@ def test_a_broker_that_has_forgotten_is_told_everything_again(code):
                 assert read(consumer, 1) == [b"second"]  # perhaps by a fetch that waited before the rule was made
                 producer.send("t", b"third").result()
                 assert read(consumer, 1) == [b"third"]
-                assert rule.seen
+                assert rule.count

@@ -38,7 +38,7 @@ def test_errors_of_a_partition_are_raised_where_a_retry_cannot_help(code):
                 else:
                     with pytest.raises(BrokerError, match=code.name):
                         consumer.poll(60_000)
-                assert rule.seen
+                assert rule.count
 
 
 def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_leader_where_that_fails():

@@ -15,6 +15,7 @@ import numpy as np
 
 from kafkaframes.broker.config_changes import checked_topic
 from kafkaframes.broker.journal import Entry
+from kafkaframes.broker.rules import count_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Node, Partition
 from kafkaframes.coordination.groups.streams import StreamsGroup, TaskRole
@@ -33,6 +34,9 @@ from kafkaframes.storage.partition.fetch import LOG_END
 _CHUNK_BYTES = 1 << 20
 
 
+_SHOWN_PARTITIONS = 10
+
+
 class TopicInfo(NamedTuple):
     """A topic, as it was when somebody asked, with the log end offset of each partition."""
 
@@ -41,6 +45,13 @@ class TopicInfo(NamedTuple):
     partitions: int
     configs: dict[str, str]
     end_offsets: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        """Return one line: name, partitions, log end offsets and settings."""
+        ends = ", ".join(map(str, self.end_offsets[:_SHOWN_PARTITIONS]))
+        more = ", ..." if len(self.end_offsets) > _SHOWN_PARTITIONS else ""
+        configs = "".join(f", {key}={value}" for key, value in sorted(self.configs.items()))
+        return f"<Topic {self.name}: {count_of(self.partitions, 'partition')}, end offsets {ends}{more}{configs}>"
 
 
 def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:

@@ -16,74 +16,28 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Self
 
+from kafkaframes.broker.rules import Occasions, RuleHistory, line_of_caller, show_call
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile
 from kafkaframes.storage.files.filesystem import FileSystemOver
 from kafkaframes.storage.files.local_disk import LocalDisk
 
-# How often a fault happens, and from when on: what rules for requests and for the disk have in common.
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Occasions:
-    """The occasions that a rule is for; as a context manager it ends with its block.
-
-    Attributes:
-        skip: how many that fit pass first.
-        left: how often it still happens; None for always.
-    """
-
-    skip: int = 0
-    left: int | None = None
-    is_removed: bool = False
-
-    def times(self, count: int) -> Self:
-        """Let the fault happen to the first ``count`` that fit, and to no later one."""
-        self.left = count
-        return self
-
-    def once(self) -> Self:
-        """Let the fault happen once."""
-        return self.times(1)
-
-    def after(self, count: int) -> Self:
-        """Let this number that would fit pass first."""
-        self.skip = count
-        return self
-
-    def remove(self) -> None:
-        """Fit nothing any more."""
-        self.is_removed = True
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing fits any more."""
-        return self.is_removed or self.left == 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
-
-
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
 _Write = Callable[[int], None]  # writes the first N bytes, given N
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DiskRule(Occasions):
-    """What happens to the effects that fit; made by ``DiskFaults.on``.
+    """What happens to the effects that match; made by ``DiskFaults.on``.
 
     Attributes:
         effect: one of ``EFFECTS``; None for all.
-        path: a pattern as of a shell, asked of the whole path; None for all.
-        seen: how many effects fitted.
+        path: a shell pattern for the whole path; None for all.
     """
 
     effect: str | None
     path: str | None
-    seen: int = 0
+    _count: int = 0
     _bytes_left: int | None = None
     _seconds: float = 0.0
     _errno: int = 0
@@ -92,12 +46,12 @@ class DiskRule(Occasions):
     def slow(self, seconds: float) -> Self:
         """Let each effect take longer, in real time; what waits for the disk waits."""
         self._seconds = seconds
-        return self
+        return self._note("slow", seconds)
 
     def full(self, *, after_bytes: int = 0) -> Self:
         """Take this many bytes more, then none: ENOSPC, with the part that still fitted written."""
         self._errno, self._bytes_left = errno.ENOSPC, after_bytes
-        return self
+        return self._note("full", *((after_bytes,) if after_bytes else ()))
 
     def error(self, name: str = "EIO") -> Self:
         """Fail with an error of the system, by name, without doing anything.
@@ -108,12 +62,26 @@ class DiskRule(Occasions):
         if not hasattr(errno, name):
             raise OptionError(f"there is no error {name!r} of the system; EIO, ENOSPC and EROFS are some")
         self._errno = getattr(errno, name)
-        return self
+        return self._note("error", name)
 
     def torn(self, keep_bytes: int) -> Self:
         """Write only the first bytes of a write, then fail with EIO: what a power cut leaves."""
         self._errno, self._keep = errno.EIO, keep_bytes
-        return self
+        return self._note("torn", keep_bytes)
+
+    @property
+    def has_action(self) -> bool:
+        """Whether the rule does something to what matches; otherwise it only watches."""
+        return bool(self._seconds or self._errno)
+
+    @property
+    def count(self) -> int:
+        """The number of effects that have matched."""
+        return self._count
+
+    def describe(self) -> str:
+        """Return how the rule was made."""
+        return self._chain(show_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
 
     def takes(self, effect: str, path: str) -> bool:
         """Return whether the fault happens to an effect."""
@@ -121,7 +89,7 @@ class DiskRule(Occasions):
             return False
         if self.path is not None and not fnmatchcase(path, self.path):
             return False
-        self.seen += 1
+        self._count += 1
         if self.skip:
             self.skip -= 1
             return False
@@ -132,6 +100,7 @@ class DiskRule(Occasions):
     def act(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
         """Wait, and raise what is to be raised; a write does the part of it that is to be done first."""
         if self._seconds:
+            self.occurrences += 1
             time.sleep(self._seconds)
         if not self._errno:
             return
@@ -143,21 +112,24 @@ class DiskRule(Occasions):
             write(min(part, size_bytes))
         if self._bytes_left is not None:
             self._bytes_left = 0
+        self.occurrences += not self._seconds
         raise OSError(self._errno, os.strerror(self._errno), path)
 
 
 class DiskFaults:
     """The rules of one broker's disk; they outlive its restarts."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: RuleHistory | None = None) -> None:
         self.rules: list[DiskRule] = []
+        self.history = history or RuleHistory()
 
-    def on(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:
+    def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
         """Make a rule, as ``Broker.on_disk`` says."""
         if effect is not None and effect not in EFFECTS:
             raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(EFFECTS)}")
-        rule = DiskRule(effect, path)
+        rule = DiskRule(effect, path, is_optional=optional, origin=line_of_caller(), history=self.history)
         self.rules.append(rule)
+        self.history.rules.append(rule)
         return rule
 
     def clear(self) -> None:

@@ -14,25 +14,26 @@ from uuid import UUID
 
 from kafkaframes.broker.api import Answer, CloseConnection, Later, changed
 from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.disk_faults import Occasions
 from kafkaframes.broker.failures import failed, flip_bytes
 from kafkaframes.broker.fetch_sessions import FIRST
 from kafkaframes.broker.request import Request
+from kafkaframes.broker.rules import Occasions, RuleHistory, line_of_caller, show_call
 from kafkaframes.errors import ErrorCode, OptionError
 
 if TYPE_CHECKING:
     from kafkaframes.broker.state import BrokerState
 
 Pass = Callable[[], Answer]
+CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Rule(Occasions):
-    """What happens to the requests that fit; made by ``Faults.on``.
+    """What happens to the requests that match; made by ``Faults.on``.
 
     Attributes:
         api: the API's name; None for all.
-        seen: the requests that fitted, in order.
+        requests: the requests that have matched, in order.
     """
 
     api: str | None
@@ -44,7 +45,7 @@ class Rule(Occasions):
     client_id: str | None = None
     node_id: int | None = None
     where: Callable[[Request], bool] | None = None
-    seen: list[Any] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     _act: Callable[[Request, Pass], Answer] | None = None
     _held: list[Callable[[], None]] = field(default_factory=list)
     _said: str = ""
@@ -59,27 +60,27 @@ class Rule(Occasions):
             near = get_close_matches(code, ErrorCode.__members__, 1)
             raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
         number = ErrorCode[code] if isinstance(code, str) else code
-        return self._do(f"error {code}", lambda request, _: failed(request, number))
+        return self._do(f"error {code}", lambda request, _: failed(request, number), "error", code)
 
     def delay(self, seconds: float) -> Self:
         """Handle the request, and answer later: by real time, or by the broker's clock where that is frozen."""
-        return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on))
+        return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on), "delay", seconds)
 
     def close(self) -> Self:
         """Close the connection without doing anything."""
-        return self._do("closed", _close)
+        return self._do("closed", _close, "close")
 
     def drop_reply(self) -> Self:
         """Handle the request, and close the connection instead of answering: what makes a producer send twice."""
-        return self._do("done, and the reply dropped", _drop)
+        return self._do("done, and the reply dropped", _drop, "drop_reply")
 
     def ignore(self) -> Self:
         """Leave the request unhandled and never answer; the connection stays."""
-        return self._do("never answered", lambda request, go_on: Later())
+        return self._do("never answered", lambda request, go_on: Later(), "ignore")
 
     def corrupt(self) -> Self:
         """Handle the request, and answer with records whose bytes were changed: a CRC does not fit."""
-        return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()))
+        return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
 
     def throttle(self, milliseconds: int) -> Self:
         """Handle the request, and tell the client how long to send nothing (KIP-219)."""
@@ -88,7 +89,7 @@ class Rule(Occasions):
             throttled: Answer = changed(go_on(), lambda answer: _throttle(answer, milliseconds))
             return throttled
 
-        return self._do(f"throttled {milliseconds} ms", act)
+        return self._do(f"throttled {milliseconds} ms", act, "throttle", milliseconds)
 
     def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
         """Handle the request, and answer with these tagged fields in the header, where its version has a place."""
@@ -98,15 +99,15 @@ class Rule(Occasions):
             request.answer_tags += tags
             return go_on()
 
-        return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act)
+        return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act, "tag", tags)
 
     def hold(self) -> Self:
         """Leave requests waiting until ``release``: requests of other connections overtake these."""
-        return self._do("held", self._hold)
+        return self._do("held", self._hold, "hold")
 
     def answer(self, make: Callable[[Request], Any]) -> Self:
         """Answer with what ``make(request)`` gives: ``request.response(...)``, or None for no answer."""
-        return self._do("answered by a test", lambda request, go_on: make(request))
+        return self._do("answered by a test", lambda request, go_on: make(request), "answer", make)
 
     def call(self, watch: Callable[[Request], None]) -> Self:
         """Call ``watch`` with each request that fits, and let it pass."""
@@ -115,11 +116,26 @@ class Rule(Occasions):
             watch(request)
             return go_on()
 
-        return self._do("", act)
+        return self._do("", act, "call", watch)
 
-    def _do(self, said: str, act: Callable[[Request, Pass], Answer]) -> Self:
+    def _do(self, said: str, act: Callable[[Request, Pass], Answer], method: str, *arguments: object) -> Self:
         self._said, self._act = said, act
-        return self
+        return self._note(method, *arguments)
+
+    @property
+    def has_action(self) -> bool:
+        """Whether the rule does something to what matches; otherwise it only watches."""
+        return self._act is not None
+
+    @property
+    def count(self) -> int:
+        """The number of requests that have matched."""
+        return len(self.requests)
+
+    def describe(self) -> str:
+        """Return how the rule was made."""
+        conditions = {name: getattr(self, name) for name in CONDITIONS}
+        return self._chain(show_call("on", self.api, **conditions, optional=self.is_optional))
 
     def remove(self) -> None:
         """Fit nothing any more; what is held goes on."""
@@ -156,7 +172,7 @@ class Rule(Occasions):
 
     def take(self, request: Request) -> Callable[[Pass], Answer] | None:
         """Take a request that fits; return what answers it, or None to let it pass."""
-        self.seen.append(request)
+        self.requests.append(request)
         if self.skip:
             self.skip -= 1
             return None
@@ -164,6 +180,7 @@ class Rule(Occasions):
             return None
         if self.left is not None:
             self.left -= 1
+        self.occurrences += 1
         act = self._act
         if request.journal_entry is not None and self._said:
             request.journal_entry.fault = self._said
@@ -183,23 +200,42 @@ class Rule(Occasions):
 class Faults:
     """The rules of a broker; ``state`` gives the one that is open, which knows topics by their ids."""
 
-    def __init__(self, clock: Clock, state: Callable[[], BrokerState | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        state: Callable[[], BrokerState | None] = lambda: None,
+        history: RuleHistory | None = None,
+    ) -> None:
         self._clock = clock
         self._state = state
+        self.history = history or RuleHistory()
         self.rules: list[Rule] = []
 
-    def on(self, api: str | None = None, **conditions: Any) -> Rule:
+    def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
         """Make a rule for requests, as ``Broker.on`` says; ``where`` is a function of the request."""
         from kafkaframes.broker.table import all_apis
 
         names = {one.name for one in all_apis().values()}
         if api is not None and api not in names:
-            raise OptionError(f"there is no API {api!r} here; there are {', '.join(sorted(names))}")
-        unknown = conditions.keys() - {"version", "topic", "partition", "client_id", "node_id", "where"}
-        if unknown:
-            raise OptionError(f"requests are not chosen by {', '.join(sorted(unknown))}")
-        rule = Rule(api, self._clock, self._state, **conditions)
+            near = get_close_matches(api, names, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OptionError(f"there is no API {api!r}; {hint}expected {', '.join(sorted(names))}")
+        for name in conditions:
+            if name not in CONDITIONS:
+                near = get_close_matches(name, CONDITIONS, 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise OptionError(f"requests are not chosen by {name}; {hint}expected {', '.join(CONDITIONS)}")
+        rule = Rule(
+            api,
+            self._clock,
+            self._state,
+            is_optional=optional,
+            origin=line_of_caller(),
+            history=self.history,
+            **conditions,
+        )
         self.rules.append(rule)
+        self.history.rules.append(rule)
         return rule
 
     def clear(self) -> None:

@@ -43,6 +43,7 @@ from kafkaframes.broker.opening import (
 )
 from kafkaframes.broker.ports import Ports, checked_listeners
 from kafkaframes.broker.request import class_in_catalog
+from kafkaframes.broker.rules import RuleHistory
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Connection, Server
 from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
@@ -164,8 +165,9 @@ class Broker:
         self._served = None if specs is None else serve_specs(specs)
         if broker_release is not None:
             self._served = play(broker_release, self._settings)
-        self._faults = Faults(self._clock, lambda: self._state)
-        self._disk_faults = DiskFaults()
+        self.rule_history = RuleHistory()
+        self._faults = Faults(self._clock, lambda: self._state, self.rule_history)
+        self._disk_faults = DiskFaults(self.rule_history)
         self._security = security
         self._data_dir = None if data_dir is None else fspath(data_dir)
         self._serve = paths_of(serve)
@@ -188,6 +190,11 @@ class Broker:
         self._beside: tuple[Beside, ...] = ()
         self._state: BrokerState | None = None
         self._server: Server | None = None
+
+    def __repr__(self) -> str:
+        """Return one line with the address."""
+        state = self.bootstrap_servers if self.is_running else "not running"
+        return f"<Broker {state}>"
 
     # ---------------------------------------------------------------------------------------------- life
 
@@ -510,6 +517,11 @@ class Broker:
         return self._remarks + (() if self._state is None else not_served(self._state.logs))
 
     @property
+    def has_journal(self) -> bool:
+        """Whether requests are recorded (``journal=True``)."""
+        return self._journal is not None
+
+    @property
     def journal(self) -> Journal:
         """The requests that came, and their answers.
 
@@ -520,18 +532,20 @@ class Broker:
             raise OptionError("the broker was made with journal=False")
         return self._journal
 
-    def on(self, api: str | None = None, **conditions: Any) -> Rule:
+    def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
         """Make a rule for requests: ``broker.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()``.
 
         Args:
             api: Kafka's name of the API; None for all.
+            optional: whether the fault need not happen. With the pytest fixtures a test fails at its end if another
+                fault never happened.
             conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, ``where``.
 
         Raises:
             OptionError: no such API or condition, or the broker was made without a journal.
         """
         _ = self.journal
-        return self._faults.on(api, **conditions)
+        return self._faults.on(api, optional=optional, **conditions)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Let another virtual node lead a partition, in a new leader epoch; clients learn it by asking.
@@ -589,19 +603,20 @@ class Broker:
         """
         self.call(lambda state: controls.truncate(state, topic, partition, offset))
 
-    def on_disk(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:
+    def on_disk(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
         """Make a rule for the disk: ``broker.on_disk("write", path="*.log").full(after_bytes=4096)``.
 
         Args:
             effect: ``write``, ``fsync``, ``open``, ``truncate``, ``rename``, ``delete``, ``make_directory`` or
                 ``sync_directory``; all by default.
             path: a pattern as of a shell for the whole path; all by default.
+            optional: as for ``on``.
 
         Raises:
             OptionError: there is no such effect, or the broker was made without a journal.
         """
         _ = self.journal
-        return self._disk_faults.on(effect, path=path)
+        return self._disk_faults.on(effect, path=path, optional=optional)
 
     def tear_tail(self, topic: str, partition: int, count: int) -> int:
         """Cut the last bytes off a partition's newest segment while the broker is down; return how many are left.
@@ -612,6 +627,13 @@ class Broker:
         if self._server is not None or self._data_dir is None:
             raise OptionError("the broker must have a data_dir and must not run: kill() it first")
         return controls.tear_tail(self._data_dir, topic, partition, count)
+
+    def unused_rules(self) -> list[Rule | DiskRule]:
+        """Return the rules whose fault never happened, oldest first.
+
+        Optional rules are left out, and so are rules that only watch.
+        """
+        return [rule for rule in self.rule_history.unused() if isinstance(rule, Rule | DiskRule)]
 
     def clear_faults(self) -> None:
         """Remove every rule, of requests and of the disk."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from kafkaframes.broker.rules import count_of
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import PartitionLog
 from kafkaframes.storage.partition.state import UNDEFINED, EpochEnd
@@ -21,7 +22,7 @@ Replicas = Sequence[tuple[int, ...]]  # nodes of each of some partitions, the pr
 INTERNAL_TOPICS = (GROUP_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Partition:
     """One partition: its log, who leads it, and who waits for it to change.
 
@@ -49,6 +50,10 @@ class Partition:
     def __post_init__(self) -> None:
         """Begin with every replica in sync, led by the preferred one."""
         self.in_sync, self.leader_id = self.replicas, self.replicas[0]
+
+    def __repr__(self) -> str:
+        """Return one line: name, log end offset and leader."""
+        return f"<Partition {self.topic_partition}: end offset {self.log.log_end_offset}, leader {self.leader_id}>"
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -81,7 +86,7 @@ class Partition:
                 call()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Topic:
     """A topic: its id, its own settings and its partitions, by number."""
 
@@ -89,6 +94,10 @@ class Topic:
     topic_id: UUID
     configs: dict[str, str] = field(default_factory=dict)
     partitions: list[Partition] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """Return one line: name and number of partitions."""
+        return f"<Topic {self.name}: {count_of(len(self.partitions), 'partition')}>"
 
     @property
     def is_internal(self) -> bool:

@@ -41,6 +41,21 @@ _GROUP_BYTES = 1 << 18
 _GROUP_BATCHES = 512
 
 
+_SHOWN_BYTES = 60
+_SHOWN_HEADERS = 5
+
+
+def show_bytes(value: bytes | None) -> str:
+    """Return bytes as they are written in Python; of long ones the first, with the size.
+
+    >>> show_bytes(b"paid"), show_bytes(None), show_bytes(b"x" * 1000)
+    ("b'paid'", 'None', "b'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'... (1,000 bytes)")
+    """
+    if value is None or len(value) <= _SHOWN_BYTES:
+        return repr(value)
+    return f"{bytes(value[:_SHOWN_BYTES])!r}... ({len(value):,} bytes)"
+
+
 class Header(NamedTuple):
     """One header of a record; the key's bytes need not be UTF-8."""
 
@@ -73,6 +88,13 @@ class Record(NamedTuple):
     sequence: int
     control: bool
     crc_ok: bool | None
+
+    def __repr__(self) -> str:
+        """Return one short line; of long keys, values and headers the first bytes, with the size."""
+        headers = "".join(f", {one.key}={show_bytes(one.value)}" for one in self.headers[:_SHOWN_HEADERS])
+        more = f", and {len(self.headers) - _SHOWN_HEADERS} headers" if len(self.headers) > _SHOWN_HEADERS else ""
+        shown = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
+        return f"<Record {self.offset}: {shown}{headers[:400]}{more}>"
 
     @property
     def control_type(self) -> str | None:

@@ -1,4 +1,5 @@
-"""What tests of others use: a pytest plugin with an embedded broker, controls over HTTP, a schema registry, seeding.
+"""What tests of others use: a pytest plugin with an embedded broker, controls over HTTP, a schema registry,
+seeding, and a comparison of records.
 
 Names are imported when they are first used: the plugin costs a run without a broker nothing.
 """
@@ -9,14 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafkaframes.testing.comparison import assert_records
     from kafkaframes.testing.control import Control
     from kafkaframes.testing.plugin import ExternalBroker
     from kafkaframes.testing.registry import SchemaRegistry
     from kafkaframes.testing.seeding import seed
 
-__all__ = ["Control", "ExternalBroker", "SchemaRegistry", "seed"]
+__all__ = ["Control", "ExternalBroker", "SchemaRegistry", "assert_records", "seed"]
 
-_MODULES = {"Control": "control", "ExternalBroker": "plugin", "SchemaRegistry": "registry", "seed": "seeding"}
+_MODULES = {
+    "Control": "control",
+    "ExternalBroker": "plugin",
+    "SchemaRegistry": "registry",
+    "assert_records": "comparison",
+    "seed": "seeding",
+}
 
 
 def __getattr__(name: str) -> Any:

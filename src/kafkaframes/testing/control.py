@@ -34,7 +34,7 @@ _FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "hold": None,
     "observe": None,
 }
-_OCCASIONS = ("after", "times")
+_OCCASIONS = ("after", "times", "optional")
 _NARROWED_BY: Mapping[str, type] = {"version": int, "topic": str, "partition": int, "client_id": str, "node_id": int}
 _DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
     "slow": ("seconds", _NUMBER),
@@ -108,7 +108,7 @@ class Control:
             ),
             Route("GET", "/transactions", self._transactions, "transactional ids and what they write to", ()),
             Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULTS)}"),
-            Route("GET", "/faults", self._faults, "the faults, and how many requests fitted"),
+            Route("GET", "/faults", self._faults, "the faults, how many requests matched, and how often each happened"),
             Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
             Route("DELETE", "/faults/{}", self._remove, "remove one; what it holds goes on"),
             Route("POST", "/faults/{}/release", self._release, "let what it holds go on"),
@@ -225,7 +225,7 @@ class Control:
         argument = _FAULTS[what]
         request.reject_unknown("do", "api", *_OCCASIONS, *_NARROWED_BY, *(() if argument is None else argument[:1]))
         values = None if argument is None else request.field(argument[0], argument[2])
-        api = request.field("api", _TEXT, None)
+        api, optional = request.field("api", _TEXT, None), request.field("optional", bool, False)
 
         def act(rule: Any) -> None:
             if argument is not None:
@@ -233,7 +233,7 @@ class Control:
             elif what != "observe":
                 getattr(rule, what)()
 
-        return self._made(self._rules, lambda: self._broker.on(api, **expected), act, request)
+        return self._made(self._rules, lambda: self._broker.on(api, optional=optional, **expected), act, request)
 
     def _disk_fault(self, request: HttpRequest) -> Any:
         what = _one_of(request.field("do", str), _DISK_FAULTS)
@@ -241,11 +241,14 @@ class Control:
         request.reject_unknown("do", "effect", "path", *_OCCASIONS, name)
         values = request.field(name, kind)
         effect, path = request.field("effect", _TEXT, None), request.field("path", _TEXT, None)
+        optional = request.field("optional", bool, False)
 
         def act(rule: Any) -> None:
             _ = rule.full(after_bytes=values) if what == "full" else getattr(rule, what)(values)
 
-        return self._made(self._disk_rules, lambda: self._broker.on_disk(effect, path=path), act, request)
+        return self._made(
+            self._disk_rules, lambda: self._broker.on_disk(effect, path=path, optional=optional), act, request
+        )
 
     def _on_broker(self, act: Callable[[], Any]) -> Any:
         """Do something between two requests of the broker, so that no request sees half of it."""
@@ -260,7 +263,9 @@ class Control:
             rule = new()
             try:
                 act(rule)
-                rule.after(request.field("after", int, 0))
+                after = request.field("after", int, 0)
+                if after:
+                    rule.after(after)
                 times = request.field("times", int, None)
                 if times is not None:
                     rule.times(times)
@@ -274,8 +279,14 @@ class Control:
         return self._on_broker(make)
 
     def _faults(self, request: HttpRequest) -> Any:
-        requests = {number: {"api": rule.api, "seen": len(rule.seen)} for number, rule in self._rules.items()}
-        disk = {number: {"effect": rule.effect, "seen": rule.seen} for number, rule in self._disk_rules.items()}
+        requests = {
+            number: {"api": rule.api, "count": rule.count, "occurrences": rule.occurrences}
+            for number, rule in self._rules.items()
+        }
+        disk = {
+            number: {"effect": rule.effect, "count": rule.count, "occurrences": rule.occurrences}
+            for number, rule in self._disk_rules.items()
+        }
         return {"faults": requests, "disk_faults": disk}
 
     def _clear(self, request: HttpRequest) -> None:

@@ -55,7 +55,7 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
         many_batches(a.bootstrap_servers)
         held = b.on("Produce", topic="many", partition=0).after(3).ignore()
         with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
-            until(lambda: len(held.seen) > 3)
+            until(lambda: held.count > 3)
         held.remove()
         done = subprocess.run(
             command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),

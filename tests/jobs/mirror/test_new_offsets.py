@@ -183,7 +183,7 @@ def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, k
         rules = [getattr(b.on("Produce", client_id="kafkaframes").after(skip), fault)().once() for skip in (0, 2, 5)]
         settings = {"state_dir": str(tmp_path / "state")}
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain", "money"), offsets=kind, **settings)
-        assert all(rule.seen for rule in rules)
+        assert all(rule.count for rule in rules)
         for topic in ("plain", "money"):
             before, after = rows_of(a.bootstrap_servers, topic), rows_of(b.bootstrap_servers, topic)
             assert without_offsets(before) == without_offsets(after)
@@ -237,9 +237,9 @@ def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
 def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
     a, b, settings = filled
     made = b.on("CreateTopics").call(lambda request: None)
-    late = b.on("Metadata", where=lambda request: bool(made.seen)).answer(without_topics).times(2)
+    late = b.on("Metadata", where=lambda request: bool(made.count)).answer(without_topics).times(2)
     run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
-    assert late.seen
+    assert late.count
     assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 50
 
 
