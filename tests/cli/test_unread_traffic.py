@@ -221,3 +221,13 @@ def test_a_log_directory_whose_segments_are_damaged_is_judged_in_part(tmp_path):
     assert found["judged"] == "part"
     assert found["unread"][0]["file"] == str(segment)
     assert "bytes after the last batch" in found["unread"][0]["reason"]
+
+
+@pytest.mark.parametrize("words", [("analyze", "records"), ("spec", "propose", "kip-636")])
+def test_measurements_of_traffic_in_part_have_the_status_of_damage(words, tmp_path):
+    path = write(tmp_path, PART["TLS"])
+    result = ask(*words, path)
+    assert (result.exit_code, result.stderr) == (1, "kafkaframes: not read: 1 connection: encrypted (TLS)\n")
+    assert result.stdout
+    whole = ask(*words, write(tmp_path, ALL["Kafka"], "whole.pcap"))
+    assert (whole.exit_code, whole.stderr) == (0, "")

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
 from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, specs_option, workers_option
 from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
+from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.model import MessageSpec
@@ -41,14 +42,17 @@ def records(
     table each. Records of every format are measured, uncompressed; those of formats 0 and 1 are laid out in format 2 as
     `convert` writes them. Formats 0 and 1 write each length in four bytes, format 2 as a varint; it has one header a
     batch instead of fields in each message.
+
+    Exit status: 0, 1 when part of a capture could not be read (see standard error).
     """
     captures = tuple(source for source in sources if _is_capture(source))
     logs = [source for source in sources if source not in captures]
     if not captures and (ports or specs or on_spark):
         raise OptionError(f"{'--ports' if ports else '--specs' if specs else '--spark'} is for captures")
     result: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
+    coverage = Coverage()
     if captures:
-        result |= _measure_captures(captures, ports, specs, on_spark=on_spark, jobs=jobs)
+        result |= _measure_captures(captures, ports, specs, coverage, on_spark=on_spark, jobs=jobs)
     for what, sizes in result.items():
         if as_json:
             say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
@@ -56,6 +60,7 @@ def records(
         if captures:
             say(f"Records {what}:" if what != "log" else "Records of logs:")
         _print(sizes)
+    exit_if_unread(coverage)
 
 
 def _is_capture(source: str) -> bool:
@@ -87,16 +92,17 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
 
 
 def _measure_captures(
-    paths: tuple[str, ...], ports: str, specs: str | None, *, on_spark: bool, jobs: int | None
+    paths: tuple[str, ...], ports: str, specs: str | None, coverage: Coverage, *, on_spark: bool, jobs: int | None
 ) -> dict[str, RecordSizes]:
     from kafkaframes.jobs.analyze.records import RecordSizes
-    from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_records
+    from kafkaframes.jobs.analyze.traffic import FETCHED, PRODUCED, measure_share
     from kafkaframes.protocol.messages.registry import Apis
 
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for part in measured(partial(measure_records, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs):
-        for what, sizes in part.items():
+    for part in measured(partial(measure_share, apis=Apis(specs)), tasks, share_bytes, on_spark=on_spark, jobs=jobs):
+        coverage.update(part.coverage.entries)
+        for what, sizes in part.sizes.items():
             result[what].merge(sizes)
     return result
 

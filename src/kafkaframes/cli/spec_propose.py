@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.options import json_option_of, ports_in, ports_option, workers_option
 from kafkaframes.cli.spec_import import load_specs
 from kafkaframes.cli.text import print_table, say
-from kafkaframes.cli.workers import measured, spark_option, traffic_tasks
+from kafkaframes.cli.workers import exit_if_unread, measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def command(
 
     MIX is a CSV file (api,version,calls_per_second) or traffic. Break-even is the share of the fields moved to tags
     that may be set before the change costs bytes.
+
+    Exit status: 0, 1 when part of the traffic could not be read (see standard error).
     """
     from kafkaframes.jobs.analyze.outcome import Outcome, merged
     from kafkaframes.jobs.analyze.weigh import Weighing, weigh
@@ -78,11 +80,12 @@ def command(
         _write_page(output, question, outcome, rows, paths)
     if as_json:
         _print_json(outcome, rows, question)
-        return
-    if not paths or question.after is not None:
-        _print_changes(question, is_whole=not paths)
-    _print(outcome, question, by)
-    _print_scaled(rows, question)
+    else:
+        if not paths or question.after is not None:
+            _print_changes(question, is_whole=not paths)
+        _print(outcome, question, by)
+        _print_scaled(rows, question)
+    exit_if_unread(outcome.coverage)
 
 
 def _question(proposal: str, before: str | None, values: tuple[str, ...], by: tuple[str, ...]) -> Question:
@@ -101,7 +104,7 @@ def _scaled(mix: str, outcome: Outcome, question: Question, ports: str) -> list[
     from kafkaframes.jobs.analyze.scale import counted_mix, read_mix, scaled
 
     if is_traffic(mix) and not mix.endswith(".csv"):
-        rates = counted_mix(find_files((mix,)), ports_in(ports), question.apis)
+        rates = counted_mix(find_files((mix,)), ports_in(ports), question.apis, outcome.coverage)
     else:
         rates = read_mix(mix, question.apis)
     return list(scaled(outcome, rates, question))

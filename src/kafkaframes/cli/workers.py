@@ -16,7 +16,7 @@ import click
 
 from kafkaframes.capture.files import find_files
 from kafkaframes.cli.options import ports_in
-from kafkaframes.cli.text import console, is_quiet
+from kafkaframes.cli.text import console, is_quiet, say
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.limits import budget, current_budget
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from kafkaframes.capture.coverage import Coverage
     from kafkaframes.jobs.analyze.traffic import Task
     from kafkaframes.jobs.job import Runner
 
@@ -231,6 +232,18 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
     return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
+
+
+EXIT_UNREAD: Final = 1
+
+
+def exit_if_unread(coverage: Coverage) -> None:
+    """Print what was not read of captures and request logs, and end with the status for it, if there is anything."""
+    from kafkaframes.capture.coverage import summary
+
+    if coverage.unread:
+        say(f"kafkaframes: not read: {summary(coverage.unread)}", err=True)
+        sys.exit(EXIT_UNREAD)
 
 
 def measured(

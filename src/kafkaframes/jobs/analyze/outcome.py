@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.jobs.analyze.sizes import GAINED, LEAD, LEAD_SET, NULL_LENGTH
 
 NOT_READ: Final = "not read"
@@ -153,16 +154,24 @@ def _quantile(values: list[tuple[int, int]], total: int, share: float) -> int | 
 
 @dataclass
 class Outcome:
-    """What was weighed: by group, and the times of the first and the last message in microseconds."""
+    """What was weighed.
+
+    Attributes:
+        weights: by group.
+        span: the times of the first and the last message in microseconds.
+        coverage: what was not read of the traffic.
+    """
 
     weights: dict[Group, Weight] = field(default_factory=dict)
     span: tuple[int, int] | None = None
+    coverage: Coverage = field(default_factory=Coverage, compare=False)
 
     def add(self, other: Outcome) -> None:
         """Add what another task weighed."""
         for group, weight in other.weights.items():
             self.weight(group).add(weight)
         self.note_span(other.span)
+        self.coverage.update(other.coverage.entries)
 
     def weight(self, group: Group) -> Weight:
         """Return the weight of a group, a new one where there is none."""

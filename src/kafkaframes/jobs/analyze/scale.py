@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.reader import CaptureOptions, read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import REQUEST
@@ -237,14 +238,19 @@ def read_mix(path: str, apis: Apis = CATALOG) -> list[Rate]:
     return rates
 
 
-def counted_mix(files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG) -> list[Rate]:
+def counted_mix(
+    files: Sequence[str], ports: Sequence[int] = (), apis: Apis = CATALOG, coverage: Coverage | None = None
+) -> list[Rate]:
     """Return the rates of recorded traffic: its calls by API and version, over the time that it took.
 
-    Traffic that takes no time has none: an ``OptionError``.
+    What was not read is added to ``coverage``.
+
+    Raises:
+        OptionError: the traffic takes no time, so it has no rates.
     """
     counts, first, last = Counter[tuple[int, int]](), None, None
     columns = ("apiKey", "apiVersion", "requestTime", "responseTime")
-    for batch in read_traffic(files, CaptureOptions(columns=columns, ports=tuple(ports), apis=apis)):
+    for batch in read_traffic(files, CaptureOptions(columns=columns, ports=tuple(ports), apis=apis), coverage):
         rows = batch.to_pylist()
         counts.update((row["apiKey"], row["apiVersion"]) for row in rows if row["apiKey"] is not None)
         times = [time for row in rows for time in (row["requestTime"], row["responseTime"]) if time is not None]

@@ -26,10 +26,10 @@ from kafkaframes.capture.columns import choose
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import F_END_TIME
 from kafkaframes.capture.packets import Ints, PacketReader
-from kafkaframes.capture.reader import is_request_log
+from kafkaframes.capture.reader import split_traffic
 from kafkaframes.capture.records import joined_sets
 from kafkaframes.capture.request_log import LogReader
-from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.streams import Streams, covered_passes
 from kafkaframes.capture.typed import SIZE_SUFFIX, with_records
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
@@ -104,21 +104,34 @@ class Messages:
             yield self if len(labels) == 1 else self.chosen(np.flatnonzero(self.labels == label))
 
 
-def captured_calls(task: Task, apis: Apis = CATALOG) -> Iterator[Calls]:
-    """Yield the calls in the captures of a task's share, pass by pass."""
-    captures = [path for path in task.files if not is_request_log(path)]
+def captured_calls(task: Task, apis: Apis, coverage: Coverage) -> Iterator[Calls]:
+    """Yield the calls in the captures of a task's share, pass by pass; add what was not read to ``coverage``."""
+    captures, _ = split_traffic(task.files)
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures, apis=apis)
-        reader = PacketReader(captures, share=task.share, shares=task.shares)
-        for made in Streams(reader, ports=task.ports, apis=apis):
+        reader = PacketReader(captures, share=task.share, shares=task.shares, is_alone=len(task.files) == 1)
+        for made in covered_passes(Streams(reader, ports=task.ports, apis=apis), coverage):
             yield Calls(maker, made)
 
 
 def messages_of(
-    task: Task, directions: Sequence[str], by: Sequence[str] = (), apis: Apis = CATALOG
+    task: Task,
+    directions: Sequence[str],
+    by: Sequence[str] = (),
+    apis: Apis = CATALOG,
+    coverage: Coverage | None = None,
 ) -> Iterator[Messages]:
-    """Yield the messages of a task's share, with labels made of ``by``: client, connection, second."""
-    for calls in captured_calls(task, apis):
+    """Yield the messages of a task's share, with labels made of ``by``: client, connection, second.
+
+    Args:
+        task: what is read.
+        directions: requests, responses or both.
+        by: what labels are made of.
+        apis: the specs that messages are read by.
+        coverage: takes what was not read.
+    """
+    account = Coverage() if coverage is None else coverage
+    for calls in captured_calls(task, apis, account):
         labels, names = np.zeros(calls.count, np.int64), [_NOBODY]
         if by:
             labels, names = _labels(_facts(calls, by))
@@ -126,8 +139,9 @@ def messages_of(
             times = calls.of(direction, F_END_TIME) // 1000
             for kind, rows in calls.groups(direction):
                 yield from _captured(calls, kind, rows, labels, names, times)
-    for path in [path for path in task.files if is_request_log(path)][task.share :: task.shares]:
-        logged = LogReader(path, Coverage(), is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
+    _, logs = split_traffic(task.files)
+    for path in logs[task.share :: task.shares]:
+        logged = LogReader(path, account, is_alone=len(task.files) == 1).rows(secrets=True, apis=apis)
         while some := list(islice(logged, _ROWS)):
             yield from _logged(some, directions, by, apis)
 
@@ -266,13 +280,27 @@ _KEYS: Final = {
 }
 
 
-def measure_records(task: Task, apis: Apis = CATALOG) -> dict[str, RecordSizes]:
+class ShareOfRecords(NamedTuple):
+    """The sizes of records in a task's share of captures, and what was not read there."""
+
+    sizes: dict[str, RecordSizes]
+    coverage: Coverage
+
+
+def measure_share(task: Task, apis: Apis = CATALOG) -> ShareOfRecords:
+    """Measure the records in a task's share, as ``measure_records``, and report what was not read."""
+    coverage = Coverage()
+    return ShareOfRecords(measure_records(task, apis, coverage), coverage)
+
+
+def measure_records(task: Task, apis: Apis = CATALOG, coverage: Coverage | None = None) -> dict[str, RecordSizes]:
     """Measure the records in a task's share of captures, those produced and those fetched apart.
 
-    A record that was produced and then fetched is in both. Request logs hold no records.
+    A record that was produced and then fetched is in both. Request logs hold no records. What was not read is added to
+    ``coverage``.
     """
     result = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for calls in captured_calls(task, apis):
+    for calls in captured_calls(task, apis, Coverage() if coverage is None else coverage):
         for direction, keys in _KEYS.items():
             for kind, rows in calls.groups(direction, only=keys.__contains__):
                 if kind.is_known:

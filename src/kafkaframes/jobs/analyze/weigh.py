@@ -160,7 +160,8 @@ class Weighing(NamedTuple):
 def weigh(work: Weighing) -> Outcome:
     """Weigh the messages of a task's share."""
     bench = Bench(work.question)
-    for messages in messages_of(work.task, bench.proposal.directions, work.question.by, work.question.apis):
+    question, coverage = work.question, bench.outcome.coverage
+    for messages in messages_of(work.task, bench.proposal.directions, question.by, question.apis, coverage):
         bench.weigh(messages)
     return bench.outcome
 
