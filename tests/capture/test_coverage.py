@@ -7,6 +7,7 @@ tcpdump PR 1188), PKTAP (libpcap#1259, tcpdump PR 1330), IP length 0 (tcpdump's 
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 
 import pytest
@@ -43,7 +44,9 @@ from tests.capture.wrappings import (
 )
 
 import kafkaframes
+from kafkaframes.capture import layout
 from kafkaframes.capture.coverage import HARMLESS, KINDS
+from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.errors import DecodeError, OptionError
 
@@ -400,3 +403,28 @@ def test_mode_failfast_raises_at_what_was_not_read(tmp_path):
         kafkaframes.read_capture(path, mode="DROPMALFORMED")
     path.write_bytes(pcap([*FRAMES, ethernet(ARP, bytes(28))]))
     assert kafkaframes.read_capture(path, mode="FAILFAST").read_all().num_rows == CALLS
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_packet_is_of_a_connection_or_counted(seed, tmp_path):
+    """Whatever the bytes are: packets of TCP, fragments, and packets by what they are instead make up all of them."""
+    rng = random.Random(seed)
+    link, packets = rng.choice(list(WRAPPINGS.values()))
+    mutated = []
+    for _ in range(300):
+        packet = bytearray(rng.choice(packets))
+        for _ in range(rng.randrange(4)):
+            packet[rng.randrange(min(len(packet), 80))] = rng.choice((0, 0x45, 0x60, 0x81, 0xFF, rng.randrange(256)))
+        mutated.append(bytes(packet[: rng.randrange(len(packet) + 1)] if rng.randrange(3) == 0 else packet))
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap(mutated, link))
+    packets_read = PacketReader([str(path)])
+    results = []
+    add = packets_read._fragments.add
+    packets_read._fragments.add = lambda packet: results.append(add(packet)) or results[-1]
+    for _ in packets_read:
+        pass
+    counted = sum(entry.packets for entry in packets_read.unread if "fragment" not in entry.reason)
+    datagrams = sum(result is not None for result in results)  # each is read as a packet again
+    assert packets_read.counters[layout.PACKETS] == len(mutated)
+    assert packets_read.counters[layout.TCP_PACKETS] + counted + len(results) == len(mutated) + datagrams
