@@ -91,20 +91,21 @@ def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> 
 
     Engines do not tell names apart by case. A field whose name another column of the table has gets the prefix
     ``value_``. Of several fields whose names differ by case only, the first one keeps its name, and each other one gets
-    a suffix that depends on its spelling alone.
+    a suffix that depends on its spelling alone. So does ``a.b`` if there is a field ``a``, which may be a struct.
 
-    >>> column_names(["id", "Offset", "ID"])
-    {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843'}
+    >>> column_names(["id", "Offset", "ID", "a.b"])
+    {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843', 'a.b': 'a.b'}
 
     Args:
         reserved: names of the table's own columns; empty inside of a struct.
     """
-    own = {name.lower() for name in reserved}
+    listed = list(names)
+    own, others = {name.lower() for name in reserved}, {name.lower() for name in listed}
     taken: set[str] = set()
     result = {}
-    for name in names:
+    for name in listed:
         column = f"value_{name}" if name.lower() in own else name
-        if column.lower() in taken:
+        if column.lower() in taken or _is_path_into(column.lower(), others):
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             column = next(
                 longer for size in range(4, 64) if (longer := f"{column}_{digest[:size]}").lower() not in taken
@@ -112,6 +113,12 @@ def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> 
         taken.add(column.lower())
         result[name] = column
     return result
+
+
+def _is_path_into(name: str, others: Collection[str]) -> bool:
+    """Return whether a name with dots reads like a field inside of another column, as Iceberg names one."""
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
 
 
 def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool) -> tuple[pa.RecordBatch, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
@@ -218,8 +219,17 @@ def _json(decoding: Decoding) -> Decoder:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"no JSON Schema: {error}") from None
-    decoder = JsonDecoder(schema, other_fields=decoding.other_fields)
+    decoder = JsonDecoder(schema, other_fields=decoding.other_fields, references=_json_references(decoding.registered))
     return _Unframed(decoder, _Framed(decoding), has_prefix=decoding.has_prefix)
+
+
+def _json_references(registered: Registered | None) -> dict[str, Any]:
+    """Return the schemas that a registered JSON Schema names; one that is not JSON is left out."""
+    result = {}
+    for name, text in () if registered is None else registered.references:
+        with suppress(ValueError, RecursionError):
+            result[name] = json.loads(text)
+    return result
 
 
 def _avro(decoding: Decoding) -> Decoder:

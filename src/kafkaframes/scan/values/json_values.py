@@ -1,8 +1,8 @@
 """JSON values by a JSON Schema, or by one that is inferred from the first values of a topic. Pure.
 
-What of JSON Schema becomes columns: ``type`` (also with "null"), ``properties``, ``items``. Whatever has no such type
-(``anyOf``, objects without ``properties``) is a column of JSON text. A value with another type than its column is a bad
-record; a field that the schema does not know is kept, as JSON text by its path, in the column ``other_fields``.
+``json_schema`` says what of a JSON Schema becomes columns. A part without one type is a column of JSON text, with
+numbers as they were written. A value with another type than its column is a bad record; a field that the schema does
+not know is kept, as JSON text by its path, in the column ``other_fields``.
 
 Values of plain types are parsed at once by Arrow's parser, some 10 times faster than one by one, where that gives what
 ``JsonDecoder.decode`` gives: each value is put into an object of its own, so that rows and values cannot be mixed up,
@@ -24,16 +24,15 @@ import pyarrow.json as arrow_json
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import texts
-from kafkaframes.scan.values.columns import TAKEN, Row, column_names
+from kafkaframes.scan.values.columns import MAX_DEPTH, TAKEN, Row, column_names
+from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, simplify
 from kafkaframes.scan.values.registry import BadValueError
 
 OTHER: Final = "other_fields"
 WHOLE: Final = "value"  # the column of values that are no objects
 _INT64: Final = 2**63
-_DEEPEST: Final = 50  # levels of a schema
 Extras = dict[str, Any]
 Reader = Callable[[Any, str, Extras], Any]
-Schema = Mapping[str, Any]
 
 
 class JsonDecoder:
@@ -41,25 +40,24 @@ class JsonDecoder:
 
     Args:
         schema: a JSON Schema, as parsed.
+        references: other schemas that it names, by the names that it uses.
         other_fields: whether there is a column for fields that the schema does not know; else they are left out.
 
     Raises:
         OptionError: it is none.
     """
 
-    def __init__(self, schema: Any, *, other_fields: bool = True) -> None:
+    def __init__(self, schema: Any, *, other_fields: bool = True, references: Mapping[str, Any] | None = None) -> None:
         if not isinstance(schema, dict):
             raise OptionError("a JSON Schema is an object")
-        self._is_object = _kind(schema) == "object" and isinstance(schema.get("properties"), dict)
-        if self._is_object:
-            self._readers = {name: _planned(one, 1) for name, one in schema["properties"].items()}
-        else:
-            self._readers = {WHOLE: _planned(schema, 1)}
+        plan = simplify(schema, references or {})
+        self._is_object = plan.kind == OBJECT
+        self._readers = _fields_planned(plan) if self._is_object else {WHOLE: _planned(plan)}
         self._names = column_names(self._readers, reserved={*TAKEN, OTHER})
         result = [pa.field(self._names[name], kind) for name, (kind, _) in self._readers.items()]
         self._keeps_other = other_fields
         self._kinds = {name: kind for name, (kind, _) in self._readers.items()}
-        self._is_plain = self._is_object and _is_plain(schema)
+        self._is_plain = self._is_object and _is_plain(plan)
         self.fields: tuple[pa.Field, ...] = (*result, pa.field(OTHER, pa.string())) if other_fields else (*result,)
 
     def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
@@ -79,6 +77,12 @@ class JsonDecoder:
             BadValueError: it is no JSON, or of another type.
         """
         parsed = _parsed(value)
+        try:
+            return self._row(parsed)
+        except RecursionError:
+            raise BadValueError("no JSON: nested too deeply") from None
+
+    def _row(self, parsed: Any) -> Row:
         extras: Extras = {}
         if not self._is_object:
             row = {WHOLE: self._readers[WHOLE][1](parsed, "$", extras)}
@@ -107,37 +111,54 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-_PARSE: Final = json.JSONDecoder(parse_constant=_no_constant).decode  # json.loads makes one for each value
+class WrittenNumber(float):
+    """A number and its text: a double has 17 digits, and ends at 1.8e308."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        """Return the number that a text is."""
+        result = super().__new__(cls, text)
+        result.text = text
+        return result
 
 
-def _kind(schema: Any) -> str:
-    """Return the one type of a schema beside null; empty where it has none, or several."""
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    kinds = [one for one in kind if one != "null"] if isinstance(kind, list) else [kind]
-    return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
+def _parse_int(text: str) -> int | WrittenNumber:
+    return WrittenNumber(text) if len(text) > _MAX_INT_TEXT or text == "-0" else int(text)
 
 
-def _is_plain(schema: Any) -> bool:
-    """Return whether no column is text made of what stands there."""
-    kind = _kind(schema)
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        return _is_plain(schema["items"])
-    if kind == "object" and isinstance(schema.get("properties"), dict):
-        return bool(schema["properties"]) and all(map(_is_plain, schema["properties"].values()))
-    return kind in _PLAIN
+_MAX_INT_TEXT: Final = 4_000  # Python refuses to convert longer ones
+# One decoder: json.loads makes one for each value.
+_PARSE: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=WrittenNumber, parse_int=_parse_int).decode
 
 
-def _planned(schema: Any, depth: int) -> tuple[pa.DataType, Reader]:
-    kind = _kind(schema)
-    if depth > _DEEPEST:
-        raise OptionError(f"JSON Schema: nested more than {_DEEPEST} levels")
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        return _array(*_planned(schema["items"], depth + 1))
-    if kind == "object" and isinstance(schema.get("properties"), dict) and schema["properties"]:
-        return _object({name: _planned(one, depth + 1) for name, one in schema["properties"].items()})
+def _is_plain(plan: ColumnSchema) -> bool:
+    """Return whether Arrow's parser gives all columns: none is JSON text, or has another name than its field."""
+    if plan.kind == ARRAY and plan.items is not None:
+        return _is_plain(plan.items)
+    if plan.kind == OBJECT:
+        names = column_names(plan.properties, reserved=())
+        return (
+            bool(names)
+            and all(name == column for name, column in names.items())
+            and all(map(_is_plain, plan.properties.values()))
+        )
+    return plan.kind in _PLAIN
+
+
+def _planned(plan: ColumnSchema) -> tuple[pa.DataType, Reader]:
+    if plan.kind in _PLAIN:
+        return _PLAIN[plan.kind]
+    if plan.kind == ARRAY and plan.items is not None:
+        return _array(*_planned(plan.items))
+    if plan.kind == OBJECT:
+        return _object(_fields_planned(plan))
     return pa.string(), _json_text
+
+
+def _fields_planned(plan: ColumnSchema) -> dict[str, tuple[pa.DataType, Reader]]:
+    return {name: _planned(one) for name, one in plan.properties.items()}
 
 
 def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
@@ -152,14 +173,16 @@ def _array(kind: pa.DataType, read: Reader) -> tuple[pa.DataType, Reader]:
 
 
 def _object(readers: Mapping[str, tuple[pa.DataType, Reader]]) -> tuple[pa.DataType, Reader]:
+    names = column_names(readers, reserved=())
+
     def read_object(value: Any, path: str, extras: Extras) -> Any:
         if value is None:
             return None
         if not isinstance(value, dict):
             raise _wrong(value, path, "an object")
-        return _fields_of(value, readers, path, extras)
+        return {names[name]: one for name, one in _fields_of(value, readers, path, extras).items()}
 
-    return pa.struct([pa.field(name, kind) for name, (kind, _) in readers.items()]), read_object
+    return pa.struct([pa.field(names[name], kind) for name, (kind, _) in readers.items()]), read_object
 
 
 def _fields_of(
@@ -180,7 +203,32 @@ def _json_text(value: Any, path: str, extras: Extras) -> Any:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """Return JSON text, with numbers as they were written."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_quoted(name)}:{_text(value[name])}' for name in sorted(value))}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, WrittenNumber):
+        return value.text
+    return _LITERALS[value] if value is None or isinstance(value, bool) else str(value)
+
+
+_LITERALS: Final = {None: "null", True: "true", False: "false"}
+
+
+def _quoted(text: str) -> str:
+    """Return text as JSON has it; half of a surrogate pair, which UTF-8 cannot hold, stays escaped."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _ESCAPED(text)
+    return _UNESCAPED(text)
+
+
+_ESCAPED: Final = json.JSONEncoder().encode
+_UNESCAPED: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _plain(expected: str, test: Callable[[Any], Any]) -> Reader:
@@ -227,7 +275,9 @@ def _wrong(value: Any, path: str, expected: str) -> BadValueError:
 def _named(value: Any) -> str:
     if isinstance(value, bool):
         return "true or false"
-    names = {str: "text", int: "a number", float: "a number", list: "an array", dict: "an object"}
+    if isinstance(value, WrittenNumber) and not math.isfinite(value):
+        return f"{value.text[:40]}, which no double holds"
+    names = {str: "text", int: "a number", WrittenNumber: "a number", list: "an array", dict: "an object"}
     return names.get(type(value), "null")
 
 
@@ -264,10 +314,11 @@ _TEXT: Final[dict[str, Any]] = {}  # no one type: JSON text
 def _schema_of(value: Any, depth: int) -> dict[str, Any]:
     if value is None:
         return _UNKNOWN
-    if depth > _DEEPEST:
+    if depth > MAX_DEPTH:
         return _TEXT
     if isinstance(value, dict):
-        return {"type": "object", "properties": {name: _schema_of(entry, depth + 1) for name, entry in value.items()}}
+        fields = {name: _schema_of(entry, depth + 1) for name, entry in value.items() if _is_utf8(name)}
+        return {"type": "object", "properties": fields}
     if isinstance(value, list):
         items = _UNKNOWN
         for entry in value:
@@ -277,7 +328,14 @@ def _schema_of(value: Any, depth: int) -> dict[str, Any]:
         return {"type": "boolean"}
     if isinstance(value, int):
         return {"type": "integer"} if _integer(value) is not None else _TEXT
-    return {"type": "number" if isinstance(value, float) else "string"}
+    if isinstance(value, float):
+        return {"type": "number"} if math.isfinite(value) else _TEXT
+    return {"type": "string"} if _is_utf8(value) else _TEXT
+
+
+def _is_utf8(text: str) -> bool:
+    """Return whether text has no half of a surrogate pair, which a column cannot hold."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,196 @@
+"""JSON Schemas as columns: of each part, the one type beside null that its values have. Pure.
+
+Read are ``type``, ``properties``, ``items``, ``$ref`` (in the schema, or to one that a registry knows), ``anyOf``,
+``oneOf`` and ``allOf``, and the values of ``enum`` and ``const`` where there is no ``type``. A part that allows several
+types has none, and so has an object inside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
+
+from kafkaframes.scan.values.columns import ColumnBudget
+
+OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN, NULL = (
+    "object", "array", "number", "integer", "string", "boolean", "null",
+)  # fmt: skip
+TEXT: Final = ""  # of a part without one type
+_MAX_REFERENCES: Final = 50  # that follow one another
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSchema:
+    """What a part becomes.
+
+    Attributes:
+        kind: a type of JSON's; empty for JSON text.
+        properties: of an object; one without them, inside of another one, is JSON text.
+        items: of an array; None makes it JSON text.
+    """
+
+    kind: str
+    properties: Mapping[str, ColumnSchema] = field(default_factory=dict)
+    items: ColumnSchema | None = None
+
+
+_TEXT: Final = ColumnSchema(TEXT)
+
+
+def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> ColumnSchema:
+    """Return what a schema becomes.
+
+    >>> nullable = {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/id"}], "$defs": {"id": {"type": "integer"}}}
+    >>> simplify(nullable, {}).kind
+    'integer'
+
+    Args:
+        schema: a JSON Schema.
+        references: other schemas, by the names that ``$ref`` uses.
+
+    Raises:
+        OptionError: it has too many columns, or too many levels.
+    """
+    return _Simplifier(references).simplify(schema, schema, "$", ())
+
+
+class _Simplifier:
+    """Simplifies one schema.
+
+    ``root`` is the document of a part, to which its references are relative. ``within`` are the parts that contain it.
+    """
+
+    def __init__(self, references: Mapping[str, Any]) -> None:
+        self._references = references
+        self._budget = ColumnBudget("JSON Schema")
+        self._combinations: dict[int, tuple[Any, dict[str, Any]]] = {}  # with their parts, which keep their ids so
+
+    def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
+        schema, root = self._effective(schema, root)
+        if id(schema) in within:
+            return _TEXT
+        kind = _one_kind(schema)
+        self._budget.add(path, str(schema.get("title") or kind or "any"), len(within))
+        inner = (*within, id(schema))
+        if kind == ARRAY and isinstance(schema.get("items"), dict):
+            return ColumnSchema(ARRAY, items=self.simplify(schema["items"], root, f"{path}[]", inner))
+        properties = schema.get("properties")
+        if kind == OBJECT and isinstance(properties, dict) and (properties or not within):
+            fields = {name: self.simplify(one, root, f"{path}.{name}", inner) for name, one in properties.items()}
+            return ColumnSchema(OBJECT, fields)
+        return _TEXT if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
+
+    def _effective(self, schema: Any, root: Any) -> tuple[Any, Any]:
+        """Return the schema that says the type of a part, and the document that it is in.
+
+        References are followed, null is taken out of unions, and what several schemas say together is one.
+        """
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(schema, dict):
+                return {}, root
+            if isinstance(reference := schema.get("$ref"), str):
+                schema, root = self._follow(reference, root)
+            elif "type" in schema:
+                return schema, root
+            elif branches := _branches(schema):
+                if len(branches) > 1:
+                    return self._merged(branches, root), root
+                schema = branches[0]
+            elif isinstance(parts := schema.get("allOf"), list) and parts:
+                if len(parts) > 1:
+                    known = self._combinations.get(id(parts))
+                    if known is None:
+                        known = self._combinations[id(parts)] = (parts, self._combined(parts, root))
+                    return known[1], root
+                schema = parts[0]
+            else:
+                return schema, root
+        return {}, root
+
+    def _follow(self, reference: str, root: Any) -> tuple[Any, Any]:
+        """Return what a reference names; an empty schema for what cannot be found."""
+        document, _, pointer = reference.partition("#")
+        if document:
+            root = self._references.get(document, self._references.get(document.rpartition("/")[2]))
+        schema = root
+        for step in pointer.split("/")[1:] if pointer.startswith("/") else []:
+            step = unquote(step).replace("~1", "/").replace("~0", "~")
+            schema = schema.get(step) if isinstance(schema, dict) else _item(schema, step)
+        if pointer and not pointer.startswith("/"):
+            schema = _anchored(root, pointer)
+        return (schema if isinstance(schema, dict) else {}), root
+
+    def _merged(self, branches: Sequence[Any], root: Any) -> dict[str, Any]:
+        """Return one schema for several that exclude each other: a plain type, if all of them have it."""
+        kinds = {_one_kind(self._effective(branch, root)[0]) for branch in branches}
+        if kinds == {INTEGER, NUMBER}:
+            return {"type": NUMBER}
+        (kind,) = kinds if len(kinds) == 1 else (TEXT,)
+        return {} if kind in (TEXT, OBJECT, ARRAY) else {"type": kind}
+
+    def _combined(self, parts: Sequence[Any], root: Any) -> dict[str, Any]:
+        """Return one schema for several that hold together: an object with the properties of all."""
+        result: dict[str, Any] = {}
+        for part in parts:
+            schema, where = self._effective(part, root)
+            if where is not root:
+                return {}
+            properties = {**result.get("properties", {}), **(schema.get("properties") or {})}
+            result = {**result, **schema}
+            if properties:
+                result["properties"] = properties
+        return result
+
+
+def _item(schema: Any, step: str) -> Any:
+    return schema[int(step)] if isinstance(schema, list) and step.isdecimal() and int(step) < len(schema) else None
+
+
+def _anchored(root: Any, name: str) -> Any:
+    definitions = {**(root.get("$defs") or {}), **(root.get("definitions") or {})} if isinstance(root, dict) else {}
+    return next((one for one in definitions.values() if isinstance(one, dict) and one.get("$anchor") == name), None)
+
+
+def _branches(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the alternatives of a schema without those that are null; empty if it has no alternatives."""
+    for name in ("oneOf", "anyOf"):
+        if isinstance(branches := schema.get(name), list):
+            return [branch for branch in branches if not _is_null(branch)]
+    return []
+
+
+def _is_null(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    return schema.get("type") in (NULL, [NULL]) or ("const" in schema and schema["const"] is None)
+
+
+def _one_kind(schema: Any) -> str:
+    """Return the one type of a schema beside null; empty where it has none, or several."""
+    if not isinstance(schema, dict):
+        return TEXT
+    kind = schema.get("type")
+    if kind is None:
+        return _kind_of_values(schema)
+    kinds = {one for one in (kind if isinstance(kind, list) else [kind]) if one != NULL}
+    if kinds == {INTEGER, NUMBER}:
+        return NUMBER
+    (only,) = kinds if len(kinds) == 1 else (TEXT,)
+    return only if isinstance(only, str) and only in _KINDS else TEXT
+
+
+_KINDS: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
+
+
+def _kind_of_values(schema: Mapping[str, Any]) -> str:
+    """Return the type of the values that ``const`` or ``enum`` allow."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return TEXT
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
+        return NUMBER
+    (only,) = types if len(types) == 1 else (None,)
+    return {str: STRING, bool: BOOLEAN, int: INTEGER, float: NUMBER}.get(only, TEXT) if only is not None else TEXT
