@@ -22,6 +22,7 @@ from kafkaframes.protocol.spec.releases import Release
 from kafkaframes.scan.functions import read_batches
 from kafkaframes.storage.files.directory import Segment
 from kafkaframes.storage.log.discover import discover
+from kafkaframes.storage.log.swaps import swap_findings
 
 _COLUMNS: Final = (
     "requestTime",
@@ -166,6 +167,7 @@ def count_formats(paths: Sequence[str], uses: Uses) -> None:
     """
     for directory in discover(paths):
         for partition in directory.partitions:
+            uses.notes += map(str, swap_findings(partition))
             for segment in partition.segments:
                 try:
                     table = read_batches(segment.path)
