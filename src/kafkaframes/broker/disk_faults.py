@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Self
 
+from kafkaframes.broker.power_cut import UnflushedFiles
 from kafkaframes.broker.rules import Occasions, RuleHistory, line_of_caller, show_call
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.files.disk import Disk, DiskFile
@@ -121,6 +122,7 @@ class DiskFaults:
 
     def __init__(self, history: RuleHistory | None = None) -> None:
         self.rules: list[DiskRule] = []
+        self.unflushed: UnflushedFiles | None = None  # of the disk that was opened last
         self.history = history or RuleHistory()
 
     def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
@@ -157,6 +159,7 @@ class FaultyFile:
     _file: DiskFile
     _path: str
     _faults: DiskFaults
+    _unflushed: UnflushedFiles
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
@@ -168,18 +171,22 @@ class FaultyFile:
         def part(count: int) -> None:
             self._file.write(position, bytes(data[:count]))
 
+        self._unflushed.before_change(self._path)
         self._faults.before("write", self._path, size_bytes=len(data), write=part)
         self._file.write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or lengthen it with zeros."""
         self._faults.before("truncate", self._path)
+        self._unflushed.before_change(self._path, size_bytes)
         self._file.truncate(size_bytes)
 
     def fsync(self) -> None:
         """Return when everything written is on the disk."""
         self._faults.before("fsync", self._path)
+        size = self._unflushed.size_of(self._path)
         self._file.fsync()
+        self._unflushed.after_flush(self._path, size)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -194,6 +201,7 @@ class FaultyDisk(FileSystemOver):
     def __init__(self, disk: Disk, faults: DiskFaults) -> None:
         self.inner = disk
         self._faults = faults
+        self.unflushed = faults.unflushed = UnflushedFiles(disk)
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return the system's descriptor; None: it has none."""
@@ -202,11 +210,13 @@ class FaultyDisk(FileSystemOver):
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         self._faults.before("open", path)
-        return FaultyFile(self.inner.open_file(path, is_private=is_private), path, self._faults)
+        self.unflushed.before_open(path)
+        return FaultyFile(self.inner.open_file(path, is_private=is_private), path, self._faults, self.unflushed)
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Cut a file that is there, or lengthen it with zeros."""
         self._faults.before("truncate", path)
+        self.unflushed.before_change(path, size_bytes)
         self.inner.truncate(path, size_bytes)
 
     def make_directory(self, path: str) -> None:
@@ -218,6 +228,7 @@ class FaultyDisk(FileSystemOver):
         """Rename a file or a directory; rules are asked about the new name."""
         self._faults.before("rename", target)
         self.inner.rename(source, target)
+        self.unflushed.after_rename(source, target)
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory that is empty."""
@@ -234,7 +245,10 @@ class FaultyDisk(FileSystemOver):
         for effect, paths in (("fsync", files), ("sync_directory", directories)):
             for path in paths:
                 self._faults.before(effect, path)
+        sizes = {path: self.unflushed.size_of(path) for path in files}
         self.inner.flush_all(files, directories)
+        for path, size in sizes.items():
+            self.unflushed.after_flush(path, size)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""

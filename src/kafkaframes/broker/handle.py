@@ -55,7 +55,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
 from kafkaframes.storage.files.directory import Remark
+from kafkaframes.storage.files.disk import Disk
 from kafkaframes.storage.files.findings import Severity
+from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +84,8 @@ class Broker:
         port: the port; 0 for a free one, see ``port``.
         listeners: several ways in, each with its address, what clients are told, and its security, instead of ``host``
             and ``port``; the first one is ``port`` and ``bootstrap_servers``.
-        data_dir: a Kafka log directory of its own; None keeps everything in memory.
+        data_dir: a Kafka log directory of its own; None keeps everything in memory, also when the broker is killed or
+            restarted, until it is stopped.
         durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
             ``data_dir``) or ``fsync`` (on the disk before the ack).
         serve: what to serve and never to change, instead of a ``data_dir``: a log directory (a backup, a restored one),
@@ -149,6 +152,7 @@ class Broker:
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
         self._snapshot: Snapshot | None = None
+        self._memory: Disk | None = None  # of a broker without a data_dir, from its start to its stop
         security = security or Security()
         self._ports = Ports(
             checked_listeners(listeners, security, host, nodes),
@@ -223,6 +227,7 @@ class Broker:
         """
         self._ports.comes_back = False
         self._stop()
+        self._memory = None
         self._ports.held.let_all_go()
 
     def _stop(self, *, flushes: bool = True) -> None:
@@ -233,24 +238,42 @@ class Broker:
         finally:
             self._loop.end()
 
-    def kill(self, *, node: int | None = None) -> None:
+    def kill(self, *, node: int | None = None, power_cut: bool = False) -> None:
         """Stop as a crash does: connections break, nothing is flushed, no marker is written.
 
-        Its ports are kept for it, until it is started again, or stopped.
+        Everything that was written is there after the next start, as the page cache survives ``kill -9``; an in-memory
+        broker keeps it in the same way. The ports are kept until the broker is started again, or stopped.
 
         Args:
             node: only this virtual node, as :meth:`stop_node`: there is one log, which the other nodes go on with.
+            power_cut: lose what was not flushed to the disk, so that only what ``durability`` promises is kept.
+                ``fsync`` keeps every acknowledged record, ``log`` what was flushed in the background. A broker without a
+                ``data_dir`` loses everything.
 
         Raises:
-            OptionError: there is no such node.
+            OptionError: the node does not exist; or ``power_cut`` of one node, of a broker without a journal or of one
+                that serves a directory.
         """
-        if node is None:
-            self._stop(flushes=False)
-        else:
+        if node is not None:
+            if power_cut:
+                raise OptionError(f"power_cut is for the whole broker, whose nodes share a disk, not for node {node}")
             self.stop_node(node)
+            return
+        if power_cut and self._serve:
+            raise OptionError("power_cut: the broker serves a directory that is only read, and has nothing to lose")
+        if power_cut and self._journal is None:
+            raise OptionError("power_cut needs a broker with journal=True, which knows what was flushed")
+        self._stop(flushes=False)
+        if power_cut and self._data_dir is None:
+            self._memory = None
+        elif power_cut and self._disk_faults.unflushed is not None:
+            self._disk_faults.unflushed.cut()
 
     def restart(self) -> Self:
-        """Stop it if it runs, and start it again on the same ports, which nobody else is given meanwhile."""
+        """Stop the broker if it runs, and start it again on the same ports, with everything that it holds.
+
+        No other process gets the ports in the meantime.
+        """
         self._ports.comes_back = True
         self._stop()
         return self.start()
@@ -268,6 +291,7 @@ class Broker:
 
     async def __aexit__(self, *exception: object) -> None:
         await self._close()
+        self._memory = None
         self._loop.end()
 
     async def _open(self) -> None:
@@ -277,7 +301,7 @@ class Broker:
         if self._serve:
             self._state = await open_in_thread(open_state)
         else:
-            self._state = open_state(disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir))
+            self._state = open_state(disk=self._disk_to_open(snapshot))
         self._remarks = self._state.remarks
         settings = self._settings
         self._server = Server(
@@ -307,6 +331,17 @@ class Broker:
             self._state.logs.abandon()
             self._server = self._state = None
             raise
+
+    def _disk_to_open(self, snapshot: Snapshot | None) -> Disk | None:
+        """Return the disk that a start opens; None for this machine's."""
+        if snapshot is not None:
+            disk = put_snapshot(snapshot, self._data_dir)
+        elif self._data_dir is None:
+            disk = self._memory or MemoryDisk()
+        else:
+            return None
+        self._memory = disk if self._data_dir is None else None
+        return disk
 
     def _dispatcher(self, state: BrokerState) -> Dispatcher:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]

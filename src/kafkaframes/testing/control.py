@@ -125,7 +125,13 @@ class Control:
             Route("GET", "/report", lambda request: {"text": broker.report()}, "clients and versions that were seen"),
             Route("GET", "/clock", self._now, "the broker's time"),
             Route("POST", "/clock/advance", self._advance, "move it forward: seconds", ("seconds",)),
-            Route("POST", "/kill", lambda request: broker.kill(), "stop as a crash does"),
+            Route(
+                "POST",
+                "/kill",
+                self._kill,
+                "stop as a crash does; power_cut: lose what was not flushed",
+                ("power_cut",),
+            ),
             Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
             Route("POST", "/nodes/{}/stop", self._stop_node, "take a virtual node down"),
             Route("POST", "/nodes/{}/start", self._start_node, "bring it back"),
@@ -325,6 +331,9 @@ class Control:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
         self._broker.clock.advance(seconds)
         return self._now(request)
+
+    def _kill(self, request: HttpRequest) -> None:
+        self._broker.kill(power_cut=request.field("power_cut", bool, False))
 
     def _restart(self, request: HttpRequest) -> Any:
         self._broker.restart()

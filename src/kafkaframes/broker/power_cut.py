@@ -1,0 +1,76 @@
+"""What a disk keeps if the power fails: file content that was flushed, under names that were flushed.
+
+A flushed file is assumed to keep its name, as on ext4, XFS and Btrfs. Content that was written and not flushed is lost;
+a real power cut may keep some of it, or leave zeros.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.storage.files.disk import Disk
+
+_NEW = -1  # a file that was never flushed
+
+
+class UnflushedFiles:
+    """The files of a disk with content that was not flushed, each with the size that was. Safe for threads."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._flushed_sizes: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def before_open(self, path: str) -> None:
+        """Note a file that is about to be created."""
+        if path not in self._flushed_sizes and self._disk.stat(path) is None:
+            with self._lock:
+                self._flushed_sizes[path] = _NEW
+
+    def before_change(self, path: str, end: int | None = None) -> None:
+        """Note that content is about to be written, or, with ``end``, cut off there."""
+        size = self._flushed_sizes.get(path)
+        if size is None:
+            size = self.size_of(path)
+        elif end is None:
+            return
+        with self._lock:
+            self._flushed_sizes[path] = size if end is None else min(size, end)
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file now; -1 if it does not exist."""
+        info = self._disk.stat(path)
+        return _NEW if info is None else info.size_bytes
+
+    def after_flush(self, path: str, size: int) -> None:
+        """Note that a file was flushed that had ``size`` bytes before; later bytes may be lost."""
+        has_grown = self.size_of(path) > size
+        with self._lock:
+            if has_grown:
+                self._flushed_sizes[path] = size
+            else:
+                self._flushed_sizes.pop(path, None)
+
+    def after_rename(self, source: str, target: str) -> None:
+        """Note that a file, or a directory with its files, has another name."""
+        with self._lock:
+            for path in list(self._flushed_sizes):
+                if path == source or path.startswith(f"{source}/"):
+                    self._flushed_sizes[target + path[len(source) :]] = self._flushed_sizes.pop(path)
+
+    def cut(self) -> None:
+        """Take away what was not flushed."""
+        with self._lock:
+            flushed_sizes, self._flushed_sizes = self._flushed_sizes, {}
+        for path, size in flushed_sizes.items():
+            info = self._disk.stat(path)
+            if info is None or info.is_directory:
+                continue
+            try:
+                if size == _NEW:
+                    self._disk.delete(path)
+                elif size < info.size_bytes:
+                    self._disk.truncate(path, size)
+            except (OSError, LogDirError) as error:
+                raise LogDirError(f"cannot be changed as by a power cut: {error}", file=path) from None

@@ -1,0 +1,102 @@
+"""What a killed broker comes back with: everything after a crash, what its durability promises after a power cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, Producer
+from kafkaframes.errors import OptionError
+
+VALUES = [b"v%d" % number for number in range(50)]
+
+
+def values(broker, topic="orders"):
+    return [record.value for record in broker.records(topic)]
+
+
+def fill(broker):
+    """Write records, commit an offset and a transaction."""
+    broker.create_topic("orders", retention_ms=123_456_789)
+    broker.append("orders", [{"value": value} for value in VALUES])
+    settings = {"bootstrap_servers": broker.bootstrap_servers}
+    with Consumer(**settings, group_id="billing", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["orders"])
+        record = next(iter(consumer))
+        assert record.value == VALUES[0]
+        consumer.commit()
+    with Producer(**settings, transactional_id="payments") as producer:
+        producer.begin_transaction()
+        producer.send("orders", b"committed")
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize("end", ["kill", "restart", "twice"])
+def test_an_in_memory_broker_keeps_everything(end):
+    with Broker(nodes=3) as broker:
+        fill(broker)
+        before = broker.topics, broker.groups["billing"].offsets, broker.transactions["payments"], broker.port
+        if end != "restart":
+            broker.kill()
+            with pytest.raises(OptionError):
+                broker.records("orders")
+        broker.restart()
+        if end == "twice":
+            broker.kill()
+            broker.start()
+        assert values(broker) == [*VALUES, b"committed"]
+        assert broker.topics == before[0]
+        assert broker.groups["billing"].offsets == before[1]
+        assert broker.transactions["payments"] == before[2]
+        assert broker.port == before[3]
+        broker.append("orders", [{"value": b"later"}])
+        assert values(broker)[-1] == b"later"
+    with broker:
+        assert broker.topics == {}
+
+
+def test_a_power_cut_takes_all_of_an_in_memory_broker():
+    with Broker() as broker:
+        fill(broker)
+        port = broker.port
+        broker.kill(power_cut=True)
+        broker.restart()
+        assert (broker.topics, broker.groups, broker.port) == ({}, {}, port)
+
+
+def test_a_power_cut_keeps_what_fsync_has_acknowledged(tmp_path):
+    with Broker(data_dir=tmp_path, durability="fsync") as broker:
+        broker.create_topic("orders", segment_bytes=2_000)
+        with Producer(broker.bootstrap_servers, batch_size=300) as producer:
+            for value in VALUES:
+                producer.send("orders", value * 20).result(60)
+        for _ in range(2):
+            broker.kill(power_cut=True)
+            broker.restart()
+            assert values(broker) == [value * 20 for value in VALUES]
+
+
+def test_a_power_cut_takes_what_was_only_in_the_page_cache_and_a_kill_does_not(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders")
+        broker.append("orders", [{"value": value} for value in VALUES])
+        broker.kill()
+        broker.restart()
+        assert values(broker) == VALUES
+        broker.restart()  # a clean stop flushes
+        broker.append("orders", [{"value": b"not flushed"}])
+        broker.kill(power_cut=True)
+        broker.restart()
+        assert values(broker) == VALUES
+        assert broker.append("orders", [{"value": b"again"}]) == len(VALUES)
+
+
+def test_a_power_cut_that_cannot_be_is_refused(tmp_path):
+    with Broker(nodes=2) as broker:
+        with pytest.raises(OptionError, match="node 1"):
+            broker.kill(node=1, power_cut=True)
+        assert broker.is_running
+    with Broker(data_dir=tmp_path, journal=False) as broker:
+        with pytest.raises(OptionError, match="journal=True"):
+            broker.kill(power_cut=True)
+        assert broker.is_running
