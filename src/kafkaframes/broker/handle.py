@@ -247,8 +247,8 @@ class Broker:
         Args:
             node: only this virtual node, as :meth:`stop_node`: there is one log, which the other nodes go on with.
             power_cut: lose what was not flushed to the disk, so that only what ``durability`` promises is kept.
-                ``fsync`` keeps every acknowledged record, ``log`` what was flushed in the background. A broker without a
-                ``data_dir`` loses everything.
+                ``fsync`` keeps every acknowledged record, ``log`` what was flushed in the background. Without a
+                ``data_dir`` everything is lost.
 
         Raises:
             OptionError: the node does not exist; or ``power_cut`` of one node, of a broker without a journal or of one
