@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,18 @@ def main() -> None:
     run_first(spark, servers, first)
     convert_checkpoint(first, folder / "converted", target="kafka", begins={0: {"in": {"0": 0, "1": 0}}})
     run(spark, "kafka", servers, folder / "converted")
+    # what our source keeps of topics that brokers did not list
+    absent = folder / "absent"
+    shutil.copytree(ours, absent)
+    newest = max(
+        (path for path in (absent / "offsets").iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+    )
+    *lines, offsets = newest.read_text().splitlines()
+    offsets = json.dumps({**json.loads(offsets), "gone@AAAAAAAAAAAAAAAAAAAAAQ/0=42,3=7": {}})
+    newest.write_text("\n".join([*lines, offsets]))
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    produce(servers, 80, 87)
+    run(spark, "kafka", servers, absent)
     spark.stop()
 
 

@@ -73,4 +73,5 @@ def test_a_checkpoint_goes_from_one_to_the_other_and_back(jars: str, tmp_path: P
         ["kafka", "theirs", [12, 12, 12, 11, 11, 11, 11]],
         ["kafka-topic", "ours", [12, 12, 12, 11, 11, 11, 11]],
         ["kafka", "converted", [12, 12, 12, 11, 11, 11, 11]],
+        ["kafka", "absent", [13, 13, 13, 12, 12, 12, 12]],
     ]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.scan.topic.test_following import make
 
-from kafkaframes.client import Producer
+from kafkaframes.client import Admin, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.micro_batch import offsets_of
 from kafkaframes.spark.topic_options import topic_options
@@ -91,3 +91,163 @@ def test_a_checkpoint_without_ids_is_taken_as_it_is(servers):
     assert (end["plain"], len(end)) == ({"0": 7}, 2)
     assert [(task.value.first, task.value.end) for task in reader.partitions(start, end)] == [(5, 7)]
     reader.stop()
+
+
+def send(servers, topic, rows, partition=0):
+    with Producer(servers) as producer:
+        for _ in range(rows):
+            producer.send(topic, b"v", partition=partition)
+        producer.flush()
+
+
+def ranges(works):
+    return [(work.value.topic, work.value.partition, work.value.first, work.value.end) for work in works]
+
+
+def test_a_new_partition_that_lost_its_first_records_is_an_error_or_read_from_where_it_begins(servers, caplog):
+    """KafkaMicroBatchStream: "Added partition .. starts from .. instead of 0. Some data may have been missed"."""
+    from kafkaframes.spark.topic_stream import ReadAllAvailable
+
+    make(servers, "grown", 2)
+    reader = stream_reader(servers, "grown", startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with Admin(servers) as admin:
+        admin.create_partitions({"grown": 3})
+        send(servers, "grown", 4, partition=1)
+        send(servers, "grown", 1, partition=2)
+        admin.delete_records({TopicPartition("grown", 1): 3})
+    reason = "grown-1 was added after .* begins at offset 3: offsets 0 to 2 are lost .*failOnDataLoss=false reads"
+    with pytest.raises(OptionError, match=reason):
+        reader.latestOffset(start, ReadAllAvailable())
+    loose = stream_reader(servers, "grown", failOnDataLoss="false")
+    end = loose.latestOffset(start, ReadAllAvailable())
+    assert ranges(loose.partitions(start, end)) == [("grown", 1, 3, 4), ("grown", 2, 0, 1)]
+    assert "offsets 0 to 2 are lost" in caplog.text
+    with pytest.raises(OptionError, match=reason):
+        reader.partitions(start, end)  # which an earlier run has planned
+    fresh = stream_reader(servers, "grown", startingOffsets="earliest")
+    first = fresh.initialOffset()
+    assert len(ranges(fresh.partitions(first, fresh.latestOffset(first, ReadAllAvailable())))) == 3
+    for each in (reader, loose, fresh):
+        each.stop()
+
+
+@pytest.fixture
+def pair(servers):
+    """Two topics of five records each, of which a stream has read everything; and how to hide some of them."""
+    from kafkaframes.spark.topic_stream import ReadAllAvailable
+
+    for topic in ("pair-a", "pair-b"):
+        make(servers, topic, 5)
+
+    class Pair:
+        def __init__(self, **options):
+            given = {"kafka.bootstrap.servers": servers, "subscribePattern": "pair-.*", "startingOffsets": "earliest"}
+            from kafkaframes.scan.columns import choose_columns
+            from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
+
+            options = topic_options({**given, **options}, is_stream=True)
+            self.reader = KafkaTopicStreamReader(options, choose_columns(None))
+            self.list = self.reader.follower._lookups.partitions
+            self.start = self.latest(self.reader.initialOffset())
+
+        def hide(self, *topics):
+            self.reader.follower._lookups.partitions = lambda: [one for one in self.list() if one.topic not in topics]
+
+        def latest(self, start):
+            return self.reader.latestOffset(start, ReadAllAvailable())
+
+        def batch(self, start):
+            end = self.latest(start)
+            return end, ranges(self.reader.partitions(start, end))
+
+    pairs = []
+    yield lambda **options: pairs.append(Pair(**options)) or pairs[-1]
+    for each in pairs:
+        each.reader.stop()
+
+
+def test_topics_that_are_not_listed_for_a_while_keep_their_offsets(servers, pair, caplog):
+    """SPARK-41375: brokers that list nothing do not make a micro-batch of no topics, after which all is read again."""
+    loose = pair(failOnDataLoss="false")
+    loose.hide("pair-a", "pair-b")
+    for _ in range(3):
+        assert loose.latest(loose.start) == loose.start
+    assert caplog.text.count("pair-b-0, read up to offset 5, has vanished") == 1
+    loose.hide("pair-b")
+    assert loose.latest(loose.start) == loose.start
+    send(servers, "pair-a", 2)
+    end, works = loose.batch(loose.start)
+    assert works == [("pair-a", 0, 5, 7)]
+    b_id = next(name for name in loose.start if name.startswith("pair-b@"))
+    assert end.keys() == {"pair-a", next(n for n in loose.start if n.startswith("pair-a@")), f"{b_id}/0=5"}
+    assert offsets_of(json.dumps(end)) == {"pair-a": {"0": 7}}  # as Spark's connector reads it
+    assert loose.latest(end) == end
+    send(servers, "pair-a", 1)
+    end, works = loose.batch(end)  # it is still not listed
+    assert f"{b_id}/0=5" in end
+    loose.hide()
+    assert loose.latest(end) == end
+    send(servers, "pair-b", 3)
+    back, works = loose.batch(end)
+    assert works == [("pair-b", 0, 5, 8)]
+    assert back["pair-b"] == {"0": 8}
+    assert f"{b_id}/0=5" not in back
+    another_run = pair(failOnDataLoss="true")
+    assert another_run.batch(end)[1] == [("pair-b", 0, 5, 8)]  # on the checkpoint of the first
+
+
+def test_a_topic_that_returns_with_another_id_is_new(servers, pair, caplog):
+    loose = pair(failOnDataLoss="false")
+    loose.hide("pair-b")
+    send(servers, "pair-a", 1)
+    end, _ = loose.batch(loose.start)
+    make(servers, "pair-b", 9)
+    loose.hide()
+    with pytest.raises(OptionError, match="topic pair-b was deleted and made anew"):
+        pair().latest(end)
+    new, works = loose.batch(end)
+    assert works == [("pair-b", 0, 0, 9)]
+    assert "topic pair-b was deleted and made anew" in caplog.text
+    assert loose.latest(new) == new
+
+
+def test_a_run_of_available_now_ends_without_the_topics_that_are_not_listed(servers, pair):
+    loose = pair(failOnDataLoss="false")
+    loose.hide("pair-a", "pair-b")
+    loose.reader.prepareForTriggerAvailableNow()
+    assert loose.latest(loose.start) == loose.start
+    loose.hide("pair-b")
+    send(servers, "pair-a", 1)
+    send(servers, "pair-b", 1)
+    end, works = loose.batch(loose.start)
+    assert works == [("pair-a", 0, 5, 6)]
+    assert loose.latest(end) == end
+    loose.reader.goal = None
+    loose.hide()
+    assert loose.batch(end)[1] == [("pair-b", 0, 5, 6)]
+
+
+def test_an_empty_list_is_asked_again_before_it_is_data_loss(servers, pair):
+    strict = pair(**{"kafka.default.api.timeout.ms": "30000", "kafka.request.timeout.ms": "20000"})
+    follower, now, lists = strict.reader.follower, [0.0], []
+    follower._clock = lambda: now[0]
+
+    def sleep(seconds):
+        now[0] += seconds
+        lists.append(now[0])
+        if len(lists) == 5:
+            strict.hide()
+
+    follower._sleep = sleep
+    strict.hide("pair-a", "pair-b")
+    assert strict.latest(strict.start) == strict.start
+    assert len(lists) == 5
+    strict.hide("pair-a", "pair-b")
+    with pytest.raises(OptionError, match="pair-a-0, read up to offset 5, has vanished"):
+        strict.latest(strict.start)
+    assert 30 <= now[0] < 35
+    strict.hide("pair-b")
+    with pytest.raises(OptionError, match="pair-b-0, read up to offset 5, has vanished"):
+        strict.latest(strict.start)  # a partial list is not asked again
+    assert now[0] < 35

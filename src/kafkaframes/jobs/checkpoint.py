@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.jobs.micro_batch import Offsets, offsets_of
+from kafkaframes.jobs.micro_batch import Offsets, all_offsets_of, offsets_of
 from kafkaframes.storage.files import atomic
 
 FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
@@ -82,7 +82,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     for number, line in enumerate(planned_lines):
         before = done_lines[number] if number < len(done_lines) else _NOTHING
         begins = _begins(top / "sources" / str(number) / "0")
-        sources.append(Source(number, begins, offsets_of(line), offsets_of(before)))
+        sources.append(Source(number, begins, all_offsets_of(line), all_offsets_of(before)))
     return Checkpoint(
         top,
         query_id,
@@ -104,6 +104,7 @@ def convert_checkpoint(
     """Copy a checkpoint so that a query with another source goes on from it; the original stays as it is.
 
     The copy has no ids of topics: it holds for topics that were restored, too, with other ids and the same offsets.
+    Partitions that brokers did not list keep their offsets in it.
 
     Args:
         path: of the checkpoint; no query may be running on it.
@@ -244,7 +245,7 @@ def _rewrite(path: Path, renamed: Mapping[str, str]) -> None:
     before = _text(path).splitlines()
     after = list(before)
     for index, line in enumerate(before[2:], 2):
-        offsets = offsets_of(line)
+        offsets = all_offsets_of(line)
         if offsets is not None and (offsets != json.loads(line) or renamed.keys() & offsets.keys()):
             after[index] = json.dumps(_renamed(offsets, renamed), separators=(",", ":"))
     if after != before:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.scan.ranges import flat
+from kafkaframes.scan.topic.stream_offsets import StreamOffsets
 
 Offsets = dict[str, dict[str, int]]
 Lines = tuple[str, ...]  # one for each source, as JSON or as the source writes it
@@ -115,6 +116,16 @@ def offsets_of(line: str) -> Offsets | None:
         if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
             return None
     return {topic: numbers for topic, numbers in offsets.items() if numbers} or None
+
+
+def all_offsets_of(line: str) -> Offsets | None:
+    """Return offsets of topics as ``offsets_of``, with those of partitions that brokers did not list."""
+    if offsets_of(line) is None and "@" not in line:
+        return None
+    try:
+        return StreamOffsets.from_json(json.loads(line)).with_all_listed() or None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:

@@ -214,6 +214,14 @@ def was_cut(name: object, offset: int, end: int | None) -> str:
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
+def lost_start(name: object, first: int) -> str:
+    """Say that a topic partition is new to a stream, and does not begin at offset 0."""
+    return (
+        f"topic partition {name} was added after the query's last micro-batch and begins at offset {first}: offsets 0 "
+        f"to {first - 1} are lost to retention or DeleteRecords"
+    )
+
+
 def was_made_anew(topic: str, then: str, now: str) -> str:
     """Say that a topic of a checkpoint is another one by now."""
     return (

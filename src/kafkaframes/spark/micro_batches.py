@@ -65,6 +65,10 @@ class FirstBatch:
         """Note that this run has looked for new rows: what it plans from now on is its own."""
         self._has_looked = True
 
+    def is_at(self, start: Nested) -> bool:
+        """Return whether the micro-batch that begins at ``start`` is the query's first one."""
+        return self._begin is not None and _plain(start) == _plain(self._begin)
+
     def check(self, start: Nested, end: Nested) -> None:
         """Refuse a first micro-batch of an earlier run that ends before it begins, or where it begins.
 

@@ -87,6 +87,7 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
             ends=None if self.goal is None else flat(self.goal),
             max_offsets=self.options.max_offsets_per_trigger if limited else None,
             max_bytes=self.options.max_bytes_per_trigger if limited else None,
+            is_first=self.first.is_at(start),
         )
         return nested(result)
 

@@ -13,8 +13,10 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from kafkaframes.scan.ranges import Nested
-from kafkaframes.scan.topic.following import TopicFollower, flat, ids_in, nested
+from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by_partition
 from kafkaframes.scan.topic.options import TopicOptions
+from kafkaframes.scan.topic.planning import Offsets
+from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.spark.stream import FollowingReader
 from kafkaframes.spark.tasks import read_topic
 from kafkaframes.spark.worker import tells_plainly
@@ -37,30 +39,53 @@ class KafkaTopicStreamReader(FollowingReader[TopicOptions]):
 
     def start(self) -> Nested:
         """Return what the options say, with the ids of the topics."""
-        ids = self.follower.ids()
-        return nested(self.follower.start(), ids)
+        ids = self.follower.listing().ids
+        return StreamOffsets(by_name(self.follower.start()), ids).to_json()
 
     def ends(self) -> Nested:
         """Return the ends of the topics."""
-        return nested(self.follower.ends())
+        return StreamOffsets(by_name(self.follower.ends())).to_json()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Return where the next micro-batch ends."""
+        """Return where the next micro-batch ends; ``start`` itself if no partition has new offsets.
+
+        So a list of topics that is empty, or lacks some, makes no micro-batch, and neither does a checkpoint without
+        ids.
+        """
         self.first.looked()
         least = self.options.min_offsets_per_trigger is not None
         limited = least or not isinstance(limit, ReadAllAvailable)
-        ids = self.follower.ids()
-        begin = self.follower.still_there(flat(start), ids_in(start), ids)
-        goal = None if self.goal is None else flat(self.goal)
-        end = self.follower.latest(begin, goal=goal, limited=limited)
-        return dict(start) if end == flat(start) else nested(end, ids)  # a checkpoint without ids gets no empty batch
+        at = StreamOffsets.from_json(start)
+        listing = self.follower.listing(is_expected=bool(at.offsets))
+        begins, absent = self.follower.resume(at, listing)
+        goal = self._goal_of(listing)
+        ends = self.follower.latest(begins, goal=goal, limited=limited, is_first=self.first.is_at(start))
+        if all(begins.get(partition) == end for partition, end in ends.items()):
+            return dict(start)
+        for partition, offset in begins.items():
+            if partition not in ends:
+                topic_id = at.ids.get(partition.topic, listing.ids.get(partition.topic, ""))
+                absent[partition.topic, partition.partition] = AbsentPartition(topic_id, offset)
+        return StreamOffsets(by_name(ends), listing.ids, absent).to_json()
+
+    def _goal_of(self, listing: Listing) -> Offsets | None:
+        """Return where this run of AvailableNow ends in the listed partitions; None for other triggers."""
+        if self.goal is None:
+            return None
+        if not self.goal and listing.partitions:  # nothing was listed when the run began
+            self.goal = self.ends()
+        offsets, listed = by_partition(StreamOffsets.from_json(self.goal).offsets), set(listing.partitions)
+        return {partition: offset for partition, offset in offsets.items() if partition in listed}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
-        begin = self.follower.still_there(flat(start), ids_in(start), ids_in(end))
-        known = self.follower.still_there(flat(end), ids_in(end), self.follower.ids())
-        return [InputPartition(work) for work in self.follower.plan(begin, known)]
+        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        begins = self.follower.planned_start(at, goal)
+        listing = self.follower.listing(is_expected=bool(goal.offsets))
+        ends = self.follower.still_there(by_partition(goal.offsets), goal.ids, listing.ids)
+        works = self.follower.plan(begins, ends, is_first=self.first.is_at(start))
+        return [InputPartition(work) for work in works]
 
     def stop(self) -> None:
         """End the connections."""

@@ -117,6 +117,18 @@ def test_a_log_that_was_cut_or_has_gone_is_told(tmp_path):
     assert lenient.latest({("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
 
 
+def test_a_new_partition_that_lost_its_first_records_is_told_but_not_in_a_first_batch(tmp_path, caplog):
+    append(tmp_path, 0, 30)
+    follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
+    append(tmp_path, 20, 10, partition=1)
+    at = {("t", 0): 30}
+    with pytest.raises(OptionError, match="t-1 was added after .* begins at offset 20: offsets 0 to 19 are lost"):
+        follow.latest(at)
+    assert follow.latest(at, is_first=True) == lenient.latest(at) == {("t", 0): 30, ("t", 1): 30}
+    assert "t-1 was added after" in caplog.text
+    assert follow.latest({("t", 0): 30, ("t", 1): 20}) == {("t", 0): 30, ("t", 1): 30}
+
+
 def test_where_a_stream_starts(tmp_path):
     append(tmp_path, 100, 50)
     assert Follower(ReadOptions(paths=(str(tmp_path),), start=LATEST)).start() == {("t", 0): 150}

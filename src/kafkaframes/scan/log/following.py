@@ -25,7 +25,7 @@ from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, OneOfEach, disco
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_discovered, resolve_offsets
-from kafkaframes.scan.ranges import EARLIEST, LATEST, per_partition, report_loss, text_of, was_cut
+from kafkaframes.scan.ranges import EARLIEST, LATEST, lost_start, per_partition, report_loss, text_of, was_cut
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Segment
@@ -78,7 +78,13 @@ class Follower:
         return {name: self._end(one) for name, one in self._logs()[1].items()}
 
     def latest(
-        self, start: Ends, *, ends: Ends | None = None, max_offsets: int | None = None, max_bytes: int | None = None
+        self,
+        start: Ends,
+        *,
+        ends: Ends | None = None,
+        max_offsets: int | None = None,
+        max_bytes: int | None = None,
+        is_first: bool = False,
     ) -> Ends:
         """Return where the micro-batch that begins at ``start`` ends.
 
@@ -87,13 +93,18 @@ class Follower:
             ends: how far it may go; the ends as they are now without it.
             max_offsets: shared out by how much each partition has waiting, as Spark's Kafka source does.
             max_bytes: of log, shared out evenly; at least one batch is taken of each partition.
+            is_first: whether it is the query's first micro-batch.
 
         Raises:
-            OptionError: a partition has vanished, or ends below ``start``; a warning with ``failOnDataLoss=false``.
+            OptionError: a partition has vanished, or ends below ``start``, or a new one has lost its first records; a
+                warning with ``failOnDataLoss=false``.
             LogDirError: a path cannot be read.
         """
         logs = self._logs()[1]
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
+        for name, begin in begins.items():
+            if name not in start and begin > 0 and not is_first:
+                report_loss(lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
         result = {name: self._end(one) for name, one in logs.items()} if ends is None else ends
         self._check_kept(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}

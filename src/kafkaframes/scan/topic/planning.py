@@ -87,10 +87,9 @@ class TopicLookups:
         """Return where each partition ends: the last stable offset where only what is committed is read."""
         return self._consumer.end_offsets(partitions)
 
-    def ids(self) -> dict[str, str]:
-        """Return the ids of the chosen topics as they are now; nothing of brokers that have none (before 2.8)."""
-        topics = {partition.topic for partition in self.partitions()}
-        return {topic: str(topic_id) for topic, topic_id in self._consumer.topic_ids(topics).items()}
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids of topics as they are now; nothing of brokers that have none (before 2.8)."""
+        return {topic: str(topic_id) for topic, topic_id in self._consumer.topic_ids(set(topics)).items()}
 
     def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return where a query without a checkpoint starts.

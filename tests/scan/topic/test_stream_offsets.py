@@ -1,0 +1,39 @@
+"""Offsets of a stream in the form of a checkpoint."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.jobs.micro_batch import all_offsets_of, offsets_of
+from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
+
+topics = st.text("abc.-_", min_size=1, max_size=3)
+ids = st.text("ab-_", min_size=1, max_size=4)
+names = st.tuples(topics, st.integers(0, 12))
+offsets = st.integers(0, 2**63 - 1)
+
+
+@given(st.dictionaries(names, offsets), st.dictionaries(topics, ids), st.dictionaries(names, st.tuples(ids, offsets)))
+def test_every_offset_comes_back(listed, topic_ids, absent):
+    present = {topic for topic, _ in listed}
+    by_topic = {topic: topic_id for (topic, _), (topic_id, _) in absent.items()}
+    at = StreamOffsets(
+        listed,
+        {topic: topic_id for topic, topic_id in topic_ids.items() if topic in present},
+        {name: AbsentPartition(by_topic[name[0]], offset) for name, (_, offset) in absent.items()},
+    )
+    nested = json.loads(json.dumps(at.to_json()))
+    assert StreamOffsets.from_json(nested) == at
+    assert (offsets_of(json.dumps(nested)) or {}) == StreamOffsets(listed).to_json()
+    merged = {**{name: entry.offset for name, entry in at.absent.items()}, **listed}
+    assert (all_offsets_of(json.dumps(nested)) or {}) == StreamOffsets(merged).to_json()
+
+
+def test_brokers_without_ids_and_entries_of_others():
+    at = StreamOffsets({}, {}, {("t", 1): AbsentPartition("", 7)})
+    assert at.to_json() == {"t@/1=7": {}}
+    assert StreamOffsets.from_json({"t@/1=7": {}}) == at
+    assert StreamOffsets.from_json({"t@a/x=1,2=,=3": {}, "u@b": {"0": 5}}).absent == {}
+    for line in ("-", "[]", "7", '{"log": "x@y"}', '{"a@b": 5}', '{"a@b": {"x": "y"}}'):
+        assert all_offsets_of(line) is None
