@@ -122,7 +122,7 @@ def test_a_new_partition_that_lost_its_first_records_is_told_but_not_in_a_first_
     follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
     append(tmp_path, 20, 10, partition=1)
     at = {("t", 0): 30}
-    with pytest.raises(OptionError, match="t-1 was added after .* begins at offset 20: offsets 0 to 19 are lost"):
+    with pytest.raises(OptionError, match=r"t-1 was added after .* begins at offset 20: offsets 0 to 19 are lost"):
         follow.latest(at)
     assert follow.latest(at, is_first=True) == lenient.latest(at) == {("t", 0): 30, ("t", 1): 30}
     assert "t-1 was added after" in caplog.text
