@@ -9,10 +9,9 @@ same path.
 from __future__ import annotations
 
 import json
-import shutil
 import time
-import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import pairwise
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.settings import RestoreSettings
     from kafkaframes.storage.files.names import TopicPartition
 
-_ATTEMPT = ".kafkaframes-attempt-"
 _ORDER = "_kafkaframes_order"
 _READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 
@@ -117,6 +115,7 @@ def _is_selected(settings: RestoreSettings) -> Column:
 
 
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
+    from kafkaframes.jobs.attempts import place_attempt
     from kafkaframes.jobs.restore.partition import PartitionReport
 
     with _compat.plain_errors():
@@ -124,11 +123,8 @@ def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> lis
     reports = []
     for row in done:
         report = PartitionReport.from_json(json.loads(row["report"]))
-        name = f"{report.topic}-{report.partition}"
-        Path(directory, row["attempt"], name).rename(directory / name)
+        place_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
         reports.append(report)
-    for left_over in directory.glob(f"{_ATTEMPT}*"):
-        shutil.rmtree(left_over)
     return reports
 
 
@@ -142,35 +138,38 @@ class _Write:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from kafkaframes.jobs.attempts import begin_attempt
         from kafkaframes.jobs.restore.partition import RowsWriter
         from kafkaframes.jobs.restore.plan import check_topic_name
         from kafkaframes.storage.files.names import TopicPartition
 
-        attempt = Path(self.directory, f"{_ATTEMPT}{uuid.uuid4().hex}")
         current: TopicPartition | None = None
         writer: RowsWriter | None = None
+        directory = Path()
 
-        def done(finished: RowsWriter) -> pa.RecordBatch:
+        def finish(finished: RowsWriter) -> pa.RecordBatch:
             report = json.dumps(finished.close().as_json())
-            return pa.RecordBatch.from_pydict({"attempt": [attempt.name], "report": [report]})
+            return pa.RecordBatch.from_pydict({"attempt": [str(directory)], "report": [report]})
 
-        try:
-            for source, rows in _runs(batches):
-                if source != current:
+        with ExitStack() as attempts:
+            try:
+                for source, rows in _runs(batches):
+                    if source != current:
+                        if writer is not None:
+                            yield finish(writer)
+                            attempts.close()
+                        target = TopicPartition(self.settings.new_name(source.topic), source.partition)
+                        check_topic_name(target.topic)
+                        directory = attempts.enter_context(begin_attempt(self.directory, str(target)))
+                        writer, current = RowsWriter(directory, target, self.settings), source
                     if writer is not None:
-                        yield done(writer)
-                    target = TopicPartition(self.settings.new_name(source.topic), source.partition)
-                    check_topic_name(target.topic)
-                    Path(attempt, str(target)).mkdir(parents=True)
-                    writer, current = RowsWriter(Path(attempt, str(target)), target, self.settings), source
+                        writer.add(rows)
                 if writer is not None:
-                    writer.add(rows)
-            if writer is not None:
-                yield done(writer)
-                writer = None
-        finally:
-            if writer is not None:
-                writer.abandon()
+                    yield finish(writer)
+                    writer = None
+            finally:
+                if writer is not None:
+                    writer.abandon()
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:

@@ -68,7 +68,7 @@ def test_any_files_will_do_in_any_order(tmp_path):
 
 
 def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "SORTED_BYTES", 10)
+    monkeypatch.setattr(parquet, "MAX_SORTED_BYTES", 10)
     pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
     with pytest.raises(OptionError, match="use Spark"):
         restored(tmp_path / "a.parquet", tmp_path / "new")

@@ -6,7 +6,6 @@ nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says aft
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.attempts import Attempt, begin_attempt, place_attempt
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.convert.job import Log, Source, one_log
 from kafkaframes.jobs.convert.segment import damaged_batches
@@ -164,6 +164,7 @@ class CompactionTask:
 
     Attributes:
         map_bytes: how much memory its keys may take; ``None``: what they need.
+        directory: of the job, in which attempts at the task write; empty without a ``target``.
     """
 
     filesystem: FileSystem
@@ -171,6 +172,7 @@ class CompactionTask:
     settings: CleanerSettings
     target: str | None
     map_bytes: int | None = None
+    directory: str = ""
 
 
 @dataclass(slots=True)
@@ -210,8 +212,10 @@ class CompactionReport(Done):
         return counts_text(self.partitions, "records_read", "records_kept", "dropped")
 
 
-def compact_partition(task: CompactionTask) -> CompactedPartition | None:
+def compact_partition(task: CompactionTask) -> Attempt[CompactedPartition] | None:
     """Compact one partition, or copy it where there is nothing to clean; ``None``: its keys need more memory.
+
+    The result is an attempt in ``task.directory``.
 
     Raises:
         LogDirError: something is damaged, or cannot be read or written.
@@ -222,18 +226,21 @@ def compact_partition(task: CompactionTask) -> CompactedPartition | None:
         return None
 
 
-def _compact_one(task: CompactionTask) -> CompactedPartition:
+def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
     bound = task.map_bytes
     if task.target is None:
-        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound))
-    if Path(task.target).exists():  # of an attempt whose worker was lost
-        shutil.rmtree(task.target)
-    with atomic.writing(Path(task.target)):
-        done = clean_partition(task.filesystem, task.partition, task.settings, Path(task.target), map_bytes=bound)
-    if done is None:
-        atomic.copy_tree(task.filesystem, task.partition.directory, Path(task.target))
-        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings))
-    return replace(_described(task, done.plan, done.tally), end_offset=done.end_offset)
+        preview = preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound)
+        return Attempt("", _described(task, *preview))
+    with begin_attempt(task.directory, Path(task.target).name) as directory:
+        with atomic.writing(directory):
+            directory.rmdir()  # the cleaner creates it when it is complete
+            done = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=bound)
+        if done is not None:
+            cleaned = _described(task, done.plan, done.tally)
+            return Attempt(str(directory), replace(cleaned, end_offset=done.end_offset))
+        atomic.copy_tree(task.filesystem, task.partition.directory, directory)
+        preview = preview_partition(task.filesystem, task.partition, task.settings)
+        return Attempt(str(directory), _described(task, *preview))
 
 
 def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:
@@ -323,7 +330,13 @@ def _tasks(
     log: Log, chosen: Sequence[Partition], settings: CleanerSettings, directory: Path | None
 ) -> list[CompactionTask]:
     return [
-        CompactionTask(log.filesystem, one, settings, str(log.target(directory, one)) if directory else None)
+        CompactionTask(
+            log.filesystem,
+            one,
+            settings,
+            str(log.target(directory, one)) if directory else None,
+            directory=str(directory or ""),
+        )
         for one in chosen
     ]
 
@@ -336,9 +349,7 @@ def _compact_into(
     report: CompactionReport,
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
-    if log.kind == "partition":
-        directory.rmdir()  # the one partition is this directory
-    else:
+    if log.kind != "partition":  # otherwise the one partition is this directory
         for other in (one for one in log.rewritten if one not in chosen):
             atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
@@ -371,8 +382,19 @@ def _compact_all(
 
 def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
     """Compact partitions with one task each; those with too many keys are missing from what is returned."""
-    answers = zip(tasks, run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
-    return {index: answer for index, answer in answers if answer is not None}
+    done: dict[int, CompactedPartition] = {}
+    for task in tasks.values():
+        if task.directory and not Path(task.directory).exists():  # a partition that could not be shared out
+            with atomic.writing(Path(task.directory)):
+                Path(task.directory).mkdir()
+    answers = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
+    for (index, task), attempt in answers:
+        if attempt is None:
+            continue
+        if task.target is not None:
+            place_attempt(attempt.path, Path(task.target))
+        done[index] = attempt.result
+    return done
 
 
 def _shared_out(

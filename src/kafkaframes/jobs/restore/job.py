@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.jobs.attempts import place_attempt
 from kafkaframes.jobs.job import Runner, described, done_once, paths_of, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
@@ -176,8 +177,9 @@ class _Job:
     def write(self, directory: Path, run: Runner) -> None:
         """Write everything into an empty directory."""
         tasks = self._tasks(directory)
-        for restored in run(restore_partition, tasks):
-            self._report.partitions.append(restored)
+        for task, attempt in zip(tasks, run(restore_partition, tasks), strict=True):
+            place_attempt(attempt.path, directory / str(task.target))
+            self._report.partitions.append(attempt.result)
         commits = self._restored_commits()
         self._end.write(directory, commits, self._groups)
 

@@ -1,7 +1,8 @@
 """Restore from Parquet: as ``kafkaframes export`` wrote it, or any files with topic, partition and value.
 
-Each partition's rows are read file by file in the order of their offsets, so memory is a few batches; where files or
-rows lie in another order the partition is sorted in memory, up to a bound (``spark/restore.py`` sorts larger ones).
+Each partition's rows are read file by file in the order of their offsets, in batches of some megabytes
+(``parquet_rows.py``). If files or rows are in another order, the partition is sorted in memory, up to a bound
+(``spark/restore.py`` sorts larger ones).
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.jobs.attempts import Attempt, begin_attempt, place_attempt
 from kafkaframes.jobs.job import Runner, check_row_counts, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
+from kafkaframes.jobs.restore.parquet_rows import column_names, read_rows
 from kafkaframes.jobs.restore.partition import PartitionReport, RestoreReport, RowsWriter
 from kafkaframes.jobs.restore.plan import NewId, check_topic_name
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.restore.source import SourceMetadata
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, current_budget
 from kafkaframes.scan.arrow import FAR_TIMES, merge_far_times
-from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import LARGEST_PARTITION, TopicPartition
 from kafkaframes.storage.log.batch_builder import COLUMNS
 
-SORTED_BYTES = 2 << 30  # of one partition, in memory
-_BATCH_ROWS = 1 << 16
+SORTED_RATIO = 8  # what sorting a partition may take, in budgets
+MAX_SORTED_BYTES = 2**31 - 1  # of a column of Arrow
 _HIVE = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
 _READ = (*COLUMNS, "timestampType", "timestamp_type", FAR_TIMES)
 
@@ -47,6 +50,7 @@ class ParquetTask:
         files: those with its rows, in the order of their first offsets.
         is_hive: topic and partition stand in the files' paths.
         rows: how many of the files' rows are this partition's, as they were counted when the files were looked through.
+        budget_bytes: about how much memory reading may take.
     """
 
     target: TopicPartition
@@ -58,6 +62,7 @@ class ParquetTask:
     settings: RestoreSettings
     size_bytes: int = 0
     rows: int = 0
+    budget_bytes: int = DEFAULT_BUDGET_BYTES
 
 
 def restore_parquet(
@@ -106,7 +111,9 @@ def restore_parquet(
 
     def write(directory: Path) -> None:
         tasks = [table.task(one, target, directory, report.topic_ids[target.topic]) for one, target in targets.items()]
-        report.partitions += run(restore_task, tasks)
+        for task, attempt in zip(tasks, run(restore_task, tasks), strict=True):
+            place_attempt(attempt.path, directory / str(task.target))
+            report.partitions.append(attempt.result)
         complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
     return done_once(report, write)
@@ -118,28 +125,26 @@ def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, 
     Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
 
 
-def restore_task(task: ParquetTask) -> PartitionReport:
-    """Write one partition's directory.
+def restore_task(task: ParquetTask) -> Attempt[PartitionReport]:
+    """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
         LogDirError: a file cannot be read, or the disk fails.
         EncodeError: a value does not fit; names the partition.
     """
-    directory = Path(task.directory, str(task.target))
-    with atomic.writing(directory):
-        directory.mkdir()
-    writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
-    try:
-        for rows in _in_order(task):
-            writer.add(rows)
-        report = writer.close()
-        check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
-        return report
-    except EncodeError as error:
-        error.file = f"{task.source} in {task.files[0]}"
-        raise
-    finally:
-        writer.abandon()
+    with begin_attempt(task.directory, str(task.target)) as directory:
+        writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
+        try:
+            for rows in _in_order(task):
+                writer.add(rows)
+            report = writer.close()
+            check_row_counts(task.rows, report.records_read, {}, where=f"{task.source} in {task.files[0]}")
+            return Attempt(str(directory), report)
+        except EncodeError as error:
+            error.file = f"{task.source} in {task.files[0]}"
+            raise
+        finally:
+            writer.abandon()
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -189,6 +194,7 @@ class _Files:
             settings=self._settings,
             size_bytes=self.size_of(source),
             rows=self._rows[source],
+            budget_bytes=current_budget(),
         )
 
     def _partitions(self, fragment: Any) -> dict[TopicPartition, int]:
@@ -282,15 +288,30 @@ def _first_offset(fragment: Any) -> int:
 
 
 def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
-    """Yield a partition's rows by offset."""
+    """Yield a partition's rows by offset.
+
+    Raises:
+        OptionError: they are not in order, and too many to be sorted in memory.
+    """
     with reading(task.files[0]):
         if _is_ordered(task):
             yield from _batches(task, _READ)
             return
-        if task.size_bytes > SORTED_BYTES:
-            raise OptionError(f"{task.source}: its rows are not in order and too many to sort here: use Spark (docs)")
-        rows = pa.Table.from_batches(list(_batches(task, _READ)))
-        yield rows.sort_by("offset")
+        yield _sorted(task)
+
+
+def _sorted(task: ParquetTask) -> pa.Table:
+    most_bytes = min(SORTED_RATIO * task.budget_bytes, MAX_SORTED_BYTES)
+    batches, size_bytes = [], 0
+    for batch in _batches(task, _READ):
+        batches.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes > most_bytes:
+            raise OptionError(
+                f"{task.source}: its rows are not in the order of their offsets, and take more than {most_bytes:,} "
+                "bytes: raise `budget`, of which that is a multiple, or use Spark (kafkaframes.spark.restore_log)"
+            )
+    return pa.Table.from_batches(batches).sort_by("offset")
 
 
 def _is_ordered(task: ParquetTask) -> bool:
@@ -306,15 +327,10 @@ def _is_ordered(task: ParquetTask) -> bool:
 
 
 def _batches(task: ParquetTask, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    datasets = [ds.dataset(path, format="parquet", partitioning=_HIVE if task.is_hive else None) for path in task.files]
-    has_far_times = FAR_TIMES in columns and any(FAR_TIMES in dataset.schema.names for dataset in datasets)
-    for dataset in datasets:
-        names = [name for name in columns if name in dataset.schema.names]
-        mine = (ds.field("topic") == task.source.topic) & (ds.field("partition") == task.source.partition)
-        rows = None if task.is_hive else mine
-        batches = dataset.to_batches(
-            columns=names, filter=rows, batch_size=_BATCH_ROWS, use_threads=False, fragment_readahead=1
-        )
+    has_far_times = FAR_TIMES in columns and any(FAR_TIMES in column_names(path) for path in task.files)
+    for path in task.files:
+        of = None if task.is_hive else task.source
+        batches = read_rows(path, columns, budget_bytes=task.budget_bytes, of=of)
         yield from map(merge_far_times, batches) if has_far_times else batches
 
 

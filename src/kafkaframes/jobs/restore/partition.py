@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.jobs.attempts import Attempt, begin_attempt
 from kafkaframes.jobs.job import Done, Shown, Values, check_row_counts, counts_text
 from kafkaframes.jobs.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.jobs.restore.batches import Renumbering, Translation
@@ -28,7 +29,6 @@ from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
 from kafkaframes.records.reasons import DROPMALFORMED
-from kafkaframes.storage.files import atomic
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import BatchBuilder
 from kafkaframes.storage.log.segment_writer import (
@@ -45,7 +45,7 @@ class RestoreTask:
     """One partition to restore; picklable.
 
     Attributes:
-        directory: of the new log; the partition's own is made in it.
+        directory: of the new log.
         parts: the source's segments, in order.
         log_start_offset: of the source.
         committed: the offsets that groups of the source have committed.
@@ -136,16 +136,14 @@ def latest_epoch(written: WrittenPartition) -> int:
     return max((one.leader_epoch for one in written.epochs), default=-1)
 
 
-def restore_partition(task: RestoreTask) -> PartitionReport:
-    """Write one partition's directory.
+def restore_partition(task: RestoreTask) -> Attempt[PartitionReport]:
+    """Write one partition's directory, as an attempt in ``task.directory``.
 
     Raises:
         LogDirError: the source is damaged or cannot be read, or the result cannot be written.
     """
-    directory = Path(task.directory, str(task.target))
-    with atomic.writing(directory):
-        directory.mkdir()
-    return _Restoring(task, directory).run()
+    with begin_attempt(task.directory, str(task.target)) as directory:
+        return Attempt(str(directory), _Restoring(task, directory).run())
 
 
 class _Restoring:

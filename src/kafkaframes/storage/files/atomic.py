@@ -10,8 +10,9 @@ import fcntl
 import glob
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.files.names import DirectoryName
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
+ATTEMPT = ".kafkaframes-attempt-"  # begins the names of what attempts of tasks write in an unfinished directory
 SUCCESS = "_SUCCESS"
 _CHUNK_BYTES = 4 << 20
 
@@ -194,11 +196,28 @@ def unfinished(destination: Path) -> Iterator[Path]:
     try:
         yield path
         with writing(destination):
-            for left_over in path.rglob(f"*{PART}-*"):  # left by a worker that was lost
-                left_over.unlink()
+            _remove_attempts(path)
             sync_directories(path)
             path.rename(destination)
+            _remove_attempts(destination)  # of lost workers that were still at it; they find no place to write to now
             flush_path(destination.parent)
     except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove_renamed(path)
         raise
+
+
+def _remove_attempts(directory: Path) -> None:
+    """Remove what attempts whose workers were lost have left."""
+    for attempt in directory.glob(f"{ATTEMPT}*"):
+        shutil.rmtree(attempt, ignore_errors=True)
+    for left_over in directory.rglob(f"*{PART}-*"):
+        left_over.unlink(missing_ok=True)
+
+
+def _remove_renamed(path: Path) -> None:
+    """Remove a directory under another name, so that an attempt that is still running creates no file in it again."""
+    removed = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
+    with suppress(OSError):
+        path.rename(removed)
+        path = removed
+    shutil.rmtree(path, ignore_errors=True)
