@@ -48,7 +48,7 @@ def begin_attempt(directory: str | Path, name: str) -> Iterator[Path]:
         raise
 
 
-def place_attempt(path: str, target: Path) -> None:
+def move_attempt(path: str, target: Path) -> None:
     """Move what an attempt has written to ``target``; into it, if that is a directory already.
 
     Raises:

@@ -115,7 +115,7 @@ def _is_selected(settings: RestoreSettings) -> Column:
 
 
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
-    from kafkaframes.jobs.attempts import place_attempt
+    from kafkaframes.jobs.attempts import move_attempt
     from kafkaframes.jobs.restore.partition import PartitionReport
 
     with _compat.plain_errors():
@@ -123,7 +123,7 @@ def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> lis
     reports = []
     for row in done:
         report = PartitionReport.from_json(json.loads(row["report"]))
-        place_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
+        move_attempt(row["attempt"], directory / f"{report.topic}-{report.partition}")
         reports.append(report)
     return reports
 

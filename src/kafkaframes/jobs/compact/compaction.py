@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.attempts import Attempt, begin_attempt, place_attempt
+from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
 from kafkaframes.jobs.compact.staged_compaction import Job, Split, clean_partitions
 from kafkaframes.jobs.convert.job import Log, Source, one_log
 from kafkaframes.jobs.convert.segment import damaged_batches
@@ -392,7 +392,7 @@ def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, Comp
         if attempt is None:
             continue
         if task.target is not None:
-            place_attempt(attempt.path, Path(task.target))
+            move_attempt(attempt.path, Path(task.target))
         done[index] = attempt.result
     return done
 

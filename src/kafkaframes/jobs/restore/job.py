@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.attempts import place_attempt
+from kafkaframes.jobs.attempts import move_attempt
 from kafkaframes.jobs.job import Runner, described, done_once, paths_of, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import (
@@ -178,7 +178,7 @@ class _Job:
         """Write everything into an empty directory."""
         tasks = self._tasks(directory)
         for task, attempt in zip(tasks, run(restore_partition, tasks), strict=True):
-            place_attempt(attempt.path, directory / str(task.target))
+            move_attempt(attempt.path, directory / str(task.target))
             self._report.partitions.append(attempt.result)
         commits = self._restored_commits()
         self._end.write(directory, commits, self._groups)

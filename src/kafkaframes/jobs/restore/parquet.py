@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.jobs.attempts import Attempt, begin_attempt, place_attempt
+from kafkaframes.jobs.attempts import Attempt, begin_attempt, move_attempt
 from kafkaframes.jobs.job import Runner, check_row_counts, described, done_once, run_here
 from kafkaframes.jobs.restore.completion import Completion
 from kafkaframes.jobs.restore.groups import Groups
@@ -112,7 +112,7 @@ def restore_parquet(
     def write(directory: Path) -> None:
         tasks = [table.task(one, target, directory, report.topic_ids[target.topic]) for one, target in targets.items()]
         for task, attempt in zip(tasks, run(restore_task, tasks), strict=True):
-            place_attempt(attempt.path, directory / str(task.target))
+            move_attempt(attempt.path, directory / str(task.target))
             report.partitions.append(attempt.result)
         complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
