@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
+from kafkaframes.broker.api import Later
 from kafkaframes.broker.configs import group_setting
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
@@ -146,6 +147,15 @@ def attach(state: BrokerState) -> None:
         "share.version": (0, 1, 1),
         "streams.version": (0, 1, 1),
     }
+
+
+def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:
+    """Resolve the patterns of subscriptions by ``run``, which does work in a thread."""
+
+    def run_apart(work: Callable[[], None], finish: Callable[[], None]) -> None:
+        run(work).when_complete(lambda _: finish())
+
+    state.groups.consumer.patterns.run_apart = run_apart
 
 
 def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:

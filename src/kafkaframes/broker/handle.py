@@ -25,6 +25,7 @@ from kafkaframes.broker.controls import (
     topics,
     transactions,
 )
+from kafkaframes.broker.coordinators import resolve_patterns_in
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
+_RESOLVING_THREADS = 2  # for patterns of subscriptions, as Kafka's group.coordinator.background.threads
 _AUTHENTICATING_THREADS = 4  # for what may wait for files and names
 
 
@@ -319,7 +321,9 @@ class Broker:
         self._state.changes.next_turn = self._server.loop.call_soon
         self._state.changes.in_thread = changing = Beside(self._server.loop)
         self._state.credentials.in_thread = authenticating = Beside(self._server.loop, _AUTHENTICATING_THREADS)
-        self._beside = (changing, authenticating)
+        resolving = Beside(self._server.loop, _RESOLVING_THREADS)
+        resolve_patterns_in(self._state, resolving)
+        self._beside = (changing, authenticating, resolving)
         Maintenance(self._state)
         self._cleaning = cleaning = Cleaning(self._state)
         cleaning.run_apart = cleaning.in_thread

@@ -102,6 +102,7 @@ class Bench:
     topics: SomeTopics = field(default_factory=SomeTopics)
     coordinator: GroupCoordinator = field(init=False)
     ids: Any = field(default_factory=count)
+    resolves_at_once: bool = True  # patterns: within the heartbeat that brings them, which is not Kafka's way
 
     def __post_init__(self) -> None:
         self.coordinator = self.new_coordinator()
@@ -110,9 +111,12 @@ class Bench:
         def new_id() -> str:
             return f"uuid{next(self.ids)}"
 
-        return GroupCoordinator(
+        coordinator = GroupCoordinator(
             self.clock, self.log, self.settings, new_id, self.topics, new_id, lambda _, name: OF_GROUPS[name]
         )
+        if self.resolves_at_once:
+            coordinator.consumer.patterns.run_apart = lambda work, finish: (work(), finish())
+        return coordinator
 
     def restart(self) -> None:
         """Begin anew with what is in the log."""

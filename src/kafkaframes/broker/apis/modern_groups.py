@@ -47,8 +47,8 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
     notes={
         "v0": "the coordinator gives a new member its id",
         "v1+": (
-            "the client does (KIP-1082); patterns for topics in RE2's language, resolved at once, where Kafka "
-            "does it a moment later"
+            "the client does (KIP-1082); patterns for topics in RE2's language, resolved after the heartbeat is "
+            "answered"
         ),
     },
     rights=(

@@ -74,20 +74,31 @@ class Expressions:
 
     Attributes:
         version: of the topics and of the rights.
-        resolve: returns the topics that an expression stands for.
+        resolve: returns the topics that an expression stands for; None while it is being resolved.
         known: those of expressions, and those that a viewer sees of them.
     """
 
     version: tuple[int, int]
-    resolve: Callable[[str], frozenset[str]]
+    resolve: Callable[[str], frozenset[str] | None]
     known: dict[tuple[str, Viewer | None], frozenset[str]] = field(default_factory=dict)
 
-    def names(self, regex: str, viewer: Viewer | None) -> frozenset[str]:
-        """Return the topics that somebody sees of an expression; None sees all."""
+    def names(self, regex: str, viewer: Viewer | None) -> frozenset[str] | None:
+        """Return the topics of an expression that a viewer may see; None while it is being resolved.
+
+        Args:
+            viewer: None sees all topics.
+        """
         if (regex, viewer) not in self.known:
-            all_names = self.resolve(regex) if viewer is None else self.names(regex, None)
-            self.known[regex, viewer] = all_names if viewer is None else frozenset(filter(viewer.may_see, all_names))
+            names = self.resolve(regex) if viewer is None else self.names(regex, None)
+            if names is None:
+                return None
+            self.known[regex, viewer] = visible_names(names, viewer)
         return self.known[regex, viewer]
+
+
+def visible_names(names: frozenset[str], viewer: Viewer | None) -> frozenset[str]:
+    """Return those of some topics that a viewer may see; None sees all."""
+    return names if viewer is None else frozenset(filter(viewer.may_see, names))
 
 
 @dataclass(eq=False)

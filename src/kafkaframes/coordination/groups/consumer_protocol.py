@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: the one request of the protocol of KIP-848, and what time does to its members.
 
 A heartbeat is planned on values, written as one batch of records, and taken over then. Facts: KIP-848, KIP-1082,
-GroupMetadataManager.java. Patterns are resolved in the heartbeat that brings them; Kafka does it a moment later.
+GroupMetadataManager.java. Patterns are resolved after the heartbeat that brings them is answered, as in Kafka; until
+then a member has the topics that its pattern stood for before.
 A heartbeat that changes nothing looks at its own member only, a join at what it changes; tests/coordination/groups/
 test_large_groups.py compares both with looking at everything, and counts.
 """
@@ -9,6 +10,7 @@ test_large_groups.py compares both with looking at everything, and counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,17 +26,20 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     Expressions,
     Viewer,
+    visible_names,
 )
 from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
-from kafkaframes.coordination.groups.subscriptions import matching
-from kafkaframes.errors import ErrorCode, RefusedError
+from kafkaframes.coordination.groups.subscriptions import check_expression
+from kafkaframes.coordination.groups.topic_patterns import TopicPatterns
+from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
 # A group of so many members is not assigned anew with every one that joins, whatever its interval.
+_UNRESOLVED_INTERVAL_MS = 200  # of heartbeats, where no assignment interval makes members wait
 _LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
 
 
@@ -120,6 +125,19 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
     records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
+    patterns: TopicPatterns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patterns = TopicPatterns(self.topics, self._run_later)
+
+    def _run_later(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Do work after the request is answered, where there is no thread for it."""
+
+        def run() -> None:
+            work()
+            finish()
+
+        self.clock.call_later(0, run)
 
     def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
         """Answer a heartbeat that does not leave.
@@ -130,6 +148,8 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """
         old = self._member_of(group, beat)
         replaced = self._replaced(group, beat)
+        if beat.regex:
+            check_expression(beat.regex)
         start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
         member = _subscribed(start, beat)
         plan = _Plan(member, old, replaced, self._expressions(group, beat.viewer), records=list(before))
@@ -152,7 +172,14 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
         interval_ms = self.number(group, "heartbeat.interval.ms")
+        if not self.number(group, "assignment.interval.ms") and self._is_unresolved(plan, beat.viewer):
+            interval_ms = min(interval_ms, _UNRESOLVED_INTERVAL_MS)
         return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+
+    @staticmethod
+    def _is_unresolved(plan: _Plan, viewer: Viewer | None) -> bool:
+        regex = plan.member.regex
+        return regex is not None and plan.expressions.names(regex, viewer) is None
 
     def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
@@ -184,7 +211,21 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         version = self.topics.version, rights
         if known is not None and known.version == version:
             return known
-        return Expressions(version, lambda regex: matching(regex, self.topics.names()))
+        return Expressions(version, lambda regex: self.patterns.find(regex, lambda: self._take_resolution(group)))
+
+    def _take_resolution(self, group: ConsumerGroup) -> None:
+        """Write what a pattern stands for now; the members get their partitions with their next heartbeats."""
+        group.expressions = None
+        member = next(iter(group.members.values()), None)
+        if member is None:
+            return
+        viewer = group.viewers.get(member.member_id)
+        plan = _Plan(member, member, None, self._expressions(group, viewer), records=[])
+        self._plan_epoch(group, plan, viewer)
+        with suppress(KafkaframesError):  # the log is not there; the next heartbeat writes it
+            if plan.records:
+                self.write(group.group_id, plan.records)
+            self._apply(group, plan, member)
 
     def _plan_epoch(self, group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
@@ -196,7 +237,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
         if not is_alone or plan.regexes or not group.has_same_names(plan.before, plan.member):
             plan.metadata_hash = self._hash(group, plan)
-        has_changed = _asks_for_others(plan.before, plan.member) or bool(plan.regexes)
+        has_changed = self._asks_for_others(group, plan, viewer) or bool(plan.regexes)
         has_changed |= plan.metadata_hash != group.metadata_hash
         has_changed |= any(
             (plan.visible[key] or _NO_TOPICS) != group.by_pattern(member)
@@ -206,6 +247,18 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if has_changed:
             plan.epoch = group.epoch + 1
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
+
+    @staticmethod
+    def _asks_for_others(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+        """Return whether the group has to be assigned again for what the member subscribes to.
+
+        A pattern that is not resolved changes nothing yet, but for the first member of a group.
+        """
+        old, new = plan.before, plan.member
+        topics, regex = (old.topics, old.regex) if old is not None else ((), None)
+        if topics != new.topics or not group.epoch:
+            return True
+        return regex != new.regex and (not new.regex or plan.expressions.names(new.regex, viewer) is not None)
 
     def _hash(self, group: ConsumerGroup, plan: _Plan) -> int:
         by_name = group.names_without(plan.before).union(plan.member.topics)
@@ -218,6 +271,9 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         """Plan what the member's pattern stands for; return False where the others' have to be looked at, too."""
         member, before = plan.member, plan.before
         names = plan.expressions.names(member.regex, viewer) if member.regex else _NO_TOPICS
+        is_resolved = names is not None
+        if names is None:
+            names = visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
         if plan.old is not None and plan.replaced is not None:
             return False
         if before is not None and before.regex not in (None, member.regex):
@@ -227,7 +283,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if member.regex:
             known = group.regexes.get(member.regex)
             plan.visible[member.member_id] = names
-            if known is None or not names <= known:
+            if is_resolved and (known is None or not names <= known):
                 plan.regexes[member.regex] = names | (known or _NO_TOPICS)
         return True
 
@@ -238,15 +294,20 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         A member that has not been heard of since the start sees what its pattern stood for before.
         """
         meanings: dict[str, frozenset[str]] = {}
+        unresolved: set[str] = set()
         viewers = {**group.viewers, plan.member.member_id: viewer}
         for key, member in plan.members(group).items():
             plan.visible[key] = None
             if member.regex:
                 names = plan.expressions.names(member.regex, viewers.get(key))
+                if names is None:
+                    unresolved.add(member.regex)
+                    names = visible_names(group.regexes.get(member.regex, _NO_TOPICS), viewers.get(key))
                 names = names if key in viewers else names & group.by_pattern(member)
                 plan.visible[key] = names
                 meanings[member.regex] = meanings.get(member.regex, _NO_TOPICS) | names
-        plan.regexes.update((regex, names) for regex, names in meanings.items() if group.regexes.get(regex) != names)
+        changes = {regex: names for regex, names in meanings.items() if regex not in unresolved}
+        plan.regexes.update((regex, names) for regex, names in changes.items() if group.regexes.get(regex) != names)
         plan.regexes.update(dict.fromkeys(group.regexes.keys() - meanings.keys()))
 
     def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
@@ -382,12 +443,6 @@ def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     if beat.regex is not None:
         known["regex"] = beat.regex or None
     return replace(member, classic=beat.classic, **known)
-
-
-def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
-    """Whether the group has to be assigned anew for what the member asks for."""
-    before = (old.topics, old.regex) if old is not None else ((), None)
-    return before != (new.topics, new.regex)
 
 
 def _change(kept: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:

@@ -77,6 +77,11 @@ def _partitions(rows: Any) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(row.topic, index) for row in rows for index in row.partitions)
 
 
+def check_expression(text: str) -> None:
+    """Refuse an expression that is not one: INVALID_REGULAR_EXPRESSION."""
+    matching(text, ())
+
+
 def matching(text: str, names: Iterable[str]) -> frozenset[str]:
     """Return the names that an expression matches as a whole; INVALID_REGULAR_EXPRESSION where it is none."""
     import pyarrow as pa  # here: a broker answers its first requests without

@@ -1,0 +1,182 @@
+"""Patterns of subscriptions are resolved after the heartbeat that brings them, once for a pattern and its topics."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from tests.coordination.groups.support import Bench
+
+from kafkaframes.coordination.groups import topic_patterns
+from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.errors import ErrorCode, RefusedError
+
+
+class Topics:
+    """Topics that a test creates and deletes."""
+
+    def __init__(self, *names: str) -> None:
+        self.version = 1
+        self._names = list(names)
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def change(self, *, add: tuple[str, ...] = (), remove: tuple[str, ...] = ()) -> None:
+        self._names = [name for name in self._names if name not in remove] + list(add)
+        self.version += 1
+
+
+class Thread:
+    """Work that a test does step by step, in order."""
+
+    def __init__(self) -> None:
+        self.queue = []
+
+    def __call__(self, work, finish):
+        self.queue.append((work, finish))
+
+    def step(self):
+        work, finish = self.queue.pop(0)
+        work()
+        finish()
+
+    def run(self):
+        while self.queue:
+            self.step()
+
+
+@pytest.fixture
+def matched(monkeypatch):
+    """What was matched: pattern and names."""
+    calls = []
+    matching = topic_patterns.matching
+
+    def note(text, names):
+        calls.append((text, tuple(names)))
+        return matching(text, names)
+
+    monkeypatch.setattr(topic_patterns, "matching", note)
+    return calls
+
+
+def test_a_pattern_is_resolved_once_for_all_who_ask(matched):
+    thread = Thread()
+    patterns, done = topic_patterns.TopicPatterns(Topics("a-1", "a-2", "b"), thread), []
+    for number in range(3):
+        assert patterns.find("a.*", lambda number=number: done.append(number)) is None
+    thread.run()
+    assert done == [0, 1, 2]
+    assert patterns.find("a.*", lambda: done.append("again")) == {"a-1", "a-2"}
+    assert matched == [("a.*", ("a-1", "a-2", "b"))]
+
+
+def test_only_new_names_are_matched(matched):
+    thread, topics = Thread(), Topics("a-1", "b")
+    patterns = topic_patterns.TopicPatterns(topics, thread)
+    patterns.find("a.*", lambda: None)
+    thread.run()
+    topics.change(add=("a-2", "c"), remove=("a-1",))
+    assert patterns.find("a.*", lambda: None) is None
+    thread.run()
+    assert patterns.find("a.*", lambda: None) == {"a-2"}
+    assert [names for _, names in matched] == [("a-1", "b"), ("a-2", "c")]
+    topics.change(remove=("c",))
+    assert patterns.find("a.*", lambda: None) == {"a-2"}  # nothing is to be matched
+    assert not thread.queue
+
+
+def test_patterns_take_turns(matched):
+    thread = Thread()
+    names = tuple(f"t-{number:03}" for number in range(100))
+    patterns = topic_patterns.TopicPatterns(Topics(*names), thread)
+    for pattern in ("(.?){998}", "t-.*"):
+        patterns.find(pattern, lambda: None)
+    for _ in range(4):
+        thread.step()
+    assert [pattern for pattern, _ in matched] == ["(.?){998}", "t-.*"] * 2
+    assert all(len(part) <= 16 for _, part in matched)
+    thread.run()
+    assert patterns.find("t-.*", lambda: None) == set(names)
+
+
+def test_a_broker_that_stops_leaves_a_pattern_unresolved():
+    patterns, done = topic_patterns.TopicPatterns(Topics("a"), lambda work, finish: finish()), []
+    assert patterns.find("a", lambda: done.append(1)) is None
+    assert done == []
+
+
+def beat(bench, member="m", epoch=0, **fields):
+    joins = {"owned": frozenset(), "rebalance_timeout_ms": 1000} if epoch == 0 else {}
+    return bench.coordinator.consumer_heartbeat(Beat("g", member, epoch, **(joins | fields)))
+
+
+@pytest.fixture
+def bench():
+    bench = Bench(resolves_at_once=False)
+    bench.topics.known = {"orders": (UUID(int=1), 2), "other": (UUID(int=2), 1)}
+    return bench
+
+
+def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
+    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    first = beat(bench, regex="ord.*")
+    assert (first.epoch, first.assignment) == (1, frozenset())
+    assert first.interval_ms < 5_000  # the client asks again soon
+    group = bench.group()
+    assert group.epoch == 1
+    thread.run()
+    assert (group.epoch, group.regexes) == (2, {"ord.*": {"orders"}})
+    second = beat(bench, epoch=1)
+    assert (second.epoch, {index for _, index in second.assignment}) == (2, {0, 1})
+    assert second.interval_ms == 5_000
+
+
+def test_a_second_pattern_bumps_the_epoch_once_it_is_resolved(bench):
+    """GroupMetadataManagerTest.testConsumerGroupMemberJoinsWithNewRegex."""
+    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    beat(bench, "m", topics=["orders"])
+    epoch = bench.group().epoch
+    assert beat(bench, "n", regex="oth.*").epoch == epoch
+    assert bench.group().epoch == epoch
+    thread.run()
+    assert bench.group().epoch == epoch + 1
+    assert {topic for topic, _ in beat(bench, "n", epoch).assignment} == {UUID(int=2)}
+
+
+def test_a_pattern_keeps_its_topics_until_it_is_resolved_again(bench):
+    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
+    beat(bench, regex="o.*")
+    thread.run()
+    before = beat(bench, epoch=1)
+    assert len(before.assignment) == 3
+    bench.topics.known = {**bench.topics.known, "orders-eu": (UUID(int=3), 1)}
+    assert beat(bench, epoch=before.epoch).assignment is None
+    thread.run()
+    assert len(beat(bench, epoch=before.epoch).assignment) == 4
+
+
+def test_what_was_resolved_outlives_a_restart(bench):
+    bench.coordinator.consumer.patterns.run_apart = thread = Thread()
+    beat(bench, regex="ord.*")
+    thread.run()
+    epoch = beat(bench, epoch=1).epoch
+    bench.restart()
+    bench.coordinator.consumer.patterns.run_apart = thread = Thread()
+    assert bench.group().regexes == {"ord.*": {"orders"}}
+    assert beat(bench, epoch=epoch).epoch == epoch
+    thread.run()
+    assert bench.group().epoch == epoch
+
+
+@pytest.mark.parametrize("regex", ["(", "a)|(b", r"\pL{900}"])
+def test_what_is_not_a_pattern_is_refused_at_once(bench, regex):
+    with pytest.raises(RefusedError) as refused:
+        beat(bench, regex=regex)
+    assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_a_slow_pattern_is_accepted(bench):
+    assert beat(bench, regex="(.?){998}").epoch == 1
+    bench.clock.run_due()
+    assert len(beat(bench, epoch=1).assignment) == 3
