@@ -21,7 +21,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 DATA = Path(__file__).parents[1] / "data"
 LOGS = [DATA / "logs" / "zk-0102-v1", DATA / "logs" / "kraft-4x-transactions", DATA / "examples" / "kafka-2.8-format-1"]
 HERE = ("--workers", "1")
-STATUSES = {"audit": (0, 2, 3, 4)}  # others: done, damaged, refused
+STATUSES = {"audit": (0, 2, 3, 4, 5)}  # others: done, damaged, refused
 OFFSET, LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, PRODUCER, COUNT = 0, 8, 12, 16, 17, 21, 23, 27, 43, 57
 
 COMMANDS: dict[str, Callable[[Path, Path], list]] = {

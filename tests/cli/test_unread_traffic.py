@@ -82,7 +82,7 @@ def test_an_audit_of_nothing_is_never_fine(name, tmp_path):
     assert as_json.stdout.splitlines()[1] == ' "judged": "nothing",'
     text = ask("audit", path)
     assert text.exit_code == 5
-    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request in the input could be read")
+    assert text.stdout.splitlines()[0].startswith("Judged: nothing. No request or record in the input could be read")
     assert "fine" not in text.stdout
     page = tmp_path / "x.html"
     assert ask("audit", path, "-o", page).exit_code == 5

@@ -148,7 +148,7 @@ def judged_text(audit: Audit) -> str:
     if audit.judged == ALL:
         return "Judged: all."
     if audit.judged == NOTHING:
-        return f"Judged: nothing. No request in the input could be read{': ' + unread if unread else ''}."
+        return f"Judged: nothing. No request or record in the input could be read{': ' + unread if unread else ''}."
     return f"Judged: part. Not read: {unread}."
 
 

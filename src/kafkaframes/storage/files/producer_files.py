@@ -70,7 +70,7 @@ INDEX_VERSION = 0
 _CHECKED = struct.Struct(">b17xq8x")  # of an entry: half of its version, and its last offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True)
 class AbortedTransaction:
     """One aborted transaction.
 
