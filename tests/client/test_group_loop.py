@@ -152,7 +152,7 @@ def test_a_look_up_that_is_refused_once_is_repeated(code, api, protocol, broker)
             return len(records) == 10
 
         broker.wait_for(has_read)
-        assert rule.seen
+        assert rule.count
     if code != "NOT_COORDINATOR":
         assert set(errors) == {code}
 
