@@ -57,7 +57,7 @@ def on(*nodes):
 
 
 def test_three_replicas_are_told_and_leaders_move_and_go_home():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         answer = create(broker, "orders", num_partitions=3, replication_factor=3)
         assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 3, 3)
         before = [row(broker, index=index) for index in range(3)]
@@ -81,7 +81,7 @@ def test_three_replicas_are_told_and_leaders_move_and_go_home():
 
 @pytest.mark.parametrize("is_automatic", [True, False])
 def test_preferred_leaders_come_home_by_themselves(is_automatic):
-    with Broker(nodes=3, config={"auto.leader.rebalance.enable": str(is_automatic).lower()}) as broker:
+    with Broker(cluster=3, config={"auto.leader.rebalance.enable": str(is_automatic).lower()}) as broker:
         create(broker, "orders", **on(2, 3, 1))
         create(broker, "alone", **on(1))
         broker.kill(node=2)
@@ -96,7 +96,7 @@ def test_preferred_leaders_come_home_by_themselves(is_automatic):
 
 
 def test_one_replica_has_no_leader_while_its_node_is_down():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         assert create(broker, "orders", **on(2)).error_code == 0
         broker.kill(node=2)
         assert row(broker) == (-1, 0, [2], [2], [2])
@@ -106,18 +106,18 @@ def test_one_replica_has_no_leader_while_its_node_is_down():
 
 
 def test_topics_without_a_factor_survive_any_node():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         broker.create_topic("orders", 2)
         assert len(row(broker)[2]) == 3
         assert create(broker, "other", num_partitions=1, replication_factor=-1).replication_factor == 3
-    with Broker(nodes=3, kafka_defaults=True) as broker:
+    with Broker(cluster=3, kafka_defaults=True) as broker:
         broker.create_topic("orders")
         assert len(row(broker)[2]) == 1
 
 
 @pytest.mark.parametrize("is_unclean", [False, True])
 def test_the_last_replica_in_sync_stays_and_others_lead_only_if_that_is_allowed(is_unclean):
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         configs = {"unclean.leader.election.enable": str(is_unclean).lower()}
         assert create(broker, "orders", configs=configs, **on(2, 3)).error_code == 0
         broker.kill(node=2)
@@ -137,7 +137,7 @@ def test_the_last_replica_in_sync_stays_and_others_lead_only_if_that_is_allowed(
 
 
 def test_a_leader_that_comes_back_alone_leads_again():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         create(broker, "orders", **on(2, 3))
         broker.kill(node=2)
         broker.kill(node=3)
@@ -149,7 +149,7 @@ def test_a_leader_that_comes_back_alone_leads_again():
 
 @pytest.mark.parametrize("journal", [False, True])
 def test_acks_all_wants_the_minimum_in_sync_as_far_as_there_are_replicas(journal):
-    with Broker(nodes=3, config={"min.insync.replicas": 2}, journal=journal) as broker:
+    with Broker(cluster=3, config={"min.insync.replicas": 2}, journal=journal) as broker:
         create(broker, "orders", **on(1, 2, 3))
         create(broker, "alone", **on(1))
         assert produce(broker.port, b"three in sync").error_code == 0
@@ -164,7 +164,7 @@ def test_acks_all_wants_the_minimum_in_sync_as_far_as_there_are_replicas(journal
 
 def test_assignments_are_stored_and_read_again(tmp_path):
     types = message("AlterPartitionReassignmentsRequest")
-    with Broker(nodes=3, data_dir=tmp_path) as broker:
+    with Broker(cluster=3, data_dir=tmp_path) as broker:
         create(broker, "orders", **on(3, 1))
         create(broker, "moved", **on(3))
         asked = types.ReassignableTopic(
@@ -173,15 +173,15 @@ def test_assignments_are_stored_and_read_again(tmp_path):
         answer = ask(broker.port, "AlterPartitionReassignments", 0, topics=[asked], timeout_ms=1000)
         assert answer.responses[0].partitions[0].error_code == 0
         assert row(broker, "moved") == (2, 1, [2, 1], [2, 1], [])
-    with Broker(nodes=3, data_dir=tmp_path) as broker:
+    with Broker(cluster=3, data_dir=tmp_path) as broker:
         assert row(broker)[2:] == ([3, 1], [3, 1], [])
         assert row(broker, "moved")[2:] == ([2, 1], [2, 1], [])
-    with Broker(nodes=1, data_dir=tmp_path) as broker:
+    with Broker(cluster=1, data_dir=tmp_path) as broker:
         assert row(broker)[2:] == ([1], [1], [])
 
 
 def test_new_partitions_have_as_many_replicas_as_the_first():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         create(broker, "orders", **on(3, 1))
         types = message("CreatePartitionsRequest")
 
@@ -199,7 +199,7 @@ def test_new_partitions_have_as_many_replicas_as_the_first():
 
 
 def test_nodes_tell_the_directories_of_their_own_replicas():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         create(broker, "orders", **on(2))
         ports = broker.call(
             lambda state: [next(iter(one.endpoints.values())).port for one in state.nodes.by_id.values()]
@@ -209,7 +209,7 @@ def test_nodes_tell_the_directories_of_their_own_replicas():
 
 
 def test_groups_of_other_nodes_keep_their_coordinator():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         port = broker.port  # of node 1
 
         def coordinator(key):
@@ -226,7 +226,7 @@ def test_groups_of_other_nodes_keep_their_coordinator():
 
 
 def test_a_producer_loses_nothing_while_nodes_are_killed_in_turn():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         create(broker, "orders", num_partitions=6, replication_factor=3)
         sent, is_over = [], threading.Event()
 

@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 import kafkaframes
-from kafkaframes.broker import Broker, Clock
+from kafkaframes.broker import Broker, Clock, Cluster, Metrics
 from kafkaframes.broker.properties import read_properties
 from kafkaframes.broker.settings import DEFAULTS, KAFKA_DEFAULTS
 from kafkaframes.errors import ErrorCode, LogDirError, OptionError
@@ -151,7 +151,7 @@ def test_wait_for_gives_up_with_what_it_saw():
 
 
 def test_virtual_nodes_have_a_port_each_and_lead_in_turn():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         broker.create_topic("orders", partitions=3)
         answer = ask(broker.port, "Metadata", 9, topics=None)
         assert len({node.port for node in answer.brokers}) == 3
@@ -241,7 +241,7 @@ def test_before_0_10_a_broker_closes_on_api_versions(release):
 
 
 def test_leaders_and_coordinators_move_between_virtual_nodes():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("orders")
         led = broker.call(lambda state: state.topics["orders"].partitions[0].leader_id)
         broker.move_leader("orders", 0, 3 - led)
@@ -268,7 +268,7 @@ def test_a_truncated_log_is_told_by_its_epochs():
 
 
 def test_metrics_are_served_as_prometheus_text():
-    with Broker(metrics_port=0) as broker:
+    with Broker(metrics=0) as broker:
         broker.append("orders", [{"value": b"x"}] * 3)
         with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
@@ -295,7 +295,7 @@ def test_the_request_log_is_kafkas():
 
 
 def test_the_first_node_has_the_number_of_the_settings():
-    with Broker(nodes=2, config={"node.id": 7}) as broker:
+    with Broker(cluster=2, config={"node.id": 7}) as broker:
         broker.create_topic("orders", 2)
         answer = ask(broker.port, "Metadata", 9, topics=None)
         assert [node.node_id for node in answer.brokers] == [7, 8]
@@ -303,7 +303,7 @@ def test_the_first_node_has_the_number_of_the_settings():
 
 
 def test_a_connection_that_comes_while_its_node_stops_is_closed():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         port = ask(broker.port, "Metadata", 9, topics=None).brokers[1].port
         peers = []
 
@@ -319,7 +319,7 @@ def test_a_connection_that_comes_while_its_node_stops_is_closed():
 
 
 def test_a_node_goes_down_and_comes_back_on_its_port():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("orders", 2)
         before = {node.node_id: node.port for node in ask(broker.port, "Metadata", 9, topics=None).brokers}
         broker.stop_node(2)
@@ -333,3 +333,15 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
         assert {node.node_id: node.port for node in ask(before[2], "Metadata", 9, topics=None).brokers} == before
         with pytest.raises(OptionError, match="no node 9"):
             broker.stop_node(9)
+
+
+def test_arguments_with_parts_are_a_value_or_a_class():
+    with Broker(cluster=Cluster(2, ["a", "b"]), metrics=Metrics(0, "127.0.0.1")) as broker:
+        assert broker.bootstrap_servers.count(",") == 1
+        assert broker.metrics_url.startswith("http://127.0.0.1:")
+    for wrong in (lambda: Broker(cluster=0), lambda: Cluster(2, ["a"])):
+        with pytest.raises(OptionError):
+            wrong()
+    for gone in ("nodes", "racks", "replicas", "storage", "metrics_port", "metrics_host"):
+        with pytest.raises(TypeError, match=gone):
+            Broker(**{gone: None})

@@ -29,7 +29,7 @@ def exchange(port, head, body=b""):
 
 @pytest.fixture
 def broker():
-    with Broker(metrics_port=0) as running:
+    with Broker(metrics=0) as running:
         yield running
 
 
@@ -122,7 +122,7 @@ def test_metrics_and_schemas_are_for_their_own_host_alone(broker):
 
 
 def test_metrics_are_this_machines_alone_unless_another_address_is_named():
-    with Broker(host="0.0.0.0", metrics_port=0) as broker:
+    with Broker(host="0.0.0.0", metrics=0) as broker:
         assert broker.metrics_url == f"http://127.0.0.1:{broker.metrics_port}/metrics"
 
 

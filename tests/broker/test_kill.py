@@ -33,7 +33,7 @@ def fill(broker):
 
 @pytest.mark.parametrize("end", ["kill", "restart", "twice"])
 def test_an_in_memory_broker_keeps_everything(end):
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         fill(broker)
         before = broker.topics, broker.groups["billing"].offsets, broker.transactions["payments"], broker.port
         if end != "restart":
@@ -92,7 +92,7 @@ def test_a_power_cut_takes_what_was_only_in_the_page_cache_and_a_kill_does_not(t
 
 
 def test_a_power_cut_that_cannot_be_is_refused(tmp_path):
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         with pytest.raises(OptionError, match="node 1"):
             broker.kill(node=1, power_cut=True)
         assert broker.is_running

@@ -26,7 +26,7 @@ def bound(broker, name, node_id=1):
 
 
 def test_each_listener_tells_its_own_addresses():
-    with Broker(listeners=[INSIDE, OUTSIDE], nodes=2) as broker:
+    with Broker(listeners=[INSIDE, OUTSIDE], cluster=2) as broker:
         inside = ask(bound(broker, "INSIDE"), "Metadata", 9, topics=None).brokers
         assert [(one.host, one.port) for one in inside] == [
             ("127.0.0.1", bound(broker, "INSIDE", 1)),
@@ -41,7 +41,7 @@ def test_each_listener_tells_its_own_addresses():
 
 
 def test_a_node_comes_back_on_all_its_ports():
-    with Broker(listeners=[INSIDE, OUTSIDE], nodes=2) as broker:
+    with Broker(listeners=[INSIDE, OUTSIDE], cluster=2) as broker:
         before = dict(broker._ports.bound)
         broker.stop_node(2)
         broker.start_node(2)

@@ -17,7 +17,7 @@ from tests.broker.test_handle import ask
 from tests.storage.copies.cluster import Batch, write_partition
 
 import kafkaframes
-from kafkaframes.broker import Broker
+from kafkaframes.broker import Broker, Served
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError
@@ -109,7 +109,7 @@ def written_out(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path
 def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
     store, keys = TIERED / case / "store", tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=store, storage={"key_files": keys}) as served:
+    with Broker(serve=Served(store, storage={"key_files": keys})) as served:
         assert served.topics
         for topic in served.topics:
             rows = read([store], topic, key_files=keys)
@@ -123,7 +123,7 @@ def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
     places = [TIERED / case / "local", TIERED / case / "store"]
     keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
     before = tree(TIERED / case)
-    with Broker(serve=places, storage={"key_files": keys}) as served:
+    with Broker(serve=Served(places, storage={"key_files": keys})) as served:
         for topic in served.topics:
             rows = read(places, topic, key_files=keys)
             assert held(served, topic) == rows
@@ -137,7 +137,7 @@ def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_pat
     case = TIERED / "zstd-encrypted-transactions"
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
     plain = written_out([case / "store"], options, tmp_path / "plain")
-    with Broker(serve=case / "store", storage=options) as served, Broker(serve=plain) as twin:
+    with Broker(serve=Served(case / "store", storage=options)) as served, Broker(serve=plain) as twin:
         committed = consumed(served, "payments")
         assert committed == consumed(twin, "payments")
         everything = held(served, "payments")[0]
@@ -152,7 +152,7 @@ def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_p
     last = max(tmp_path.glob("store/*/0/*.log"))
     last.write_bytes(b"!" + last.read_bytes()[1:])
     options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
-    with Broker(serve=tmp_path / "store", storage=options) as served:
+    with Broker(serve=Served(tmp_path / "store", storage=options)) as served:
         (remark,) = served.remarks
         assert remark.startswith("error: not served: chunk 0 of 1 cannot be ")
         assert str(last) in remark
@@ -286,8 +286,8 @@ def test_several_copies_are_served_as_one_log(copies):
 
 def test_copies_that_are_not_to_be_merged_are_refused(copies):
     with pytest.raises(OptionError, match="several copies of orders-0"):
-        Broker(serve=copies, replicas="all").start()
-    with Broker(serve=copies[1], replicas="all") as served:
+        Broker(serve=Served(copies, replicas="all")).start()
+    with Broker(serve=Served(copies[1], replicas="all")) as served:
         assert served.topics["orders"].end_offsets[0] > 0
 
 

@@ -55,7 +55,7 @@ def ports_of(broker):
 
 
 def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
-    broker = Broker(nodes=2).start()
+    broker = Broker(cluster=2).start()
     ports = ports_of(broker)
     broker.kill()
     assert not any(can_bind(port) for port in ports)
@@ -66,7 +66,7 @@ def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
 
 
 def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_path, monkeypatch):
-    with Broker(nodes=2, data_dir=tmp_path) as broker:
+    with Broker(cluster=2, data_dir=tmp_path) as broker:
         ports, seen = ports_of(broker), []
         close = LogManager.close
 
@@ -81,7 +81,7 @@ def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_pa
 
 
 def test_the_port_of_a_node_that_is_down_is_held():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         ports = ports_of(broker)
         broker.stop_node(1)
         assert not can_bind(ports[1])

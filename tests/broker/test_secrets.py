@@ -167,7 +167,7 @@ def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog)
             config={"ssl.truststore.password": SECRET},
             security=security,
             request_log=lambda line: print(line, file=file, flush=True),
-            metrics_port=0,
+            metrics=0,
         )
         shown = [repr(security), repr(broker), repr(security.credentials()), repr(credential_of_password(SHA, SECRET))]
         with broker:

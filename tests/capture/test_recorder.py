@@ -45,7 +45,7 @@ def recorded(path, upstream, **options):
 
 def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
     path = tmp_path / "trace.pcapng"
-    with Broker(nodes=NODES) as broker, recorded(path, (broker.host, broker.port)) as recorder:
+    with Broker(cluster=NODES) as broker, recorded(path, (broker.host, broker.port)) as recorder:
         host, port = recorder.start()
         settings = {"bootstrap.servers": f"{host}:{port}", "client.id": "recorded"}
         producer = Producer(settings)
@@ -176,7 +176,7 @@ def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
     """Two brokers, so two listeners; the capture is plain, with the brokers' addresses."""
     path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
     tls = {"server_tls": _server_tls(*certificate), "upstream_tls": _client_tls(True, certificate[0])}
-    with Broker(nodes=NODES, security=security) as broker, path.open("wb") as file:
+    with Broker(cluster=NODES, security=security) as broker, path.open("wb") as file:
         with Recorder(Settings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
             host, port = recorder.start()
             settings = {"security.protocol": "SSL", "ssl.ca.location": certificate[0], "client.id": "recorded"}

@@ -62,7 +62,7 @@ def admin(servers):
 def cluster():
     """Three nodes."""
     with (
-        Broker(nodes=3, config={"authorizer.class.name": "", "node.id": 0}) as broker,
+        Broker(cluster=3, config={"authorizer.class.name": "", "node.id": 0}) as broker,
         Admin(broker.bootstrap_servers) as client,
     ):
         yield broker, client

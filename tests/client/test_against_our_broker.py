@@ -259,7 +259,7 @@ def numbered(topic, partition, sequence, value):
 
 
 def test_who_shares_a_transaction_waits_for_its_coordinator_to_come_back():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         servers = broker.bootstrap_servers
         with Admin(servers) as admin:
             admin.create_topics([NewTopic(name="t", num_partitions=2)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaframes.broker import Broker
+from kafkaframes.broker import Broker, Cluster
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import Request
 from kafkaframes.client import Consumer, Producer
@@ -50,7 +50,7 @@ def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_le
 
     settings = {"auto_offset_reset": "none", "retry_backoff_ms": 1, "reconnect_backoff_ms": 1}
     with (
-        Broker(nodes=2, racks=["a", "b"]) as broker,
+        Broker(cluster=Cluster(2, ["a", "b"])) as broker,
         Producer(broker.bootstrap_servers) as producer,
         Consumer(broker.bootstrap_servers, client_rack="b", **settings) as consumer,
     ):
@@ -82,7 +82,7 @@ def test_a_consumer_reads_from_the_replica_that_its_leader_names_and_from_the_le
 
 def test_a_preferred_replica_is_left_after_metadata_max_age():
     asked: list[int] = []
-    with Broker(nodes=2, racks=["a", "b"]) as broker, Producer(broker.bootstrap_servers) as producer:
+    with Broker(cluster=Cluster(2, ["a", "b"])) as broker, Producer(broker.bootstrap_servers) as producer:
         broker.create_topic("t", partitions=1)
         broker.move_leader("t", 0, 1)
         producer.send("t", b"first").result()

@@ -361,7 +361,7 @@ def test_a_deleted_topic_is_revoked_and_the_others_go_on(protocol, broker):
 @pytest.mark.parametrize("way", ["assign", "subscribe", "committed"])
 def test_a_log_that_was_truncated_and_grew_again_is_read_from_where_it_diverges(way, protocol):
     """KIP-320, also for positions that were committed before the truncation."""
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
         with consumer_of(broker, protocol) as consumer:
@@ -385,7 +385,7 @@ def truncate(broker):
 
 
 def test_without_a_reset_a_truncation_is_an_error_that_names_both_offsets():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
         with consumer_of(broker, auto_offset_reset="none") as consumer:
@@ -400,7 +400,7 @@ def test_without_a_reset_a_truncation_is_an_error_that_names_both_offsets():
 
 
 def test_records_that_were_fetched_before_a_truncation_are_fetched_again():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
         with consumer_of(broker, max_poll_records=10) as consumer:
@@ -422,7 +422,7 @@ def test_records_that_were_fetched_before_a_truncation_are_fetched_again():
 def test_leaders_that_do_not_know_the_epoch(answer):
     """Without an epoch or an end offset the reset policy decides; before version 3 positions are not validated."""
     release = "2.1" if answer == "old broker" else None
-    with Broker(nodes=2, broker_release=release) as broker:
+    with Broker(cluster=2, broker_release=release) as broker:
         broker.create_topic("t", 1)
         fill(broker, 0, 100)
 

@@ -94,7 +94,7 @@ async def _step(settings, waits) -> None:
 
 
 def test_one_broker_that_answers_is_enough():
-    with Broker(nodes=3) as broker:
+    with Broker(cluster=3) as broker:
         broker.stop_node(3)
         assert reached(broker, timeout_s=60) == []
 

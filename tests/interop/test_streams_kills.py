@@ -163,7 +163,7 @@ def _started(command: list[str], said: Path) -> subprocess.Popen[bytes]:
 def test_the_node_that_coordinates_the_group_is_killed(tried, java, tmp_path):
     tried.begin(*ROW, "the node that coordinates killed twice, of three")
     with (
-        Broker(nodes=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
+        Broker(cluster=3, data_dir=tmp_path / "data", config=SETTINGS, journal=False) as broker,
         applications(java, tmp_path, broker.bootstrap_servers) as apps,
     ):
         words = Words(broker.bootstrap_servers)

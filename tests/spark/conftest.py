@@ -23,7 +23,7 @@ def brokers(request):
     if given:
         yield ExternalBroker(given)
         return
-    with Broker(nodes=2) as cluster:
+    with Broker(cluster=2) as cluster:
         yield cluster
 
 

@@ -44,7 +44,7 @@ class Client:
 
 @pytest.fixture
 def broker(tmp_path):
-    with Broker(data_dir=tmp_path, nodes=2) as running:
+    with Broker(data_dir=tmp_path, cluster=2) as running:
         yield running
 
 

@@ -26,7 +26,7 @@ def test_one(kafka_broker):
 def test_each_test_has_its_own(kafka_broker):
     assert not kafka_broker.topics
 
-@pytest.mark.kafka_broker(nodes=2)
+@pytest.mark.kafka_broker(cluster=2)
 def test_a_marker_gives_arguments(kafka_broker):
     assert kafka_broker.bootstrap_servers.count(",") == 1
 

@@ -33,7 +33,8 @@ Coordinators (package ``coordination``) are state machines that get ``BrokerStat
 fields if asked), ``replay`` gives them all back after a restart. ``assembly.py`` makes them and calls their ``load``.
 """
 
+from kafkaframes.broker.arguments import Cluster, Metrics, Served
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.handle import Broker
 
-__all__ = ["Broker", "Clock"]
+__all__ = ["Broker", "Clock", "Cluster", "Metrics", "Served"]

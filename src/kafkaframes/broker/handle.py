@@ -11,6 +11,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
+from kafkaframes.broker.arguments import Cluster, Metrics, Paths, Served
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import Beside, BrokerClock, Clock, LoopThread
 from kafkaframes.broker.controls import (
@@ -34,7 +35,6 @@ from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.maintenance import Cleaning, Maintenance, node_down, node_up
 from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.opening import (
-    Paths,
     Snapshot,
     not_served,
     open_in_thread,
@@ -55,6 +55,7 @@ from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
+from kafkaframes.storage.copies.decisions import MERGE
 from kafkaframes.storage.files.directory import Remark
 from kafkaframes.storage.files.disk import Disk
 from kafkaframes.storage.files.findings import Severity
@@ -90,14 +91,10 @@ class Broker:
             restarted, until it is stopped.
         durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
             ``data_dir``) or ``fsync`` (on the disk before the ack).
-        serve: what to serve and never to change, instead of a ``data_dir``: a log directory (a backup, a restored one),
-            a tiered store, or several of them, whose copies of a partition are served as one log.
-        replicas: of several copies of a partition: ``merge`` them, as ``read_records`` does, or refuse them (``all``).
-        storage: options of the stores that ``serve`` names (fsspec's; ``key_files`` of encrypted segments).
+        serve: directories and stores to serve and never to change, instead of a ``data_dir``: paths, or ``Served`` with
+            options.
         adopt: take a ``data_dir`` that another broker has made.
-        nodes: how many virtual nodes. Topics have a replica on each of them, unless a replication factor is given.
-        racks: of the nodes, in order (``broker.rack``): replicas serve consumers, and a leader sends those with
-            ``client.rack`` to a replica in their rack (KIP-392). Empty: consumers read from leaders.
+        cluster: number of virtual nodes, or ``Cluster`` with their racks.
         config: settings under Kafka's names (``num.partitions``).
         kafka_defaults: Kafka's defaults for the settings that are others here so that tests do not wait.
         clock: the broker's time; one of its own by default, which a test can ``advance``.
@@ -106,8 +103,7 @@ class Broker:
         security: SASL, TLS and access rules; by default everybody may do everything.
         broker_release: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
         specs: message specs to serve (a folder, or specs), such as KIP-636's rewrite, with the catalog's for the rest.
-        metrics_port: serve metrics as Prometheus text there (``/metrics``); 0 for a free port.
-        metrics_host: the address of metrics; this machine only by default.
+        metrics: port of Prometheus metrics on this machine (0 for a free one), or ``Metrics`` with another address.
         request_log: takes a line for each request, in the form of Kafka's request log.
     """
 
@@ -118,13 +114,10 @@ class Broker:
         port: int = 0,
         listeners: Sequence[ListenerOptions] = (),
         data_dir: str | PathLike[str] | None = None,
-        serve: Paths | None = None,
-        replicas: str = "merge",
-        storage: Mapping[str, Any] | None = None,
+        serve: Paths | Served | None = None,
         adopt: bool = False,
         durability: str | None = None,
-        nodes: int = 1,
-        racks: Sequence[str] = (),
+        cluster: int | Cluster = 1,
         config: Mapping[str, str | int | bool] | None = None,
         kafka_defaults: bool = False,
         clock: Clock | None = None,
@@ -132,14 +125,12 @@ class Broker:
         security: Security | None = None,
         broker_release: str | None = None,
         specs: Specs | None = None,
-        metrics_port: int | None = None,
-        metrics_host: str = "127.0.0.1",
+        metrics: int | Metrics | None = None,
         request_log: Callable[[str], None] | None = None,
     ) -> None:
-        if nodes < 1:
-            raise OptionError(f"nodes is at least 1, not {nodes}")
-        if racks and len(racks) != nodes:
-            raise OptionError(f"racks has {len(racks)} names for {nodes} nodes")
+        cluster = Cluster(cluster) if isinstance(cluster, int) else cluster
+        served = serve if isinstance(serve, Served) or serve is None else Served(serve)
+        nodes = cluster.nodes
         if specs is not None and broker_release is not None:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
@@ -149,7 +140,7 @@ class Broker:
         self._settings = BrokerSettings({**defaults, **explicit})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
-        for node, rack in zip(self._nodes.by_id.values(), racks, strict=False):
+        for node, rack in zip(self._nodes.by_id.values(), cluster.racks, strict=False):
             node.rack = rack
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
@@ -162,7 +153,7 @@ class Broker:
             security,
             listeners[0].port if listeners else port,
         )
-        self._metrics_address = metrics_host, metrics_port
+        self._metrics_address = Metrics(metrics) if isinstance(metrics, int) else metrics
         self._metrics: HttpServer | None = None
         self._request_log = None
         if request_log is not None:
@@ -176,14 +167,14 @@ class Broker:
         self._disk_faults = DiskFaults(self.rule_history)
         self._security = security
         self._data_dir = None if data_dir is None else fspath(data_dir)
-        self._serve = paths_of(serve)
+        self._serve = paths_of(None if served is None else served.paths)
         self._durability = durability or (MEMORY if data_dir is None else LOG)
         self._open_state = partial(
             open_broker,
             data_dir=self._data_dir,
             serve=self._serve,
-            replicas=replicas,
-            storage=storage,
+            replicas=MERGE if served is None else served.replicas,
+            storage=None if served is None else served.storage,
             adopt=adopt,
             durability=durability,
             settings=self._settings,
@@ -359,11 +350,13 @@ class Broker:
     async def _listen(self) -> None:
         assert self._server is not None
         await self._ports.open_all(self._server)
-        host, port = self._metrics_address
-        if port is not None:
+        address = self._metrics_address
+        if address is not None:
             from kafkaframes.broker.http_server import HttpServer, Route  # the first request must not wait for it
 
-            self._metrics = HttpServer([Route("GET", "/metrics", self._metrics_text)], host=host, port=port)
+            self._metrics = HttpServer(
+                [Route("GET", "/metrics", self._metrics_text)], host=address.host, port=address.port
+            )
 
     def _metrics_text(self, _: object) -> Text:
         from kafkaframes.broker.http_server import Text

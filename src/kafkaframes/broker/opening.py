@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
+from kafkaframes.broker.arguments import Paths
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.store_reads import StoreReads
@@ -25,8 +26,6 @@ from kafkaframes.storage.files.memory_disk import MemoryDisk
 from kafkaframes.storage.files.names import META_PROPERTIES
 from kafkaframes.storage.log.discover import discover, filesystem_for
 from kafkaframes.storage.partition import LogManager
-
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def paths_of(paths: Paths | None) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ def command(
     """
     import asyncio
 
-    from kafkaframes.broker import Broker
+    from kafkaframes.broker import Broker, Metrics, Served
     from kafkaframes.broker.journal import open_request_log
     from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.security.from_settings import security_of, token_of_file
@@ -143,12 +143,15 @@ def command(
     address = None if control is None else _address(control, "--control")
     token = None if control_token_file is None else token_of_file(control_token_file)
     if metrics is not None:
-        flags["metrics_host"], flags["metrics_port"] = _address(metrics, "--metrics-port")
+        host, port = _address(metrics, "--metrics-port")
+        flags["metrics"] = Metrics(port, host)
+    flags["cluster"] = flags.pop("nodes")
+    serve, replicas = flags.pop("serve"), flags.pop("replicas")
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
-    if directory and not flags["data_dir"] and not flags["serve"]:
+    if directory and not flags["data_dir"] and not serve:
         flags["data_dir"] = directory.partition(",")[0]
-    flags["storage"] = SourceSettings(key_files=key_files, follow_links=follow_links).storage
+    storage = SourceSettings(key_files=key_files, follow_links=follow_links).storage
     flags["listeners"] = listeners = listeners_of(known)
     if sasl is not None:
         known["sasl.enabled.mechanisms"] = sasl
@@ -157,10 +160,17 @@ def command(
     with ExitStack() as stack:
         write = None
         if request_log is not None:
-            refuse_inside(Path(request_log), filter(None, (*flags["serve"], flags["data_dir"])))
+            refuse_inside(Path(request_log), filter(None, (*serve, flags["data_dir"])))
             file = stack.enter_context(open_request_log(request_log))
             write = partial(print, file=file, flush=True)
-        broker = Broker(config=known, journal=control is not None, request_log=write, **flags)
+        broker = Broker(
+            config=known,
+            journal=control is not None,
+            request_log=write,
+            serve=Served(serve, replicas, storage) if serve else None,
+            **flags,
+        )
+        flags |= {"serve": serve, "storage": storage}
         if schema_registry is not None:
             flags["schema_registry"] = _serve_schemas(stack, schema_registry)
         if address is None:

@@ -1,6 +1,6 @@
 """The pytest plugin: ``kafka_broker`` (a fresh broker for each test) and ``kafka_broker_session`` (one for all).
 
-* ``@pytest.mark.kafka_broker(nodes=3, config={...})`` gives a test's broker arguments of ``kafkaframes.Broker``.
+* ``@pytest.mark.kafka_broker(cluster=3, config={...})`` gives a test's broker arguments of ``kafkaframes.Broker``.
 * ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster; tests that need more than an address are
   skipped.
 * ``schema_registry`` is a registry in memory; its ``url`` is what serializers are given.

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(params=[1, 3], ids=["one node", "three nodes"])
 def broker(request):
     settings = {"group.share.heartbeat.interval.ms": "100"}
-    with Broker(nodes=request.param, config=settings) as running:
+    with Broker(cluster=request.param, config=settings) as running:
 
         def begin(state: Any) -> None:
             state.metadata.entities["group_configs"] = {"g": {"share.auto.offset.reset": "earliest"}}
