@@ -62,3 +62,19 @@ def test_info_reads_headers_without_numba_and_numpy():
 def test_what_is_not_there_is_one_clear_line(command, tmp_path):
     with pytest.raises(LogDirError, match="no such file or directory"):
         ask(command, str(tmp_path / "nothing"))
+
+
+def test_info_says_why_a_segment_cannot_be_read(tmp_path, monkeypatch):
+    from kafkaframes.storage.files.filesystem import LocalFileSystem
+
+    def refuse(self, path):
+        raise LogDirError("cannot be read: Permission denied", file=path)
+
+    monkeypatch.setattr(LocalFileSystem, "open", refuse)
+    (tmp_path / "t-0").mkdir()
+    for base in range(25):
+        (tmp_path / "t-0" / f"{base:020}.log").write_bytes(b"x" * 100)
+    result = CliRunner().invoke(cli, ["info", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"not read: cannot be read: Permission denied (at {tmp_path}/t-0/{0:020}.log)" in result.output
+    assert "not read: 5 more" in result.output

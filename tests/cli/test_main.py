@@ -1,5 +1,6 @@
 """The entry point: errors of the machine are one line, and the help names every command."""
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -129,3 +130,17 @@ def test_each_line_of_the_help_fits_a_terminal():
     width = max(map(len, COMMANDS))
     for name, (_, summary) in COMMANDS.items():
         assert f"  {name.ljust(width)}  {summary}\n" in f"{text}\n", name
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "broker"])
+def test_a_closed_standard_output_is_one_clear_line(command, tmp_path):
+    words = f"exec {shlex.quote(sys.executable)} -m kafkaframes {command} {shlex.quote(str(tmp_path))} >&-"
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed" in done.stderr
+
+
+def test_a_closed_standard_error_loses_no_result(tmp_path):
+    words = f"exec {shlex.quote(sys.executable)} -m kafkaframes info {shlex.quote(str(tmp_path))} 2>&-"
+    done = subprocess.run(["sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")

@@ -32,10 +32,6 @@ def test_every_command_reads_the_swap_and_reports_it(log, tmp_path, words, count
     assert count in result.output
 
 
-def test_dump_log_of_a_directory_prints_the_swap(log):
-    assert ask("dump-log", log).output.count("baseOffset: ") == 20
-
-
 @pytest.mark.parametrize("words", [["compact"], ["convert", "--record-format", "v1"]], ids=["compact", "convert"])
 def test_jobs_that_write_a_log_refuse_it_with_the_remedy(log, tmp_path, words):
     result = ask(*words, log, "--to", tmp_path / "new")

@@ -106,4 +106,14 @@ def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
     send(broker, topic, as_json(ORDERS[:2]))
     flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
     told(*flags)
-    assert "holds other records than this run asks for" in refused(*flags, "--mode", "json")
+    assert "--mode was raw and is json" in refused(*flags, "--mode", "json")
+
+
+def test_a_second_run_without_the_mode_names_the_option(broker, topic, tmp_path):
+    """It used to say that the table has lost the column value."""
+    send(broker, topic, as_json(ORDERS[:2]))
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+    told(*flags, "--mode", "json")
+    message = refused(*flags)
+    assert "--mode was json and is raw" in message
+    assert "column" not in message

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_UNREAD = 1
+MAX_UNREAD = 20  # segments that cannot be read, whose reasons are shown
 MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that are left out below it
@@ -165,6 +166,11 @@ def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSumma
     show(to, _heading(directory), style="bold cyan")
     to.print(table)
     show(to, _footing(partitions, is_deep=is_deep))
+    unread = [segment.problem for one in partitions for segment in one.segments if segment.problem]
+    for reason in unread[:MAX_UNREAD]:
+        show(to, f"! not read: {reason}", style="yellow")
+    if len(unread) > MAX_UNREAD:
+        show(to, f"! not read: {len(unread) - MAX_UNREAD:,} more (--json names them)", style="yellow")
     for problem in directory.problems:
         show(to, f"! {problem}", style="yellow")
     for finding in (finding for one in directory.partitions for finding in swap_findings(one)):

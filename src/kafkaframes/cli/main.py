@@ -230,6 +230,18 @@ def cli() -> None:
 cli.params.append(quiet_option)
 
 
+def _open_closed_streams() -> None:
+    """Open standard error on the null device if it is closed (``2>&-``), and refuse a closed standard output.
+
+    Otherwise the next file that is opened would be the closed stream, and what a library prints would go into it.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    if sys.stdout is None:
+        say("kafkaframes: standard output is closed; > /dev/null discards the output", err=True)
+        sys.exit(2)
+
+
 def main() -> None:
     """Run the command line; a mistake of the caller's, of the bytes or of the disk is one clear line, not a traceback.
 
@@ -238,6 +250,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     atexit.register(_heed_no_signal)
     sys.unraisablehook = _send_again
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name that is not UTF-8 is no reason to stop
             stream.reconfigure(errors="backslashreplace")

@@ -231,12 +231,18 @@ def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
     return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
 
 
+MAX_LINKS = 10  # that are named, so that an error below them is seen
+
+
 def name_links(paths: Sequence[str]) -> None:
     """Name the symbolic links under paths of this machine: they are not followed."""
     from kafkaframes.storage.log.discover import links_under
 
-    for path in links_under(paths):
+    links = links_under(paths)
+    for path in links[:MAX_LINKS]:
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
+    if len(links) > MAX_LINKS:
+        say(f"kafkaframes: left out: {len(links) - MAX_LINKS:,} more symbolic links", err=True)
 
 
 def times_of(flags: Mapping[str, Any]) -> dict[str, int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +21,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, say, show, size_text
+from kafkaframes.cli.text import console, count_text, say, show, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.jobs.settings import VerifySettings
 from kafkaframes.storage.copies.decisions import Decision
@@ -105,7 +106,8 @@ def _summary(report: Report) -> str:
     )
     errors = {finding.check for finding in report.findings if finding.severity == Severity.ERROR}
     verdict = "sound" if not errors else "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
-    read = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
+    counts_read = (report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches")
+    read = ", ".join(starmap(count_text, counts_read))
     return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 
 

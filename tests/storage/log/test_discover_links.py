@@ -38,3 +38,14 @@ def test_every_link_is_named_once_and_other_paths_have_none(linked, tmp_path):
     found = [path.removeprefix(f"{linked}/") for path in links_under([str(linked)])]
     assert sorted(found) == ["key.pem", "loop", "moved-0", "orders-0/key.pem"]
     assert links_under([str(tmp_path / "elsewhere"), "s3://bucket/logs", str(tmp_path / "nowhere")]) == []
+
+
+def test_many_links_do_not_hide_an_error(tmp_path):
+    from tests.cli.calling import ask
+
+    for number in range(40):
+        (tmp_path / f"link-{number}").symlink_to("/nowhere")
+    result = ask("info", tmp_path)
+    lines = result.output.splitlines()
+    assert (len(lines), lines[-1]) == (11, "kafkaframes: left out: 30 more symbolic links")
+    assert "holds no log directory" in str(result.exception)

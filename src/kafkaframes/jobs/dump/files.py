@@ -6,17 +6,15 @@ their names, partition by partition. A file that is named itself is taken whatev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.jobs.dump.names import KINDS, RECORDS
-from kafkaframes.storage.files.directory import partition_of_entries
 from kafkaframes.storage.files.filesystem import VIEW_MARK, FileInfo, FileSystem, plain_path, split
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.log.discover import check_topics, discover, expand, filesystem_for, is_selected, object_view
-from kafkaframes.storage.log.swaps import files_of, show_swaps
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 NESTED_DEPTH = 4
@@ -31,7 +29,6 @@ class DumpFile:
         size_bytes: when it was listed; a live log grows.
         merged: of a segment that gives some offsets of a log merged from copies, the name of that log, else empty.
         offsets: which; the end is exclusive.
-        is_swapped: whether this finished swap file is read as the segment (``storage/log/swaps.py``).
     """
 
     filesystem: FileSystem
@@ -40,13 +37,6 @@ class DumpFile:
     size_bytes: int
     merged: str = ""
     offsets: tuple[int, int] | None = None
-    is_swapped: bool = False
-
-    @property
-    def name(self) -> FileName | None:
-        """The name, without the suffix of a swap file that is read as the segment; None if it is not a log's file."""
-        name = FileName.parse(split(self.path)[1])
-        return replace(name, temporary="") if name is not None and self.is_swapped else name
 
 
 def kind_of(name: str) -> str:
@@ -71,8 +61,7 @@ def files_to_dump(
 
     Args:
         paths: files, directories, patterns; on a disk or by URL.
-        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are all returned; otherwise
-            those that a broker's start would leave (``storage/log/swaps.py``).
+        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are returned too.
         options: of the stores; ``key_files`` of encrypted tiered segments.
 
     Raises:
@@ -151,24 +140,11 @@ def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mappin
 def _requested(
     filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
 ) -> list[DumpFile]:
-    listed = list(entries)
-    swapped, replaced = (set[str](), set[str]()) if temporary else _find_swaps(filesystem, listed)
     return [
-        DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes, is_swapped=entry.path in swapped)
-        for entry in listed
-        if _is_requested(entry, kinds, temporary=temporary or entry.path in swapped) and entry.path not in replaced
+        DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
+        for entry in entries
+        if _is_requested(entry, kinds, temporary=temporary)
     ]
-
-
-def _find_swaps(filesystem: FileSystem, entries: Sequence[FileInfo]) -> tuple[set[str], set[str]]:
-    """Return the paths of finished swap files of a partition, and of the files that they replace."""
-    if not any(entry.name.endswith(".log.swap") for entry in entries):
-        return set(), set()
-    listed = partition_of_entries(filesystem, split(entries[0].path)[0], entries, "", {})
-    shown = show_swaps(filesystem, listed)
-    temporary = {file.path for file in shown.temporary}
-    swapped = {file.path for segment in shown.segments for file in files_of(segment) if file.path in temporary}
-    return swapped, {file.path for segment in shown.replaced for file in files_of(segment)}
 
 
 def _is_requested(entry: FileInfo, kinds: Collection[str], *, temporary: bool) -> bool:

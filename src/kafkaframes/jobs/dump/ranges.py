@@ -76,15 +76,15 @@ def _within(file: DumpFile, conditions: Filter) -> Filter:
 
 def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
     """Yield each file with the base offset of the next plain segment beside it, where there is one."""
-    bases = sorted(name.offset for name in (file.name for file in group) if name is not None and _is_plain(name))
+    bases = sorted(name.offset for name in map(_name, group) if name is not None and _is_plain(name))
     for file in group:
-        name = file.name
+        name = _name(file)
         later = [base for base in bases if name is not None and base > name.offset]
         yield file, later[0] if later and name is not None and _is_plain(name) else None
 
 
 def _may_hold(file: DumpFile, after: int | None, conditions: Filter) -> bool:
-    name = file.name
+    name = _name(file)
     if name is None or not _is_plain(name):
         return True
     least, limit = conditions.from_offset, conditions.until_offset
@@ -111,7 +111,7 @@ def _end(file: DumpFile) -> int:
 
 def log_end_offset(file: DumpFile) -> int:
     """Return the offset after the last whole batch of a segment; its base offset where there is none."""
-    name = file.name
+    name = _name(file)
     end, position = name.offset if name else 0, 0
     while position < file.size_bytes:
         raw = file.filesystem.read(file.path, position=position, length=_HEADERS_BYTES)
@@ -123,6 +123,10 @@ def log_end_offset(file: DumpFile) -> int:
         if not result.end.goes_on:
             break
     return end
+
+
+def _name(file: DumpFile) -> FileName | None:
+    return FileName.parse(split(file.path)[1])
 
 
 def _is_plain(name: FileName) -> bool:

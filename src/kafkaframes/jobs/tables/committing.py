@@ -41,11 +41,13 @@ from kafkaframes.jobs.export.task import OWN
 from kafkaframes.jobs.job import json_object
 from kafkaframes.jobs.tables.content import dead_letter_schema
 from kafkaframes.jobs.tables.files import DataFile, DeadDirectory, columns_with_far_times, discard
+from kafkaframes.jobs.tables.settings import LATEST, RAW
 from kafkaframes.jobs.tables.state import STAGED, Commit, RacedError, Table, TableState, TopicPartition
 from kafkaframes.scan.values.columns import TOMBSTONE
 
 RUNS = f"{OWN}/runs"
 FOREIGN_SECONDS = 7 * 24 * 3600
+_SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,20 @@ COMMIT_ATTEMPTS = 20
 WAIT_SECONDS = 0.05
 
 
+def _options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a table under the names of the options that they come from."""
+    options = dict(settings)
+    value = options.pop("value", RAW)
+    if options.pop("latest", False):
+        return options | {"mode": LATEST, "value": value}
+    return options | {"mode": value}
+
+
+def _shorten(value: Any) -> str:
+    text = "not given" if value is None else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 class Committer:
     """Commits into one table, whose records ``chosen`` describes (``state.table_settings``); ``commits`` counts."""
 
@@ -159,10 +175,13 @@ class Committer:
         """
         before = state.settings or {}
         if before and dict(before) != dict(self._chosen):
-            names = sorted({*before, *self._chosen})
-            differs = ", ".join(name for name in names if before.get(name) != self._chosen.get(name))
+            filled, asked = _options_of(before), _options_of(self._chosen)
+            names = [name for name in sorted({*filled, *asked}) if filled.get(name) != asked.get(name)]
+            differs = ", ".join(
+                f"`{name}` was {_shorten(filled.get(name))} and is {_shorten(asked.get(name))}" for name in names
+            )
             raise OptionError(
-                f"{self._table.shown}: holds other records than this run asks for ({differs}): ask for the same, or "
+                f"{self._table.shown}: was filled with other options than this run has: {differs}. Give the same, or "
                 "export to a new table"
             )
 

@@ -122,14 +122,13 @@ class TableExport:
         if (root := table.known_root) is not None:
             self.orphans = remove_orphans(root, table)
             state = table.read()
+        if state is not None and state.ends:
+            if not (incremental or overwrite):
+                raise OptionError(
+                    f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
+                )
+            self._committer.check_settings(state)  # before the columns, which depend on the options
         table.check(self._columns)
-        if state is None or not state.ends:
-            return state
-        if not (incremental or overwrite):
-            raise OptionError(
-                f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
-            )
-        self._committer.check_settings(state)
         return state
 
     def _wave(
