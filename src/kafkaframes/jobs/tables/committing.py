@@ -175,10 +175,10 @@ class Committer:
         """
         before = state.settings or {}
         if before and dict(before) != dict(self._chosen):
-            filled, asked = _options_of(before), _options_of(self._chosen)
-            names = [name for name in sorted({*filled, *asked}) if filled.get(name) != asked.get(name)]
+            earlier, current = _options_of(before), _options_of(self._chosen)
+            names = [name for name in sorted({*earlier, *current}) if earlier.get(name) != current.get(name)]
             differs = ", ".join(
-                f"`{name}` was {_shorten(filled.get(name))} and is {_shorten(asked.get(name))}" for name in names
+                f"`{name}` was {_shorten(earlier.get(name))} and is {_shorten(current.get(name))}" for name in names
             )
             raise OptionError(
                 f"{self._table.shown}: was filled with other options than this run has: {differs}. Give the same, or "
