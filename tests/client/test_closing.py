@@ -236,6 +236,52 @@ def test_a_callback_of_a_future_may_send_too(broker):
         assert sent[0].result(60).topic == "never-seen-before"
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_callbacks_of_a_group_use_the_consumer_in_the_thread_that_polls(broker, protocol):
+    """kafka-python and Java allow ``seek`` and ``commit`` in a rebalance listener, on the polling thread."""
+    topic = f"listened-{protocol}"
+    broker.create_topic(topic)
+    broker.append(topic, [{"value": b"%d" % number} for number in range(10)])
+    calls = []
+    options = {"group_id": topic, "group_protocol": protocol, "enable_auto_commit": False}
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest", **options) as consumer:
+
+        def on_assign(partitions):
+            (partition,) = partitions
+            consumer.seek(partition, 5)
+            calls.append((threading.get_ident(), consumer.position(partition), list(consumer.committed([partition]))))
+            consumer.pause(partition)
+            consumer.resume(partition)
+            with pytest.raises(OptionError, match="another thread reads"):
+                consumer.poll(0)
+
+        def on_revoke(partitions):
+            consumer.commit(dict.fromkeys(partitions, 7))
+            calls.append((threading.get_ident(), dict(consumer.committed(partitions))))
+
+        consumer.subscribe(topic, on_assign=on_assign, on_revoke=on_revoke)
+        records = []
+        while len(records) < 5:
+            records += consumer.poll(60_000)
+        assert [record.offset for record in records] == [5, 6, 7, 8, 9]
+        consumer.unsubscribe()
+    here = threading.get_ident()
+    assert calls[0] == (here, 5, [])
+    assert [(thread, offset.offset) for thread, offsets in calls[1:] for offset in offsets.values()] == [(here, 7)]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+def test_what_a_callback_raises_comes_out_of_poll(broker, error):
+    def on_assign(partitions):
+        raise error
+
+    with Consumer(broker.bootstrap_servers, group_id=f"raises-{error.__name__}") as consumer:
+        consumer.subscribe("t", on_assign=on_assign)
+        with pytest.raises(error):
+            while True:
+                consumer.poll(60_000)
+
+
 # -------------------------------------------------------------------------------------------------------------- fork
 
 

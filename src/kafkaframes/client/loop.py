@@ -12,11 +12,14 @@ import concurrent.futures.thread  # what it does at the end of the program has t
 import contextlib
 import logging
 import os
+import queue
 import threading
+import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -30,6 +33,15 @@ _EXIT_SECONDS: Final = 10.0  # so long may what was not closed take to send what
 _IDLE_S: Final = 10.0
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _of_parent: list[LoopThread] = []  # so that a child process collects none of their loops and sockets
+
+
+class _Inbox(queue.SimpleQueue[Any]):
+    """What the thread that waits for a call does meanwhile: functions to call, and the call's future when it ends."""
+
+    is_open = True
+
+
+_INBOX: ContextVar[_Inbox | None] = ContextVar("_INBOX", default=None)
 
 
 class LoopThread:
@@ -90,18 +102,39 @@ class LoopThread:
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop; return its result, or raise what it raises.
 
-        Ctrl-C in the waiting thread cancels it.
+        Functions that the coroutine gives to ``call_in_caller`` run in the waiting thread. Ctrl-C there cancels it.
 
         Raises:
             NetworkError: the client was closed, before this or meanwhile.
             OptionError: this is a child process, or the loop's own thread.
         """
-        future = self.begin(coroutine)
+        return self._wait(coroutine, None)
+
+    def _wait(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float | None) -> Result:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        inbox = _Inbox()
+        token = _INBOX.set(inbox)
         try:
-            return future.result()
+            future = self.begin(coroutine)
+        finally:
+            _INBOX.reset(token)
+        future.add_done_callback(inbox.put)
+        try:
+            while True:
+                left_s = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                item = inbox.get(timeout=left_s)
+                if item is future:
+                    result: Result = future.result()
+                    return result
+                item()
+        except queue.Empty:
+            future.cancel()
+            raise TimeoutError from None
         except BaseException:
             future.cancel()
             raise
+        finally:
+            inbox.is_open = False
 
     def begin(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Begin a coroutine on the loop; return a future of its result.
@@ -170,8 +203,8 @@ class LoopThread:
                 return
             self._has_ended = True
         try:
-            self.begin(closing()).result(timeout_s)
-        except concurrent.futures.TimeoutError:
+            self._wait(closing(), timeout_s)
+        except TimeoutError:
             _LOG.warning("%s: closing it took longer than %g s; what was open is given up", self._name, timeout_s)
         finally:
             self.close()
@@ -387,21 +420,44 @@ async def apart(work: Callable[[], Result]) -> Result:
     Raises:
         RuntimeError: the work calls ``sys.exit``, which would end its thread only; else what the work raises.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
+    done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    threading.Thread(target=_run_into, args=(done, work), name="kafkaframes-apart", daemon=True).start()
+    return await done
+
+
+async def call_in_caller(work: Callable[[], Result]) -> Result:
+    """Call a function in the thread that waits for the current ``LoopThread.call``, and wait for its result.
+
+    The function can therefore call the client. If no thread waits, it has a thread of its own. Raises as ``apart`` does.
+    """
+    inbox = _INBOX.get()
+    if inbox is None or not inbox.is_open:
+        return await apart(work)
+    done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    inbox.put(partial(_run_into, done, work, may_interrupt=True))
+    return await done
+
+
+def _run_into(done: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False) -> None:
+    """Call a function in another thread than the loop's, and give its result or error to a future of the loop.
+
+    Args:
+        done: the future.
+        work: the function.
+        may_interrupt: raise Ctrl-C in this thread as well, since the user's code waits in it.
+    """
 
     def finish(give: Callable[[], None]) -> None:
         if not done.done():
             give()
 
-    def run() -> None:
-        try:
-            give = partial(done.set_result, work())
-        except BaseException as error:
-            is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # which no future takes
-            give = partial(done.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(finish, give)
-
-    threading.Thread(target=run, name="kafkaframes-apart", daemon=True).start()
-    return await done
+    try:
+        give = partial(done.set_result, work())
+    except BaseException as error:
+        is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # which no future takes
+        give = partial(done.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
+        if may_interrupt and isinstance(error, KeyboardInterrupt):
+            raise
+    finally:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            done.get_loop().call_soon_threadsafe(finish, give)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
@@ -19,10 +20,10 @@ import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.client.consumer import AsyncConsumer
+from kafkaframes.client.consumer import AsyncConsumer, Listener
 from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.loop import CallbackThread, LoopThread, apart
+from kafkaframes.client.loop import CallbackThread, LoopThread, apart, call_in_caller
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
@@ -261,12 +262,20 @@ async def _limit(timeout_ms: int | None) -> AsyncIterator[None]:
             yield
 
 
+async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:
+    """Call ``on_assign`` or ``on_revoke`` in the thread that polls: it may use the consumer, to seek for example."""
+    answer = await call_in_caller(partial(listener, partitions))
+    if inspect.isawaitable(answer):
+        await answer
+
+
 class Consumer(_Client):
     """Reads records of topics; see ``AsyncConsumer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
         """Take settings as keywords (``ConsumerOptions``), or a dict of properties, as ``Producer`` does."""
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
+        self._twin._call_listener = _call_listener
         self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
         self._reader = threading.Lock()
 
