@@ -11,6 +11,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, GROUP_SETTINGS, NULL_DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.addresses import format_address
 from kafkaframes.storage.files.names import is_topic
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -80,7 +81,8 @@ def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[
 
 def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
     """Return what follows from how a node was started: its number, its listeners, its directory."""
-    endpoints = ",".join(f"{name}://{at.host}:{at.port}" for name, at in broker.nodes.by_id[node_id].endpoints.items())
+    named = broker.nodes.by_id[node_id].endpoints.items()
+    endpoints = ",".join(f"{name}://{format_address(at.host, at.port)}" for name, at in named)
     own = {"advertised.listeners": endpoints, "listeners": endpoints, "log.dirs": broker.logs.path}
     return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 

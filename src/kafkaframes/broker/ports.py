@@ -15,6 +15,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Listener, Server
 from kafkaframes.broker.topics import Endpoint, Node, Nodes
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.addresses import format_address
 
 
 class HeldPorts:
@@ -99,9 +100,9 @@ class Ports:
 
     @property
     def addresses(self) -> str:
-        """``host:port`` of every node, as clients take it."""
+        """``host:port`` of every node (``[host]:port`` for IPv6), as clients accept it."""
         endpoints = [next(iter(node.endpoints.values())) for node in self.nodes.by_id.values() if node.endpoints]
-        return ",".join(f"{at.host}:{at.port}" for at in endpoints)
+        return ",".join(format_address(at.host, at.port) for at in endpoints)
 
     async def open_all(self, server: Server) -> None:
         """Listen as every node."""

@@ -24,6 +24,7 @@ from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
@@ -96,7 +97,7 @@ class ClusterClient:
         failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
         if (wait := not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
-        address = f"{broker.host}:{broker.port}"
+        address = format_address(broker.host, broker.port)
         if self.unreachable.trying(address):
             asyncio.get_running_loop().call_later(_FIRST_WARNING_S, self.unreachable.warn, address)
         try:
@@ -138,7 +139,7 @@ class ClusterClient:
             try:
                 return await self.connection(broker)
             except (NetworkError, BrokerError) as error:
-                errors[f"{broker.host}:{broker.port}"] = error
+                errors[format_address(broker.host, broker.port)] = error
         last = errors.popitem()[1]
         if not errors or isinstance(last, BrokerError):
             raise last

@@ -428,7 +428,7 @@ async def apart(work: Callable[[], Result]) -> Result:
 async def call_in_caller(work: Callable[[], Result]) -> Result:
     """Call a function in the thread that waits for the current ``LoopThread.call``, and wait for its result.
 
-    The function can therefore call the client. If no thread waits, it has a thread of its own. Raises as ``apart`` does.
+    The function can therefore call the client. If no thread waits, it has its own thread. Raises as ``apart`` does.
     """
     inbox = _INBOX.get()
     if inbox is None or not inbox.is_open:

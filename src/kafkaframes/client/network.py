@@ -26,6 +26,7 @@ from kafkaframes.client.security.sasl import Exchange, advance
 from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
@@ -162,6 +163,38 @@ class _Wire(asyncio.BufferedProtocol):
             self.transport.abort()
 
 
+class _Address(NamedTuple):
+    """One of the IP addresses of a broker, as ``getaddrinfo`` returns it."""
+
+    family: int
+    kind: int
+    number: int
+    name: str
+    address: Any
+
+    @property
+    def ip(self) -> str:
+        """The address without its port."""
+        return str(self.address[0])
+
+    async def connect(self) -> socket.socket:
+        """Return a connected socket."""
+        result = socket.socket(self.family, self.kind, self.number)
+        try:
+            result.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(result, self.address)
+        except BaseException:
+            result.close()
+            raise
+        return result
+
+
+async def _look_up(host: str, port: int) -> list[_Address]:
+    """Return the addresses of a name in the system's order, each once (KIP-302)."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list({entry[4]: _Address(*entry) for entry in found}.values())
+
+
 class Connection:
     """A connection that is ready for requests; make one with ``Connection.open``."""
 
@@ -181,22 +214,47 @@ class Connection:
             NetworkError: the broker cannot be reached in ``socket_connection_setup_timeout_ms``.
             BrokerError: it refuses us, or speaks nothing that we do.
         """
-        where = f"{host}:{port}"
+        where = format_address(host, port)
+        limit_ms = settings.socket_connection_setup_timeout_ms
+        deadline = time.monotonic() + limit_ms / 1000
         try:
-            async with asyncio.timeout(settings.socket_connection_setup_timeout_ms / 1000):
-                return await cls._opened(host, port, settings, where)
+            async with asyncio.timeout(limit_ms / 1000):
+                addresses = await _look_up(host, port)
         except TimeoutError:
-            raise NetworkError(f"{where} did not answer in {settings.socket_connection_setup_timeout_ms} ms") from None
+            raise NetworkError(f"{where} did not answer in {limit_ms} ms") from None
+        except (OSError, UnicodeError, OverflowError) as error:  # no name that DNS knows, such as a..b; no such port
+            raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
+        errors: list[NetworkError] = []
+        for number, address in enumerate(addresses):
+            share_s = max(deadline - time.monotonic(), 0.0) / (len(addresses) - number)
+            try:
+                return await cls._open_address(host, address, settings, where, share_s)
+            except NetworkError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        raise NetworkError("; ".join(f"{error} ({one.ip})" for one, error in zip(addresses, errors, strict=True)))
+
+    @classmethod
+    async def _open_address(
+        cls, host: str, address: _Address, settings: ClientSettings, where: str, timeout_s: float
+    ) -> Connection:
+        """Connect to one of a name's addresses, and make the connection ready for requests."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await cls._opened(host, address, settings, where)
+        except TimeoutError:
+            raise NetworkError(f"{where} did not answer in {timeout_s * 1000:.0f} ms") from None
         except ssl.SSLError as error:
             raise NetworkError(f"{where}: TLS failed: {error}") from None
-        except (OSError, UnicodeError, OverflowError) as error:  # no name that DNS knows, such as a..b; no such port
+        except (OSError, UnicodeError, OverflowError) as error:
             if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(f"{where} ended the TLS handshake; is this port one for TLS? ({protocol})") from None
             raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
 
     @classmethod
-    async def _opened(cls, host: str, port: int, settings: ClientSettings, where: str) -> Connection:
+    async def _opened(cls, host: str, address: _Address, settings: ClientSettings, where: str) -> Connection:
         context = context_of(settings) if settings.uses_tls else None
         framed = ClientConnection(
             client_id=settings.client_id,
@@ -206,7 +264,14 @@ class Connection:
             allocate=_memory(),
         )
         loop = asyncio.get_running_loop()
-        _, wire = await loop.create_connection(lambda: _Wire(framed, where), host, port, ssl=context)
+        connected = await address.connect()
+        try:
+            _, wire = await loop.create_connection(
+                lambda: _Wire(framed, where), sock=connected, ssl=context, server_hostname=host if context else None
+            )
+        except BaseException:
+            connected.close()
+            raise
         connection = cls(wire, settings)
         _set_buffers(wire, settings)
         try:

@@ -16,6 +16,7 @@ from typing import Final
 from kafkaframes.client.cluster import ClusterClient, is_retriable
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, broker_error
+from kafkaframes.protocol.addresses import format_address
 
 PATIENCE_S: Final = 5.0
 _HANGING_S: Final = 1.0
@@ -42,7 +43,7 @@ async def reach(
     """
     cluster = ClusterClient(settings)
     try:
-        servers = ",".join(f"{host}:{port}" for host, port in settings.servers)
+        servers = ",".join(format_address(host, port) for host, port in settings.servers)
         waits = _Waiting(waiting, servers, timeout_s)
 
         async def step() -> None:
@@ -64,7 +65,7 @@ async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Wait
         NetworkError: none can be reached; it names their addresses, for nobody has typed them.
         BrokerError: one refuses us.
     """
-    brokers = {f"{entry.host}:{entry.port}": entry for entry in cluster.cluster.brokers.values()}
+    brokers = {format_address(entry.host, entry.port): entry for entry in cluster.cluster.brokers.values()}
     if not brokers or address in brokers:
         return
     where = ", ".join(brokers)

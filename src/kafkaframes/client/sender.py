@@ -24,6 +24,7 @@ from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
 from kafkaframes.errors import LEADER_MOVED, ErrorCode, KafkaframesError, NetworkError, broker_error
+from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
 from kafkaframes.records.divide import divide_batch
@@ -305,7 +306,7 @@ class Sender:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
             error = broker_error(answer.error_code, f"produce to {batch.partition}", answer.error_message)
             if is_retriable(error):
-                where = f"node {leader.node_id} at {leader.host}:{leader.port}"
+                where = f"node {leader.node_id} at {format_address(leader.host, leader.port)}"
                 self._refusals.add((leader.node_id, batch.partition.topic, answer.error_code), error, where, now)
             self.sequencer.refused(batch, error, now)
 

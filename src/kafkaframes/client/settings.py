@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from kafkaframes.client.properties import translated
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
+from kafkaframes.protocol.addresses import parse_address
 from kafkaframes.protocol.messages.registry import Specs, message, specs_by_name, with_catalog
 from kafkaframes.protocol.spec.releases import release
 
 if TYPE_CHECKING:
     from kafkaframes.client.options import Servers
 
-DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _LARGEST_INT32: Final = 2**31 - 1
@@ -99,10 +99,10 @@ class ClientSettings:
             object.__setattr__(self, "api_version", ".".join(map(str, self.api_version)))
         if isinstance(self.api_version, str):
             release(self.api_version)  # raises where it is not known
-        if not self.servers:
-            raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        if not self.servers:
+            raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         for name, value in resolved(self).items():
             object.__setattr__(self, name, value)
         choices("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
@@ -128,7 +128,8 @@ class ClientSettings:
         >>> ClientSettings(bootstrap_servers="a:1, [::1]:2,b").servers
         [('a', 1), ('::1', 2), ('b', 9092)]
         """
-        return [_host_and_port(name) for name in _names(self.bootstrap_servers)]
+        names, protocol = _names(self.bootstrap_servers), self.security_protocol
+        return [parse_address(name, protocol=protocol, protocols=SECURITY_PROTOCOLS) for name in names]
 
     def message(self, name: str) -> Any:
         """Return the class of a message: of ``specs`` where these have it, of the catalog otherwise."""
@@ -284,24 +285,6 @@ def choices(name: str, value: Any, known: Sequence[Any]) -> None:
     """Raise OptionError unless ``value`` is among ``known``."""
     if value not in known:
         raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, known))}")
-
-
-def _host_and_port(name: str) -> tuple[str, int]:
-    host, colon, port = name.rpartition(":")
-    if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
-        return _host(name, name), DEFAULT_PORT
-    if not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65_536:
-        raise OptionError(f"bootstrap_servers has {name!r}, which is no host:port")
-    return _host(host, name), int(port)
-
-
-def _host(text: str, name: str) -> str:
-    host = text.strip("[]")
-    try:
-        host.encode("idna")  # as a socket does: a..b would be tried again and again
-    except UnicodeError as error:
-        raise OptionError(f"bootstrap_servers has {name!r}, which is no host's name: {error}") from None
-    return host
 
 
 def _as(hint: Any, value: Any, name: str) -> Any:

@@ -1,0 +1,130 @@
+"""Addresses of brokers: how they are written, and that all addresses of a name are tried, each with its share of time.
+
+Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 with and without brackets (KAFKA-2719,
+librdkafka), and a name whose first address does not answer (KIP-302, KAFKA-6863).
+"""
+
+import socket
+import time
+from contextlib import ExitStack, closing
+
+import pytest
+
+from kafkaframes import Broker
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.client import Admin, Producer
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import NetworkError, OptionError
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("kafka-1:1", [("kafka-1", 1)]),
+        ("kafka_1.local:1, b:2", [("kafka_1.local", 1), ("b", 2)]),
+        ("b", [("b", 9092)]),
+        ("PLAINTEXT://h:1", [("h", 1)]),
+        ("plaintext://h:1,h:2", [("h", 1), ("h", 2)]),
+        ("PLAINTEXT://[::1]:1", [("::1", 1)]),
+        ("[2001:db8::7]:1", [("2001:db8::7", 1)]),
+        ("[fe80::1%eth0]:1", [("fe80::1%eth0", 1)]),
+        ("[::1]", [("::1", 9092)]),
+        ("::1:9092", [("::1", 9092)]),
+        ("2001:db8::7:9092", [("2001:db8::7", 9092)]),
+        ("::1", [("::1", 9092)]),
+        ("127.0.0.1:1", [("127.0.0.1", 1)]),
+        ("bücher.example:1", [("bücher.example", 1)]),
+    ],
+)
+def test_addresses_that_are_accepted(text, servers):
+    assert ClientSettings(bootstrap_servers=text).servers == servers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h:0", "h:65536", "h:99999999999", "h:-1", "h:+1", "h:x", "h:", ":1", ":", "h:1:2", "h:１", "[::1", "::1]:1",
+        "[h]:1", "[]:1", "[::1]1", "h:1/", "h:1/path", "PLAINTEXT://", "PLAINTEXT://h:1/", "user@h:1", "a b:1", "a..b:1",
+        "h;g:1", "ok:1,h:x", "PLAINTEXT://PLAINTEXT://h:1", "//h:1", "://h:1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_refused_at_once(text):
+    with pytest.raises(OptionError, match="bootstrap_servers"):
+        ClientSettings(bootstrap_servers=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol"), [("SSL://h:1", "PLAINTEXT"), ("PLAINTEXT://h:1", "SSL"), ("http://h:1", "PLAINTEXT")]
+)
+def test_another_scheme_than_the_security_protocol_is_refused_and_both_are_named(text, protocol):
+    with pytest.raises(OptionError, match=rf"{text.partition(':')[0]}.*security_protocol is {protocol}"):
+        ClientSettings(bootstrap_servers=text, security_protocol=protocol)
+    assert ClientSettings(bootstrap_servers="SSL://h:1", security_protocol="ssl").servers == [("h", 1)]
+
+
+def has_ipv6() -> bool:
+    try:
+        with closing(socket.socket(socket.AF_INET6)) as listener:
+            listener.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 here")
+def test_the_embedded_broker_on_ipv6_prints_what_clients_accept():
+    with Broker(listeners=[ListenerOptions(name="A", host="::1", port=0)]) as broker:
+        assert broker.bootstrap_servers == f"[::1]:{broker.port}"
+        for servers in (broker.bootstrap_servers, f"::1:{broker.port}", f"PLAINTEXT://[::1]:{broker.port}"):
+            with Producer(servers) as producer:
+                producer.send("t", b"x").result(60)
+        with Admin(broker.bootstrap_servers) as admin:
+            assert admin.describe_configs("broker", "1")["advertised.listeners"].value.endswith(
+                f"://[::1]:{broker.port}"
+            )
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """A name that resolves to the addresses in a list."""
+    addresses: list[str] = []
+    resolve = socket.getaddrinfo
+
+    def look_up(host, port, *args, **options):
+        if host not in ("kafka.test", b"kafka.test"):
+            return resolve(host, port, *args, **options)
+        return [entry for address in addresses for entry in resolve(address, port, *args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return addresses
+
+
+@pytest.mark.parametrize("fault", ["refuses", "drops packets", "accepts and is silent", "closes"])
+def test_the_next_address_of_a_name_is_tried_in_time(names, fault):
+    with Broker() as broker, ExitStack() as stack:
+        if fault != "refuses":
+            listener = stack.enter_context(closing(socket.socket()))
+            listener.bind(("127.0.0.2", broker.port))
+            listener.listen(0 if fault == "drops packets" else 16)
+            for _ in range(4 if fault == "drops packets" else 0):
+                client = stack.enter_context(closing(socket.socket()))
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.2", broker.port))
+            if fault == "closes":
+                listener.close()
+        names[:] = ["127.0.0.2", "127.0.0.1"]
+        options = {"socket_connection_setup_timeout_ms": 2_000, "default_api_timeout_ms": 60_000}
+        with Admin(f"kafka.test:{broker.port}", **options) as admin:
+            assert admin.list_topics() == []
+
+
+def test_the_error_names_every_address_of_a_name(names):
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        names[:] = ["127.0.0.2", "127.0.0.3"]
+        began = time.monotonic()
+        with Admin(f"kafka.test:{port}", default_api_timeout_ms=300) as admin:
+            with pytest.raises(NetworkError, match=r"kafka\.test:\d+ .*127\.0\.0\.2.*127\.0\.0\.3"):
+                admin.list_topics()
+        assert time.monotonic() - began < 20
