@@ -1,10 +1,11 @@
-"""Addresses of brokers: how they are written, and that all addresses of a name are tried, each with its share of time.
+"""Addresses of brokers: how they are written. All addresses of a name are tried, each with its share of time.
 
-Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 with and without brackets (KAFKA-2719,
+Users reported ``PLAINTEXT://`` in bootstrap servers (kafka-python, aiokafka), IPv6 in and without brackets (KAFKA-2719,
 librdkafka), and a name whose first address does not answer (KIP-302, KAFKA-6863).
 """
 
 import socket
+import threading
 import time
 from contextlib import ExitStack, closing
 
@@ -12,9 +13,9 @@ import pytest
 
 from kafkaframes import Broker
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.client import Admin, Producer
+from kafkaframes.client import Admin, Consumer, Producer, TopicPartition
 from kafkaframes.client.settings import ClientSettings
-from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.errors import KafkaframesError, NetworkError, OptionError
 
 
 @pytest.mark.parametrize(
@@ -128,3 +129,43 @@ def test_the_error_names_every_address_of_a_name(names):
             with pytest.raises(NetworkError, match=r"kafka\.test:\d+ .*127\.0\.0\.2.*127\.0\.0\.3"):
                 admin.list_topics()
         assert time.monotonic() - began < 20
+
+
+CALLS = {
+    "partitions_for of a producer": (Producer, lambda client: client.partitions_for("t")),
+    "poll": (Consumer, lambda client: (client.assign([("t", 0)]), client.poll(60_000))),
+    "subscribe": (Consumer, lambda client: (client.subscribe("t"), client.poll(60_000))),
+    "partitions_for": (Consumer, lambda client: client.partitions_for("t")),
+    "end_offsets": (Consumer, lambda client: client.end_offsets([TopicPartition("t", 0)])),
+    "committed": (Consumer, lambda client: client.committed([TopicPartition("t", 0)])),
+    "list_topics": (Admin, lambda client: client.list_topics()),
+    "describe_topics": (Admin, lambda client: client.describe_topics(["t"])),
+}
+
+
+def test_brokers_that_are_away_when_work_begins_are_waited_for():
+    """librdkafka, Java and franz-go wait; kafka-python raises NoBrokersAvailable (dpkp/kafka-python#1308)."""
+    with Broker() as gone:
+        port = gone.port
+    results = {}
+
+    def run(name):
+        kind, call = CALLS[name]
+        options = {"group_id": name, "auto_offset_reset": "earliest"} if kind is Consumer else {}
+        with kind(f"127.0.0.1:{port}", **options) as client:
+            try:
+                results[name] = call(client)
+            except KafkaframesError as error:
+                results[name] = error
+
+    threads = [threading.Thread(target=run, args=[name], daemon=True) for name in CALLS]
+    for thread in threads:
+        thread.start()
+    time.sleep(2.5)  # more than the patience with unknown topics
+    with Broker(port=port) as broker:
+        broker.create_topic("t")
+        broker.append("t", [{"value": b"x"}])
+        for thread in threads:
+            thread.join(60)
+    assert not [error for error in results.values() if isinstance(error, KafkaframesError)], results
+    assert len(results) == len(threads)

@@ -266,6 +266,8 @@ class ClusterClient:
                 raise broker_error(error, f"topic {name}")
 
         limit_ms = self.settings.default_api_timeout_ms
+        if self.cluster.updated_at is None:  # brokers that are away have the whole time, unknown topics less
+            await self.retried(self.any_connection)
         await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
 
     async def leader_of(self, partition: TopicPartition) -> Broker:
