@@ -45,7 +45,8 @@ def test_addresses_that_are_accepted(text, servers):
     "text",
     [
         "h:0", "h:65536", "h:99999999999", "h:-1", "h:+1", "h:x", "h:", ":1", ":", "h:1:2", "h:１", "[::1", "::1]:1",
-        "[h]:1", "[]:1", "[::1]1", "h:1/", "h:1/path", "PLAINTEXT://", "PLAINTEXT://h:1/", "user@h:1", "a b:1", "a..b:1",
+        "[h]:1", "[]:1", "[::1]1", "h:1/", "h:1/path", "PLAINTEXT://", "PLAINTEXT://h:1/", "user@h:1", "a b:1",
+        "a..b:1",
         "h;g:1", "ok:1,h:x", "PLAINTEXT://PLAINTEXT://h:1", "//h:1", "://h:1",
     ],
 )  # fmt: skip

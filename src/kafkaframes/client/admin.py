@@ -23,6 +23,7 @@ from kafkaframes.client.administration.transactions import TransactionMethods
 from kafkaframes.client.administration.users import UserMethods
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.loop import CLOSE_TIMEOUT_MS
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
@@ -134,8 +135,8 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """End."""
+    async def close(self, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """End, after ``timeout_ms`` whatever the brokers have not answered."""
         await self._cluster.close()
 
     # ------------------------------------------------------------------------------------------------- the cluster

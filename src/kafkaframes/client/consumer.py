@@ -26,7 +26,7 @@ from kafkaframes.client.consumer_machine import Callback, CallbackKind, Consumer
 from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
-from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
+from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
@@ -98,14 +98,18 @@ class AsyncConsumer:
         if not getattr(self, "_is_closed", True) and self._cluster.cluster.updated_at is not None:
             warn_unclosed(self, self.settings.bootstrap_servers)
 
-    async def close(self, *, commit: bool = True) -> None:
+    async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit (if that is automatic, and unless ``commit`` is False), call ``on_revoke``, leave the group and end.
 
+        After ``timeout_ms`` it ends whatever the brokers have not answered; the session ends the membership then.
         An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
         """
         self._is_closed = True
         try:
-            await self._end_assignment(commit=commit)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._end_assignment(commit=commit)
+        except TimeoutError:
+            _LOG.warning("client %r: leaving took longer than %d ms", self.settings.client_id, timeout_ms)
         finally:
             await cancelled(self._auto_commit)
             await self._task.close()

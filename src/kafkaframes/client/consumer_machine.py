@@ -87,6 +87,7 @@ class ConsumerMachine:
         self._metadata_age_s = settings.metadata_max_age_ms / 1000
         self.positions = Positions(
             auto_offset_reset=settings.auto_offset_reset,
+            reset_duration_ms=settings.reset_duration_ms,
             has_group=settings.group_id is not None,
             max_bytes=settings.max_partition_fetch_bytes,
             max_fetch_bytes=min(settings.fetch_max_bytes, _MAX_FETCH_BYTES),

@@ -31,6 +31,8 @@ _LOG: Final = logging.getLogger(__name__)
 _END_SECONDS: Final = 60.0  # only against hanging
 _EXIT_SECONDS: Final = 10.0  # so long may what was not closed take to send what it holds
 _IDLE_S: Final = 10.0
+CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
+CLOSE_GRACE_S: Final = 5.0  # after that, for sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _of_parent: list[LoopThread] = []  # so that a child process collects none of their loops and sockets
 

@@ -177,7 +177,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     """The longest time between two polls, and how long a rebalance waits for a member. Default: 300000."""
     auto_offset_reset: str
-    """Where to begin without a committed offset: earliest, latest, or none for an error. Default: latest."""
+    """Start without a committed offset: earliest, latest, by_duration:PT1H, or none (error). Default: latest."""
     enable_auto_commit: bool
     """Whether what was handed out is committed by itself. Default: True."""
     auto_commit_interval_ms: int

@@ -14,6 +14,7 @@ A position gets another version whenever it changes by anything but reading. Ans
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -232,6 +233,7 @@ class Positions:
         self,
         *,
         auto_offset_reset: str,
+        reset_duration_ms: int | None = None,
         has_group: bool,
         max_bytes: int,
         max_fetch_bytes: int,
@@ -242,10 +244,12 @@ class Positions:
         """Take the consumer's settings, and how many seconds to wait after so many failures.
 
         Args:
+            reset_duration_ms: how far back ``auto_offset_reset`` by_duration goes, in milliseconds.
             unknown_topic_s: how long a topic may be unknown to brokers before that is an error.
             replica_s: how long a preferred replica is read.
         """
         self._reset_policy = auto_offset_reset
+        self._reset_duration_ms = reset_duration_ms
         self._has_group = has_group
         self._max_bytes, self._max_fetch_bytes = max_bytes, max_fetch_bytes
         self._unknown_topic_s, self._replica_s = unknown_topic_s, replica_s
@@ -395,6 +399,9 @@ class Positions:
         """Take the offsets that a leader has found."""
         for state in self._current(request.versions):
             answer = answers.get(state.partition, NetworkError(f"no answer for {state.partition}"))
+            if not isinstance(answer, Exception) and answer.offset < 0 and state.reset_timestamp >= 0:
+                self._reset_to(state, LATEST)  # every record is older than by_duration asks for
+                continue
             if not isinstance(answer, Exception) and answer.offset < 0:
                 answer = BrokerError(f"the leader of {state.partition} reports no first or last offset")
             if isinstance(answer, Exception):
@@ -422,7 +429,7 @@ class Positions:
             self._reset(state, f"{partition} was truncated: its leader has no record of epoch {epoch} or before")
         elif answer.end_offset >= offset:
             state.move(Step.FETCH, offset, epoch)
-        elif self._reset_policy in _RESETS:
+        elif self._reset_timestamp() is not None:
             state.move(Step.FETCH, answer.end_offset, answer.epoch)
         else:
             reason = f"{partition} was truncated: the position is {offset}, the log diverges at {answer.end_offset}"
@@ -523,10 +530,19 @@ class Positions:
 
     def _reset(self, state: PartitionState, reason: str) -> None:
         """Go where ``auto_offset_reset`` says; with none every poll raises until the caller seeks."""
-        timestamp = _RESETS.get(self._reset_policy)
+        timestamp = self._reset_timestamp()
         if timestamp is None:
             self._stick(state, reason)
-            return
+        else:
+            self._reset_to(state, timestamp)
+
+    def _reset_timestamp(self) -> int | None:
+        """Return the timestamp that a leader is asked for, in milliseconds or one of the special ones."""
+        if self._reset_duration_ms is not None:  # KIP-1106
+            return max(int(time.time() * 1000) - self._reset_duration_ms, 0)
+        return _RESETS.get(self._reset_policy)
+
+    def _reset_to(self, state: PartitionState, timestamp: int) -> None:
         not_before = state.not_before
         state.move(Step.RESET, state.position)
         state.reset_timestamp, state.not_before = timestamp, not_before

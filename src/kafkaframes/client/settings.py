@@ -6,10 +6,12 @@ clients. What each means stands below its name in ``options``, where editors loo
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 _LARGEST_INT32: Final = 2**31 - 1
+_DURATION: Final = re.compile(
+    r"\+?P(?:\+?(\d+)D)?(T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE | re.ASCII
+)
 _YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
 
@@ -233,10 +238,17 @@ class ConsumerSettings(ClientSettings):
     def __post_init__(self) -> None:
         """Check what can be known at once."""
         super().__post_init__()
-        choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
+        if self.reset_duration_ms is None:
+            choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none", "by_duration:PT1H ..."))
         choices("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         object.__setattr__(self, "group_protocol", self.group_protocol.lower())  # as above
         choices("group_protocol", self.group_protocol, ("classic", "consumer"))
+
+    @property
+    def reset_duration_ms(self) -> int | None:
+        """How far back ``auto_offset_reset`` by_duration goes, in milliseconds; None for other policies (KIP-1106)."""
+        policy, colon, duration = self.auto_offset_reset.partition(":")
+        return parse_duration(duration) if colon and policy == "by_duration" else None
 
     @property
     def reads_committed(self) -> bool:
@@ -260,6 +272,24 @@ _ASSIGNORS: Final = {  # Java's classes
 def _names(value: str | Sequence[str]) -> list[str]:
     names = value.split(",") if isinstance(value, str) else [str(name) for name in value]
     return [name.strip() for name in names if name.strip()]
+
+
+def parse_duration(text: str) -> int:
+    """Return an ISO 8601 duration of days, hours, minutes and seconds in milliseconds, as Java's ``Duration`` reads it.
+
+    >>> parse_duration("PT1H"), parse_duration("P1DT0.5S")
+    (3600000, 86400500)
+
+    Raises:
+        OptionError: the text is not a duration, or the duration is negative.
+    """
+    match = _DURATION.fullmatch(text)
+    days, clock, hours, minutes, seconds = match.groups() if match is not None else ("", "", "", "", "")
+    if match is None or not (days or hours or minutes or seconds) or clock == "T":
+        expected = "a duration of ISO 8601 that is not negative, such as PT1H or P2DT30M"
+        raise OptionError(f"auto_offset_reset by_duration has {text!r}; expected {expected}")
+    whole_minutes = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
+    return whole_minutes * 60_000 + int(Decimal((seconds or "0").replace(",", ".")) * 1000)
 
 
 def merged(bootstrap_servers: Servers | None, options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -23,7 +23,14 @@ from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer, Listener
 from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
-from kafkaframes.client.loop import CallbackThread, LoopThread, apart, call_in_caller
+from kafkaframes.client.loop import (
+    CLOSE_GRACE_S,
+    CLOSE_TIMEOUT_MS,
+    CallbackThread,
+    LoopThread,
+    apart,
+    call_in_caller,
+)
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
@@ -33,7 +40,6 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
 
-CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -299,13 +305,9 @@ class Consumer(_Client):
         self.close(commit=kind is None)
 
     def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``.
-
-        Args:
-            commit: False leaves the group's offsets as they are.
-            timeout_ms: end after this, whatever the brokers have not answered.
-        """
-        self._loop.end(partial(self._twin.close, commit=commit), timeout_s=timeout_ms / 1000)
+        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
+        closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
+        self._loop.end(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)
 
     assign = _waits(AsyncConsumer.assign)
 
@@ -360,7 +362,7 @@ class Admin(_Client):
 
     def close(self, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """End, after ``timeout_ms`` whatever the brokers have not answered."""
-        self._loop.end(self._twin.close, timeout_s=timeout_ms / 1000)
+        self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
     describe_cluster = _waits(AsyncAdmin.describe_cluster)
     list_topics = _waits(AsyncAdmin.list_topics)
