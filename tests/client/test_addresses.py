@@ -126,9 +126,11 @@ def test_the_error_names_every_address_of_a_name(names):
         port = listener.getsockname()[1]
         names[:] = ["127.0.0.2", "127.0.0.3"]
         began = time.monotonic()
-        with Admin(f"kafka.test:{port}", default_api_timeout_ms=300) as admin:
-            with pytest.raises(NetworkError, match=r"kafka\.test:\d+ .*127\.0\.0\.2.*127\.0\.0\.3"):
-                admin.list_topics()
+        with (
+            Admin(f"kafka.test:{port}", default_api_timeout_ms=300) as admin,
+            pytest.raises(NetworkError, match=r"kafka\.test:\d+ .*127\.0\.0\.2.*127\.0\.0\.3"),
+        ):
+            admin.list_topics()
         assert time.monotonic() - began < 20
 
 
