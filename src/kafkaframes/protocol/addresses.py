@@ -1,4 +1,4 @@
-"""Addresses of brokers as text: ``host:port``, with brackets around IPv6 and, if wanted, a security protocol before."""
+"""Addresses of brokers as text: ``host:port``, with brackets around IPv6, optionally after a security protocol."""
 
 from __future__ import annotations
 
