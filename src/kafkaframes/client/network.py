@@ -191,8 +191,8 @@ class _Address(NamedTuple):
 
 async def _look_up(host: str, port: int) -> list[_Address]:
     """Return the addresses of a name in the system's order, each once (KIP-302)."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list({entry[4]: _Address(*entry) for entry in found}.values())
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list({entry[4]: _Address(*entry) for entry in entries}.values())
 
 
 class Connection:
