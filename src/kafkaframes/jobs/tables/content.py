@@ -1,8 +1,9 @@
 """The columns of a table, the rules by which a later run may change them, and how its rows are made of records. Pure.
 
-* A column that a later run brings and the table lacks is added; it is null in the rows that were there before.
-* A column of ours with another type, one that the table has lost, or one that it has and the run would not fill, is
-  refused.
+* A column that a later run brings and the table lacks is added, and so is a field inside of a column; it is null in the
+  rows that were there before.
+* A number may become wider, if the table's format can do that. Any other type of a column of ours is refused, and so is
+  one that the table has lost, or that it has and the run would not fill.
 * A column that another program added stays, and is null in new rows; it must allow that.
 * A table is partitioned by topic and partition, and stays so.
 
@@ -11,6 +12,7 @@ Rows are records as they are, or decoded; all, or the latest of each key.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,25 +45,123 @@ def table_schema(*, headers: bool) -> pa.Schema:
     return _COLUMNS.append(HEADERS_COLUMN) if headers else _COLUMNS
 
 
-def missing_columns(there: pa.Schema, requested: pa.Schema, *, where: str) -> list[pa.Field]:
-    """Return the columns that a table has to be given before it can take rows with ``requested``.
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """What a later run changes in a table.
+
+    Attributes:
+        path: names from the column inwards; ``element`` for what a list has, ``value`` for what a map has.
+        type: of the new field, or the wider one of a field that exists.
+        is_new: whether the field is added.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType
+    is_new: bool
+
+
+def column_changes(there: pa.Schema, requested: pa.Schema, *, where: str, widening: str = "") -> list[ColumnChange]:
+    """Return what has to be changed before a table can take rows with the columns ``requested``.
+
+    Args:
+        there: the table's columns.
+        widening: why the table's types cannot become wider, with the remedy; empty if they can.
 
     Raises:
         OptionError: the rules above forbid it; the message says what to do.
     """
-    for field in requested:
-        if field.name in there.names and (result := plain(there.field(field.name).type)) != plain(field.type):
-            raise OptionError(
-                f"{where}: column {field.name} is {result} and would have to be {plain(field.type)}: "
-                "give it its type back, or export to a new table"
-            )
+    changes: list[ColumnChange] = []
+    _compare_fields(there, requested, (), changes, where)
     for field in there:
         if field.name not in requested.names:
             _check_can_stay_empty(field, where)
-    missing = [field for field in requested if field.name not in there.names]
-    if gone := [field.name for field in missing if field.name in _COLUMNS.names]:
+    if gone := [one.path[0] for one in changes if one.is_new and one.path[0] in _COLUMNS.names]:
         raise OptionError(f"{where}: has lost the column {', '.join(gone)}: add it again, or export to a new table")
-    return missing
+    wider = next((one for one in changes if not one.is_new), None)
+    if wider is not None and widening:
+        raise OptionError(
+            f"{where}: column {'.'.join(wider.path)} would have to become {plain(wider.type)}: {widening}"
+        )
+    return changes
+
+
+def _compare_fields(
+    there: Iterable[pa.Field],
+    requested: Iterable[pa.Field],
+    path: tuple[str, ...],
+    changes: list[ColumnChange],
+    where: str,
+) -> None:
+    by_name = {field.name: field for field in there}
+    spellings = {name.lower(): name for name in by_name}
+    for field in requested:
+        inner = (*path, field.name)
+        if field.name in by_name:
+            _compare_types(by_name[field.name].type, field.type, inner, changes, where)
+        elif (other := spellings.get(field.name.lower())) is not None:
+            raise OptionError(
+                f"{where}: column {'.'.join(inner)} would differ from the column {other} by case only: put the new "
+                "field behind the old one in the schema, or export to a new table"
+            )
+        else:
+            changes.append(ColumnChange(inner, field.type, is_new=True))
+
+
+def _compare_types(
+    there: pa.DataType, requested: pa.DataType, path: tuple[str, ...], changes: list[ColumnChange], where: str
+) -> None:
+    if pa.types.is_struct(there) and pa.types.is_struct(requested):
+        _compare_fields(there, requested, path, changes, where)
+    elif _is_list(there) and _is_list(requested):
+        _compare_types(there.value_type, requested.value_type, (*path, "element"), changes, where)
+    elif pa.types.is_map(there) and pa.types.is_map(requested) and plain(there.key_type) == plain(requested.key_type):
+        _compare_types(there.item_type, requested.item_type, (*path, "value"), changes, where)
+    elif plain(there) == plain(requested):
+        pass
+    elif _is_wider(requested, there):
+        changes.append(ColumnChange(path, requested, is_new=False))
+    else:
+        raise OptionError(
+            f"{where}: column {'.'.join(path)} is {plain(there)} and would have to be {plain(requested)}: "
+            "give it its type back, or export to a new table"
+        )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+_WIDER_NUMBERS = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
+    """Return whether a type holds every value of another, as Iceberg allows a column to change."""
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(than):
+        return bool(kind.scale == than.scale and kind.precision > than.precision)
+    return any(than == narrow and kind == wide for narrow, wide in _WIDER_NUMBERS)
+
+
+def merge_columns(there: pa.Schema, requested: pa.Schema) -> pa.Schema:
+    """Return a table's columns after the changes of ``column_changes``."""
+    return pa.schema(_merge_fields(there, requested))
+
+
+def _merge_fields(there: Iterable[pa.Field], requested: Iterable[pa.Field]) -> list[pa.Field]:
+    result = {field.name: field for field in there}
+    for field in requested:
+        old = result.get(field.name)
+        result[field.name] = field if old is None else old.with_type(_merge_types(old.type, field.type))
+    return list(result.values())
+
+
+def _merge_types(there: pa.DataType, requested: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(there) and pa.types.is_struct(requested):
+        return pa.struct(_merge_fields(there, requested))
+    if _is_list(there) and _is_list(requested):
+        return pa.list_(pa.field("element", _merge_types(there.value_type, requested.value_type)))
+    if pa.types.is_map(there) and pa.types.is_map(requested):
+        return pa.map_(there.key_type, _merge_types(there.item_type, requested.item_type))
+    return requested
 
 
 def _check_can_stay_empty(field: pa.Field, index: str) -> None:
@@ -98,6 +198,8 @@ def plain(kind: pa.DataType) -> str:
     """
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return f"list<{plain(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{plain(kind.key_type)}, {plain(kind.item_type)}>"
     if pa.types.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {plain(field.type)}' for field in kind)}>"
     if pa.types.is_timestamp(kind):

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.tables.committing import latest_of_keys
-from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns
+from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, column_changes, merge_columns
 from kafkaframes.jobs.tables.files import DataFile
 from kafkaframes.jobs.tables.state import (
     NOTE,
@@ -44,6 +44,7 @@ from kafkaframes.storage.files.filesystem import join
 APP = "kafkaframes"
 FORGOTTEN = -1  # a txn cannot be taken back
 HISTORY_PAGE = 50
+_NO_WIDENING = "delta-rs cannot write Delta's feature typeWidening; use a new table, or iceberg"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -148,7 +149,10 @@ class DeltaTable:
 
     def _missing(self, columns: pa.Schema) -> list[pa.Field]:
         check_partitioning(tuple(self._table.metadata().partition_columns), where=self.shown)
-        return missing_columns(pa.schema(self._table.schema()), columns, where=self.shown)
+        there = pa.schema(self._table.schema())
+        changes = column_changes(there, columns, where=self.shown, widening=_NO_WIDENING)
+        after, names = merge_columns(there, columns), dict.fromkeys(change.path[0] for change in changes)
+        return [after.field(name) for name in names]
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie: ``topic=T/partition=P``."""
@@ -204,7 +208,7 @@ class DeltaTable:
             self._write(schema, [], "append", properties)
 
     def _add_columns(self, missing: list[pa.Field]) -> None:
-        """Add columns that may be null: a commit of its own, which changes no row."""
+        """Add columns that may be null, and fields inside of columns: a commit of its own, which changes no row."""
         fields = self._library.Schema.from_arrow(pa.schema(missing)).fields
         once = self._library.CommitProperties(max_commit_retries=0)
         self._table.alter.add_columns(fields, commit_properties=once)

@@ -27,7 +27,13 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError, import_extra
 from kafkaframes.jobs.tables.committing import latest_of_keys, without_tombstones
-from kafkaframes.jobs.tables.content import PARTITIONED_BY, check_partitioning, missing_columns, table_schema
+from kafkaframes.jobs.tables.content import (
+    PARTITIONED_BY,
+    ColumnChange,
+    check_partitioning,
+    column_changes,
+    table_schema,
+)
 from kafkaframes.jobs.tables.iceberg_files import columns_beyond_datetime, data_files
 from kafkaframes.jobs.tables.state import (
     NOTE,
@@ -168,15 +174,15 @@ class IcebergTable:
         """Check that the table can take rows with these columns; one that is to be made will have them."""
         self._columns = columns
         if self._table is not None:
-            self._missing(columns)
+            self._changes(columns)
 
-    def _missing(self, columns: pa.Schema) -> list[pa.Field]:
+    def _changes(self, columns: pa.Schema) -> list[ColumnChange]:
         schema = self._table.schema()
         fields = self._table.spec().fields
         names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
         shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
         check_partitioning(shown, where=self.shown)
-        return missing_columns(schema.as_arrow(), columns, where=self.shown)
+        return column_changes(schema.as_arrow(), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie."""
@@ -194,12 +200,12 @@ class IcebergTable:
         paths = [url_of(file.path) for file in commit.files]
         try:
             with self._table.transaction() as transaction:
-                if missing := self._missing(commit.columns):
-                    add_columns(transaction, missing)
+                if changes := self._changes(commit.columns):
+                    change_columns(transaction, changes)
                 if commit.replaces:
                     _delete(transaction, AlwaysTrue(), {})
                 settings = json.dumps(dict(commit.settings), sort_keys=True)
-                transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(missing)})
+                transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(changes)})
                 if commit.latest:
                     self._change(transaction, commit, {NOTE: note})
                 else:
@@ -226,7 +232,7 @@ class IcebergTable:
                 iceberg_schema(self._columns),
                 location=self._location,
                 partition_spec=_spec(),
-                properties={SETTINGS: "{}", **unmeasured(self._columns)},
+                properties={SETTINGS: "{}", **unmeasured(_additions(self._columns))},
             )
         except TableAlreadyExistsError:
             self.read()
@@ -345,12 +351,20 @@ def iceberg_schema(columns: Iterable[pa.Field]) -> Any:
     return Schema(*(NestedField(number, one.name, iceberg_type(one.type, ids)) for number, one in enumerate(fields, 1)))
 
 
-def add_columns(transaction: Any, missing: Iterable[pa.Field]) -> None:
-    """Add columns that a later run brings; null in the rows that are there."""
+def _additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
+    return [ColumnChange((field.name,), field.type, is_new=True) for field in columns]
+
+
+def change_columns(transaction: Any, changes: Iterable[ColumnChange]) -> None:
+    """Add the fields that a later run brings, null in the rows that are there, and widen types."""
     ids = count(-2, -1)  # Iceberg gives its own
     with transaction.update_schema() as update:
-        for entry in missing:
-            update.add_column(entry.name, iceberg_type(entry.type, ids))
+        for change in changes:
+            kind = iceberg_type(change.type, ids)
+            if change.is_new:
+                update.add_column(change.path, kind)
+            else:
+                update.update_column(change.path, field_type=kind)
 
 
 def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
@@ -392,9 +406,10 @@ _PLAIN = {
 }
 
 
-def unmeasured(columns: Iterable[pa.Field]) -> dict[str, str]:
+def unmeasured(changes: Iterable[ColumnChange]) -> dict[str, str]:
     """Return the table's properties by which columns without statistics are not missed (pyiceberg would, aloud)."""
-    names = [name for one in columns for name in _leaves(one.name, one.type) if "." in name or name in _LONG_BYTES]
+    leaves = (name for one in changes for name in _leaves(".".join(one.path), one.type))
+    names = [name for name in leaves if "." in name or name in _LONG_BYTES]
     return {_METRICS + name: "none" for name in names}
 
 

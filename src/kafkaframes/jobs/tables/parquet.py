@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.task import OWN
-from kafkaframes.jobs.tables.content import missing_columns
+from kafkaframes.jobs.tables.content import column_changes, merge_columns
 from kafkaframes.jobs.tables.state import (
     STAGED,
     Commit,
@@ -36,6 +36,7 @@ from kafkaframes.storage.files.local_disk import flush_path
 
 COMMITS = f"{OWN}/commits"
 _DIGITS = 20
+_NO_WIDENING = "readers take the type of one of the files; use a new table, or iceberg"
 
 
 class ParquetTable:
@@ -82,7 +83,7 @@ class ParquetTable:
     def check(self, columns: pa.Schema) -> None:
         """Check that the table can take rows with these columns."""
         if self._columns is not None:
-            missing_columns(self._columns, columns, where=self.shown)
+            column_changes(self._columns, columns, where=self.shown, widening=_NO_WIDENING)
 
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files are to lie until their commit is made."""
@@ -95,7 +96,7 @@ class ParquetTable:
         number = 0 if self._version is None else self._version + 1
         known = {} if state is None else state.ends
         before = {} if self._version is None else self._said(self._path(self._version))["topicIds"]
-        columns = commit.columns if self._columns is None else pa.unify_schemas([self._columns, commit.columns])
+        columns = commit.columns if self._columns is None else merge_columns(self._columns, commit.columns)
         names = [str(Path(file.path).relative_to(Path(self.root, STAGED))) for file in commit.files]
         said = {
             "note": commit.note(known),

@@ -1,0 +1,244 @@
+"""What becomes of a table when the schema of its values changes: each change in each format, tried.
+
+Run: python -m tests.jobs.tables.schema_changes, to write the table of ``docs/typed-values.md`` anew.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from click.testing import CliRunner
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+
+PAGE = Path(__file__).parents[3] / "docs" / "typed-values.md"
+FORMATS = ("delta", "iceberg", "parquet")
+MARK = re.compile(r"(<!-- schema-changes: [^\n]*-->\n).*?(<!-- end of schema-changes -->)", re.DOTALL)
+TEXT = ["null", "string"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two schemas, with a value of each.
+
+    Attributes:
+        rows: what the columns of both values are in the table afterwards.
+        refused: formats that refuse it.
+    """
+
+    name: str
+    mode: str
+    schemas: tuple[bytes, bytes]
+    values: tuple[bytes, bytes]
+    rows: tuple[dict[str, Any], dict[str, Any]]
+    refused: tuple[str, ...] = ()
+
+
+def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
+    rows = [{"name": one[0], "type": one[1], **({"default": one[2]} if len(one) > 2 else {})} for one in fields]
+    return {"type": "record", "name": name, "fields": rows}
+
+
+def avro(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+    import fastavro
+
+    values = []
+    for schema, value in ((old, old_value), (new, new_value)):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+        values.append(out.getvalue())
+    return Change(name, "avro", (_text(old), _text(new)), tuple(values), rows, refused)
+
+
+def json_change(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+    schemas = tuple(_text({"type": "object", "properties": one}) for one in (old, new))
+    return Change(name, "json", schemas, (_text(old_value), _text(new_value)), rows, refused)
+
+
+def protobuf(name, old, old_value, new, new_value, rows, refused=()) -> Change:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    schemas, values = [], []
+    for fields, value in ((old, old_value), (new, new_value)):
+        file = descriptor_pb2.FileDescriptorProto(name="a.proto", syntax="proto3")
+        message = file.message_type.add(name="M")
+        for number, (field, kind) in enumerate(fields, 1):
+            message.field.add(name=field, number=number, type=kind, label=1)
+        pool = descriptor_pool.DescriptorPool()
+        pool.AddSerializedFile(file.SerializeToString())
+        written = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))(**value)
+        schemas.append(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+        values.append(b"\0" + written.SerializeToString())
+    return Change(name, "protobuf", tuple(schemas), tuple(values), rows, refused)
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def changes() -> Iterator[Change]:
+    """Yield the changes, in the order of the page."""
+    small, large = record(("a", "int"), name="In"), record(("a", "int"), ("b", TEXT, None), name="In")
+    old, new = {"a": 1, "b": None}, {"a": 2, "b": "x"}
+    yield avro("Avro: a field added", record(("n", "int")), {"n": 1}, record(("n", "int"), ("m", TEXT, None)),
+               {"n": 2, "m": "x"}, ({"n": 1, "m": None}, {"n": 2, "m": "x"}))  # fmt: skip
+    yield avro("a field removed", record(("n", "int"), ("m", "int")), {"n": 1, "m": 5}, record(("n", "int")), {"n": 2},
+               ({"n": 1, "m": 5}, {"n": 2, "m": None}))  # fmt: skip
+    renamed = record(("new", "int"))
+    renamed["fields"][0]["aliases"] = ["old"]
+    yield avro("a field renamed, with an alias: a new column", record(("old", "int")), {"old": 1}, renamed, {"new": 2},
+               ({"old": 1, "new": None}, {"old": None, "new": 2}))  # fmt: skip
+    yield avro("a field added inside a record", record(("c", small)), {"c": {"a": 1}}, record(("c", large)), {"c": new},
+               ({"c": old}, {"c": new}))  # fmt: skip
+    yield avro("inside the records of an array", record(("c", {"type": "array", "items": small})), {"c": [{"a": 1}]},
+               record(("c", {"type": "array", "items": large})), {"c": [new]},
+               ({"c": [old]}, {"c": [new]}))  # fmt: skip
+    yield avro("inside the records of a map", record(("c", {"type": "map", "values": small})), {"c": {"k": {"a": 1}}},
+               record(("c", {"type": "map", "values": large})), {"c": {"k": new}},
+               ({"c": [("k", old)]}, {"c": [("k", new)]}))  # fmt: skip
+    widening = ("delta", "parquet")
+    yield avro("`int` to `long`", record(("n", "int")), {"n": 1}, record(("n", "long")), {"n": 5_000_000_000},
+               ({"n": 1}, {"n": 5_000_000_000}), widening)  # fmt: skip
+    yield avro("`float` to `double`", record(("n", "float")), {"n": 1.5}, record(("n", "double")), {"n": 0.1},
+               ({"n": 1.5}, {"n": 0.1}), widening)  # fmt: skip
+    yield avro("`int` to `long` inside a record", record(("c", record(("n", "int"), name="In"))), {"c": {"n": 1}},
+               record(("c", record(("n", "long"), name="In"))), {"c": {"n": 2**40}},
+               ({"c": {"n": 1}}, {"c": {"n": 2**40}}), widening)  # fmt: skip
+    optional = ["null", "int"]
+    yield avro("a type to a union with null", record(("n", "int")), {"n": 1}, record(("n", optional)), {"n": None},
+               ({"n": 1}, {"n": None}))  # fmt: skip
+    several = ["null", "int", "string"]
+    yield avro("another type into a union", record(("n", optional)), {"n": 1}, record(("n", several)),
+               {"n": "x"}, ({}, {}), FORMATS)  # fmt: skip
+    yield avro("`int` to `string`, in another field's place", record(("n", "int")), {"n": 1}, record(("n", "string")),
+               {"n": "x"}, ({}, {}), FORMATS)  # fmt: skip
+    symbols = {"type": "enum", "name": "E", "symbols": ["A"]}
+    more = {**symbols, "symbols": ["A", "B"]}
+    yield avro("a symbol added to an enum", record(("e", symbols)), {"e": "A"}, record(("e", more)),
+               {"e": "B"}, ({"e": "A"}, {"e": "B"}))  # fmt: skip
+    integer, text, number = {"type": "integer"}, {"type": "string"}, {"type": "number"}
+    nullable = {"oneOf": [{"type": "null"}, integer]}
+    yield json_change("JSON Schema: a property added", {"n": integer}, {"n": 1}, {"n": integer, "m": text},
+                      {"n": 2, "m": "x"},
+                      ({"n": 1, "m": None}, {"n": 2, "m": "x"}))  # fmt: skip
+    one, two = (
+        {"type": "object", "properties": {"a": integer}},
+        {"type": "object", "properties": {"a": integer, "b": text}},
+    )
+    yield json_change("a property added inside an object", {"o": one}, {"o": {"a": 1}}, {"o": two}, {"o": new},
+                      ({"o": old}, {"o": new}))  # fmt: skip
+    yield json_change("a type to `oneOf` with null", {"n": integer}, {"n": 1}, {"n": nullable},
+                      {"n": None}, ({"n": 1}, {"n": None}))  # fmt: skip
+    yield json_change("`integer` to `number`", {"n": integer}, {"n": 1}, {"n": number}, {"n": 1.5}, ({}, {}), FORMATS)
+    yield protobuf("Protobuf: a field added", [("n", 5)], {"n": 1}, [("n", 5), ("m", 9)], {"n": 2, "m": "x"},
+                   ({"n": 1, "m": None}, {"n": 2, "m": "x"}))  # fmt: skip
+    yield protobuf(
+        "`int32` to `int64`", [("n", 5)], {"n": 1}, [("n", 3)], {"n": 2**40}, ({"n": 1}, {"n": 2**40}), widening
+    )
+
+
+def run(change: Change, form: str, place: Path) -> str | list[dict[str, Any]]:
+    """Fill a table by the first schema, go on by the second one; return its rows, or why that is refused."""
+    directory = place / "logs" / "orders-0"
+    directory.mkdir(parents=True)
+    arguments = ["table", place / "logs", "--topic", "orders", "--to", form, place / "t", "--mode", change.mode]
+    for number, (schema, value) in enumerate(zip(change.schemas, change.values, strict=True), 1):
+        (place / f"{number}.schema").write_bytes(schema)
+        arguments += ["--schema", f"{number}={place / f'{number}.schema'}"]
+        rows = [{"value": b"\0" + number.to_bytes(4, "big") + value}]
+        data = kafkaframes.build_records(rows, base_offset=number - 1)
+        (directory / f"{number - 1:020}.log").write_bytes(data)
+        try:
+            result = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
+        except OptionError as error:
+            if number == 1:
+                raise
+            return str(error)
+        assert result.exit_code == 0, result.output
+    table = read(form, place / "t").sort_by("offset")
+    names = [name for name in change.rows[0] if name in table.schema.names]
+    return table.select(names).to_pylist()
+
+
+def read(form: str, place: Path) -> pa.Table:
+    """Return a table's rows."""
+    if form == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(place).to_pyarrow_table()
+    if form == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        return (
+            SqlCatalog("kafkaframes", uri=f"sqlite:///{place}/catalog.db").load_table("kafka.records").scan().to_arrow()
+        )
+    import duckdb
+
+    files = sorted(map(str, place.rglob("topic=*/**/*.parquet")))
+    assert all(pq.read_schema(file) for file in files)
+    return duckdb.connect().read_parquet(files, union_by_name=True).to_arrow_table()
+
+
+def comparable(value: Any) -> Any:
+    """Return a value with maps as lists of pairs, as one reader has them and another has not."""
+    if isinstance(value, dict):
+        return {key: comparable(one) for key, one in value.items()}
+    if isinstance(value, list):
+        pairs = [
+            tuple(one.values()) if isinstance(one, dict) and one.keys() == {"key", "value"} else one for one in value
+        ]
+        return [tuple(map(comparable, one)) if isinstance(one, tuple) else comparable(one) for one in pairs]
+    return value
+
+
+def _pair(value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == {"key", "value"}:
+        value = tuple(value.values())
+    return tuple(map(comparable, value)) if isinstance(value, tuple) else comparable(value)
+
+
+def outcome(change: Change, form: str, place: Path) -> str:
+    """Return the cell of the page, after the rows were compared."""
+    result = run(change, form, place)
+    if isinstance(result, str):
+        assert form in change.refused, result
+        reason = " ".join(result.split()).rpartition(": ")[2]
+        return f"refused: {reason}"
+    assert form not in change.refused, result
+    assert [comparable(row) for row in result] == [comparable(row) for row in change.rows]
+    return "done"
+
+
+def page_table(cells: Callable[[Change, str], str]) -> str:
+    """Return the table of the page."""
+    lines = ["| change | " + " | ".join(map(str.capitalize, FORMATS)) + " |", "|---" * (len(FORMATS) + 1) + "|"]
+    for change in changes():
+        lines.append(f"| {change.name} | " + " | ".join(cells(change, form) for form in FORMATS) + " |")
+    return "\n".join(lines)
+
+
+def write() -> None:
+    """Try all changes, and write the page."""
+
+    def cell(change: Change, form: str) -> str:
+        with tempfile.TemporaryDirectory() as place:
+            return outcome(change, form, Path(place))
+
+    text, count = MARK.subn(lambda match: f"{match[1]}{page_table(cell)}\n{match[2]}", PAGE.read_text())
+    assert count == 1
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
