@@ -117,7 +117,8 @@ def _plan_branch(
     budget: ColumnBudget,
     is_nullable: bool = False,
 ) -> AvroColumn:
-    budget.add(path, schema.label, len(within))
+    named = next((one for one in (schema, *reversed(within)) if one.name), schema)
+    budget.add(path, named.label, len(within))
     if schema.kind == RECORD:
         if schema in within or not schema.fields:
             return _text(whole, is_nullable)

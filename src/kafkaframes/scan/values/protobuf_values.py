@@ -2,19 +2,20 @@
 
 Fields are columns by their names; an unknown field (of a newer writer) is passed over, as Protobuf's rules have it.
 ``google.protobuf.Timestamp`` is an instant, the wrappers (``Int64Value`` ...) are their value or null, an enum is its
-name (its number, as text, where it has none). A field without presence is never null. Groups and recursive messages are
-refused by name.
+name (its number, as text, where it has none). A field without presence is never null. ``Struct`` and its parts, and a
+message inside itself, are JSON text, as Protobuf's JSON mapping has them. Groups are refused by name.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
-from kafkaframes.scan.values.columns import Row, column_names
+from kafkaframes.scan.values.columns import ColumnBudget, Row, column_names
 from kafkaframes.scan.values.registry import BadValueError
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -23,6 +24,7 @@ _WRAPPERS: Final = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _INSTANT: Final = "google.protobuf.Timestamp"
+_JSON: Final = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 _MESSAGE, _GROUP, _ENUM, _BYTES = 11, 10, 14, 12  # FieldDescriptorProto.Type
 _TYPES: Final[Mapping[int, pa.DataType]] = {
     1: pa.float64(), 2: pa.float32(), 3: pa.int64(), 4: pa.uint64(), 5: pa.int32(), 6: pa.uint64(), 7: pa.uint32(),
@@ -119,7 +121,8 @@ class ProtobufDecoder:
         self._unframed = unframed
         self.message = name
         names = column_names(entry.name for entry in descriptor.fields)
-        columns = [(names[entry.name], *_planned(entry, entry.name, (name,))) for entry in descriptor.fields]
+        plan = _Plan()
+        columns = [(names[entry.name], *plan.field(entry, entry.name, (name,))) for entry in descriptor.fields]
         self._takes = [(name, take) for name, _, take in columns]
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
 
@@ -137,62 +140,84 @@ class ProtobufDecoder:
         return {name: take(result) for name, take in self._takes}
 
 
-def _planned(field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-    """Return a field's type, and what takes it out of a message."""
-    if field.type == _GROUP:
-        raise OptionError(f"Protobuf, {path}: a group has no column")
-    name = field.name
-    if _is_map(field):
-        key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
-        (key_type, of_key), (value_type, of_value) = _one(key, path, within), _one(value, path, within)
-        return pa.map_(key_type, value_type), lambda message: [
-            (of_key(one), of_value(getattr(message, name)[one])) for one in getattr(message, name)
-        ]
-    kind, convert = _one(field, path, within)
-    if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
-        return pa.list_(pa.field("element", kind)), lambda message: [convert(one) for one in getattr(message, name)]
-    if field.has_presence:
-        return kind, lambda message: convert(getattr(message, name)) if message.HasField(name) else None
-    return kind, lambda message: convert(getattr(message, name))
+class _Plan:
+    """Plans the columns of one message; each method returns a type, and what takes its value out of a message."""
+
+    def __init__(self) -> None:
+        self._budget = ColumnBudget("Protobuf")
+
+    def field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+        """Plan a field: ``path`` is where it is, ``within`` are the messages that contain it."""
+        if field.type == _GROUP:
+            raise OptionError(f"Protobuf, {path}: a group has no column")
+        name = field.name
+        if _is_map(field):
+            key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+            (key_type, of_key), (value_type, of_value) = self._one(key, path, within), self._one(value, path, within)
+            return pa.map_(key_type, value_type), lambda message: [
+                (of_key(one), of_value(getattr(message, name)[one])) for one in getattr(message, name)
+            ]
+        kind, convert = self._one(field, path, within)
+        if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
+            return pa.list_(pa.field("element", kind)), lambda message: [convert(one) for one in getattr(message, name)]
+        if field.has_presence:
+            return kind, lambda message: convert(getattr(message, name)) if message.HasField(name) else None
+        return kind, lambda message: convert(getattr(message, name))
+
+    def _one(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+        """Plan one element of a field."""
+        descriptor = field.message_type if field.type == _MESSAGE else None
+        named = field.containing_type if descriptor is None else descriptor
+        self._budget.add(path, named.full_name, len(within))
+        if field.type == _ENUM:
+            names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
+            return pa.string(), lambda number: names.get(number, str(number))
+        if descriptor is None:
+            kind = _TYPES[field.type]
+            return _SIGNED.get(kind, kind), _same
+        if descriptor.full_name == _INSTANT:
+            return TIMESTAMP, _microseconds
+        if descriptor.full_name in _WRAPPERS:
+            kind = _TYPES[descriptor.fields_by_name["value"].type]
+            return _SIGNED.get(kind, kind), lambda message: message.value
+        if descriptor.full_name in _JSON or descriptor.full_name in within:
+            return pa.string(), _json_text
+        return self._struct(descriptor, path, within)
+
+    def _struct(self, descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
+        if not descriptor.fields:
+            return pa.bool_(), lambda message: True  # only whether it is there
+        inner = (*within, descriptor.full_name)
+        names = column_names((one.name for one in descriptor.fields), reserved=())
+        parts = [(names[one.name], *self.field(one, f"{path}.{one.name}", inner)) for one in descriptor.fields]
+        kind = pa.struct([pa.field(name, one) for name, one, _ in parts])
+        return kind, lambda message: {name: take(message) for name, _, take in parts}
 
 
 def _is_map(field: Any) -> bool:
     return field.type == _MESSAGE and bool(field.message_type.GetOptions().map_entry)
 
 
-def _one(field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-    """Return the type of one element, and what converts it."""
-    if field.type == _ENUM:
-        names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
-        return pa.string(), lambda number: names.get(number, str(number))
-    if field.type != _MESSAGE:
-        kind = _TYPES[field.type]
-        return _SIGNED.get(kind, kind), _same
-    descriptor = field.message_type
-    if descriptor.full_name == _INSTANT:
-        return TIMESTAMP, _microseconds
-    if descriptor.full_name in _WRAPPERS:
-        kind = _TYPES[descriptor.fields_by_name["value"].type]
-        return _SIGNED.get(kind, kind), lambda message: message.value
-    return _struct(descriptor, path, within)
+def _json_text(message: Any) -> str:
+    """Return a message by Protobuf's JSON mapping, under the names of its fields.
 
+    Raises:
+        BadValueError: JSON cannot say it: a number that is not finite, an ``Any`` of an unknown message.
+    """
+    from google.protobuf import json_format
 
-def _struct(descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-    if descriptor.full_name in within:
-        raise OptionError(f"Protobuf, {path}: {descriptor.full_name} contains itself, which no column can hold")
-    if not descriptor.fields:
-        return pa.bool_(), lambda message: True  # only whether it is there
-    inner = (*within, descriptor.full_name)
-    parts = [(one.name, *_planned(one, f"{path}.{one.name}", inner)) for one in descriptor.fields]
-    kind = pa.struct([pa.field(name, one) for name, one, _ in parts])
-    return kind, lambda message: {name: take(message) for name, _, take in parts}
+    try:
+        value = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    except Exception as error:  # of the library's own, or TypeError, ValueError
+        raise BadValueError(f"{message.DESCRIPTOR.full_name} has no JSON: {error}") from None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-def _microseconds(instant: Any) -> int | None:
+def _microseconds(instant: Any) -> int:
     if not _LEAST_INSTANT <= instant.seconds <= _MOST_INSTANT:
-        return None
+        raise BadValueError(f"{instant.seconds} seconds (Timestamp) are beyond the range of a column")
     return int(instant.seconds * _MICROSECONDS + instant.nanos // 1000)
