@@ -49,6 +49,20 @@ def test_fields_are_added_dropped_and_an_api_is_bumped():
     ("change", "reason"),
     [
         (lambda kip: kip.add("Nothing.X", "int8"), "no such message"),
+        (lambda kip: kip.add("MetadtaResponse.X", "int8"), r"no such message; did you mean MetadataResponse\b"),
+        (
+            lambda kip: kip.add("MetadataResponse.X", "strng"),
+            r"type 'strng' is unknown; did you mean string\? expected one",
+        ),
+        (lambda kip: kip.add("MetadataResponse.X", "[]Topic"), r"type '\[\]Topic' is unknown; expected one of bool"),
+        (lambda kip: kip.add("MetadataResponse.Topcs.X", "int8"), r"no struct Topcs; did you mean Topics\b"),
+        (lambda kip: kip.bump("Heartbat"), r"no API 'Heartbat'; did you mean Heartbeat\b"),
+        (
+            lambda kip: kip.fields("FetchRequest.RackIdd"),
+            r"no field 'FetchRequest.RackIdd'; did you mean FetchRequest.RackId\b",
+        ),
+        (lambda kip: kip.fields("FetchReqest.*"), r"no such message; did you mean FetchRequest\b"),
+        (lambda kip: kip.fields("*", type="int61"), r"type 'int61' is unknown; did you mean int64 or int16"),
         (lambda kip: kip.add("MetadataResponse.Name.X", "int8"), "has no struct Name"),
         (lambda kip: kip.add("MetadataResponse.Topics.Name", "int8"), "is there already"),
         (lambda kip: kip.fields("ProduceResponse.NodeEndpoints")[0].tag(), "it is tag 0 already"),
@@ -59,6 +73,14 @@ def test_fields_are_added_dropped_and_an_api_is_bumped():
 def test_what_cannot_be_is_refused(change, reason):
     with pytest.raises(SpecError, match=reason):
         change(Kip(SPECS))
+
+
+def test_patterns_may_select_nothing():
+    kip = Kip(SPECS)
+    assert kip.fields("*Nothing*") == []
+    assert kip.fields("FetchRequest.RackId", type="int8") == []
+    assert kip.fields("*", type="[]*")
+    assert kip.fields("*", type="[]int32")
 
 
 def test_a_draft_for_the_sake_of_an_older_version_leaves_the_valid_ones():

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE
+from kafkaframes.errors.suggestions import did_you_mean
 from kafkaframes.protocol.messages.objects import Message, class_in_catalog, class_of
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.catalog import Api
@@ -142,7 +143,7 @@ class Apis:
         for key, api in self.table.items():
             if text in (api.name, str(key)):
                 return api
-        raise OptionError(f"there is no API {text!r}")
+        raise OptionError(f"there is no API {text!r}{did_you_mean(text, [api.name for api in self.table.values()])}")
 
     def name(self, key: int) -> str | None:
         """Return the name of an API, None for one that does not exist.

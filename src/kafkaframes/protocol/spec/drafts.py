@@ -22,9 +22,10 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from kafkaframes.errors import SpecError
+from kafkaframes.errors.suggestions import did_you_mean
 from kafkaframes.protocol.spec.defaults import parse_default
 from kafkaframes.protocol.spec.layout import Slot, layout
-from kafkaframes.protocol.spec.model import FieldSpec, FieldType, MessageSpec, StructSpec
+from kafkaframes.protocol.spec.model import PRIMITIVES, FieldSpec, FieldType, MessageSpec, StructSpec
 from kafkaframes.protocol.spec.versions import MAX_VERSION, Versions
 
 Path = tuple[str, ...]
@@ -261,6 +262,10 @@ class KipField:
         self.draft.drop(self.at)
 
 
+def _is_pattern(text: str) -> bool:
+    return any(wildcard in text.removeprefix("[]") for wildcard in "*?[")
+
+
 class Kip:
     """Specs that a proposal changes: what its function ``rewrite(kip)`` is called with."""
 
@@ -270,15 +275,50 @@ class Kip:
         self._raised: set[str] = set()
 
     def fields(self, path: str = "*", *, type: str = "*") -> list[KipField]:  # noqa: A002
-        """Return the fields of the newest versions whose path and type match: ``*Response.*.ErrorCode``, ``int16``."""
-        selected = []
+        """Return the fields of the newest versions whose path and type match: ``*Response.*.ErrorCode``, ``int16``.
+
+        Raises:
+            SpecError: a path or type without a wildcard does not exist.
+        """
+        self._check_message(path)
+        if not _is_pattern(type):
+            self._check_type(type)
+        selected, paths = [], []
         for name, spec in sorted(self._old.items()):
             if spec.api_key is None or spec.is_removed or not fnmatchcase(name, path.partition(".")[0]):
                 continue
             draft = self._draft(name)
             some = (KipField(draft, at) for at in draft.fields() if at.field.is_present(draft.before))
-            selected += [one for one in some if fnmatchcase(one.path, path) and fnmatchcase(one.type, type)]
+            matching = [one for one in some if fnmatchcase(one.path, path)]
+            paths += [one.path for one in matching]
+            selected += [one for one in matching if fnmatchcase(one.type, type)]
+        if not paths and not _is_pattern(path):
+            known = [KipField(self._draft(name), at).path for name in self._names(path) for at in self._fields_of(name)]
+            raise SpecError(f"there is no field {path!r}{did_you_mean(path, known)}")
         return selected
+
+    def _names(self, path: str) -> list[str]:
+        """Return the messages that a path begins with and that a proposal can change."""
+        message = path.partition(".")[0]
+        specs = sorted(self._old.items())
+        return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]
+
+    def _fields_of(self, name: str) -> list[FieldAt]:
+        draft = self._draft(name)
+        return [at for at in draft.fields() if at.field.is_present(draft.before)]
+
+    def _check_message(self, path: str) -> None:
+        """Refuse a path that begins with the name of no message."""
+        message = path.partition(".")[0]
+        if not _is_pattern(message) and message not in self._old:
+            raise SpecError(f"{message}: no such message{did_you_mean(message, self._old)}")
+
+    def _check_type(self, text: str) -> None:
+        """Refuse a type that is neither a primitive nor a struct of these specs."""
+        name = text.removeprefix("[]")
+        structs = {struct for spec in self._old.values() for struct in spec.structs}
+        if name not in PRIMITIVES and name not in structs:
+            raise SpecError(f"type {name!r} is unknown{did_you_mean(name, [*PRIMITIVES, *structs])}")
 
     def add(
         self,
@@ -301,20 +341,25 @@ class Kip:
             about: a sentence for who reads the spec.
 
         Raises:
-            SpecError: there is no such struct, or it has such a field.
+            SpecError: there is no such struct, it has such a field, or the type is unknown.
         """
         message, *steps, name = path.split(".")
         draft = self._draft(message)
+        field_type = FieldType(type.removeprefix("[]"), type.startswith("[]"))
+        if field_type.is_struct:
+            hint = did_you_mean(field_type.name, PRIMITIVES)
+            raise SpecError(f"{path}: type {type!r} is unknown{hint or ';'} expected one of {', '.join(PRIMITIVES)}")
         struct = message
         for number, _ in enumerate(steps, 1):
             fields = {at.path: at.field for at in draft.fields()}
             field = fields.get(tuple(steps[:number]))
             if field is None or not field.type.is_struct:
-                raise SpecError(f"{path}: {message} has no struct {'.'.join(steps[:number])}")
+                wrong = ".".join(steps[:number])
+                structs = [".".join(at) for at, found in fields.items() if found.type.is_struct]
+                raise SpecError(f"{path}: {message} has no struct {wrong}{did_you_mean(wrong, structs)}")
             struct = field.type.name
         if any(at.field.name == name and at.struct == struct for at in draft.fields()):
             raise SpecError(f"{path} is there already")
-        field_type = FieldType(type.removeprefix("[]"), type.startswith("[]"))
         versions = Versions(draft.version, MAX_VERSION)
         added = FieldSpec(
             name=name,
@@ -327,7 +372,14 @@ class Kip:
         draft.add(struct, added, tagged=tagged)
 
     def bump(self, api: str) -> None:
-        """Give an API (``Heartbeat``) a new version that is laid out as the one before."""
+        """Give an API (``Heartbeat``) a new version that is laid out as the one before.
+
+        Raises:
+            SpecError: it does not exist.
+        """
+        known = [spec.name.removesuffix("Request") for spec in self._old.values() if spec.type == "request"]
+        if api not in known:
+            raise SpecError(f"there is no API {api!r}{did_you_mean(api, known)}")
         for half in ("Request", "Response"):
             self._raised.add(self._draft(f"{api}{half}").old.name)
 
@@ -342,8 +394,7 @@ class Kip:
         return self._old | {name: self._draft(name).spec() for name in changed}
 
     def _draft(self, name: str) -> MessageDraft:
-        if name not in self._old:
-            raise SpecError(f"{name}: no such message")
+        self._check_message(name)
         if name not in self._drafts:
             spec = self._old[name]
             before = spec.valid_versions.highest

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
+from kafkaframes.errors.suggestions import did_you_mean
 from kafkaframes.protocol.spec.load import load_trusted
 from kafkaframes.protocol.spec.model import RPC_TYPES, MessageSpec
 from kafkaframes.protocol.spec.versions import Versions
@@ -185,7 +186,8 @@ def api(key_or_name: int | str) -> Api:
     try:
         return _apis_by_key_and_name()[key_or_name]
     except KeyError:
-        raise SpecError(f"there is no API {key_or_name!r}") from None
+        hint = did_you_mean(str(key_or_name), [one.name for one in apis()])
+        raise SpecError(f"there is no API {key_or_name!r}{hint}") from None
 
 
 def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
