@@ -48,5 +48,5 @@ def test_damage_is_an_exit_status(tmp_path):
     result = ask(damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "--option", "mode=FAILFAST")
     assert result.exit_code == 1
     assert "not exported: the codec's number" in result.stderr
-    assert "1 segments are missing" in result.stdout
+    assert "1 segment is missing" in result.stdout
     assert not (tmp_path / "strict" / "_SUCCESS").exists()

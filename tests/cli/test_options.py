@@ -62,6 +62,10 @@ def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_ar
     assert f"left out: {tmp_path}/log/link is a symbolic link" in said.stderr
     assert CliRunner().invoke(command, [str(tmp_path / "log"), "--follow-links"]).stderr == ""
     assert given == [{"key_files": ("k.pem",)}, {"follow_links": True}]
+    for number in range(30):
+        (tmp_path / "log" / f"link-{number}").symlink_to(tmp_path)
+    lines = CliRunner().invoke(command, [str(tmp_path / "log")]).stderr.splitlines()
+    assert (len(lines), lines[-1]) == (11, "kafkaframes: left out: 21 more symbolic links")
 
 
 def test_a_budget_holds_while_the_command_runs():

@@ -38,7 +38,7 @@ def test_info_says_what_is_left_out():
 
 
 def test_verify_reads_every_chunk(tmp_path):
-    assert "sound: 1 partitions, 8 segments" in run("verify", MIXED / "store", "--deep", *KEY)
+    assert "sound: 1 partition, 8 segments" in run("verify", MIXED / "store", "--deep", *KEY)
 
 
 def test_dump_log_prints_a_store_and_an_object(tmp_path):

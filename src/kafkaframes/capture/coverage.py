@@ -7,20 +7,11 @@ kinds can, so a result that rests on the capture is incomplete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from kafkaframes.capture import _kernels_headers as headers
-from kafkaframes.capture import layout
-from kafkaframes.capture.container import OTHER_LINK_TYPES
-from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
 from kafkaframes.errors import DecodeError
-
-Ints = npt.NDArray[np.int64]
 
 DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", "unsupported", "encrypted", "unknown"
 BOUNDARY, OTHER = "boundary", "other"
@@ -36,91 +27,6 @@ KINDS: Final = {
     OTHER: "another protocol: ARP, LLDP, UDP, HTTP; harmless",
 }
 HARMLESS: Final = frozenset({BOUNDARY, OTHER})
-_GAP_KINDS: Final = {
-    layout.LOST_BYTES: LOST,
-    layout.SNAPPED: CUT,
-    layout.NO_FRAME: DAMAGED,
-    layout.HALF_FRAME: LOST,
-    layout.NOT_FOUND: LOST,
-    layout.BEFORE: BOUNDARY,
-    layout.AFTER: BOUNDARY,
-}
-GAP_KINDS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
-
-_LLC: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
-# Ethertypes that cannot hold TCP, and those that can and are not read.
-_HARMLESS_ETHERTYPES: Final = {
-    headers.LLC: _LLC,
-    0x0806: "ARP",
-    0x0842: "Wake-on-LAN",
-    0x22F0: "AVTP",
-    0x8035: "RARP",
-    0x809B: "AppleTalk",
-    0x8137: "IPX",
-    0x8808: "Ethernet flow control",
-    0x8809: "LACP and other slow protocols",
-    0x8863: "PPPoE discovery",
-    0x887B: "HomePlug",
-    0x888E: "IEEE 802.1X",
-    0x8892: "PROFINET",
-    0x88A2: "ATA over Ethernet",
-    0x88A4: "EtherCAT",
-    0x88B5: "IEEE 802 local experiments",
-    0x88B6: "IEEE 802 local experiments",
-    0x88CC: "LLDP",
-    0x88E1: "HomePlug AV",
-    0x88F5: "MVRP",
-    0x88F7: "PTP",
-    0x8902: "CFM",
-    0x8906: "FCoE",
-    0x8914: "FCoE",
-    0x9000: "Ethernet loopback",
-}
-_OTHER_ETHERTYPES: Final = {
-    0x0800: "IPv4",
-    0x86DD: "IPv6",
-    0x22F3: "TRILL",
-    0x880B: "PPTP",
-    0x8847: "MPLS",
-    0x8848: "MPLS",
-    0x8864: "PPPoE",
-    0x88E5: "MACsec",
-    0x88E7: "provider backbone bridging",
-    0x892F: "HSR",
-    0x894F: "NSH",
-}
-_MACSEC: Final = 0x88E5
-_PROTOCOLS: Final = {
-    1: "ICMP",
-    2: "IGMP",
-    17: "UDP",
-    50: "IPsec ESP",
-    58: "ICMPv6",
-    89: "OSPF",
-    97: "EtherIP",
-    98: "ENCAP",
-    103: "PIM",
-    108: "IPComp",
-    112: "VRRP",
-    115: "L2TP",
-    132: "SCTP",
-    137: "MPLS in IP",
-    143: "Ethernet in IP",
-}
-_UNREAD_TUNNELS: Final = frozenset({55, 94, 97, 98, 108, 115, 137, 143})
-_IPSEC: Final = 50
-_UDP_TUNNELS: Final = {
-    4500: "IPsec",
-    51820: "WireGuard",
-    1701: "L2TP",
-    2152: "GTP-U",
-    4754: "GRE in UDP",
-    4790: "VXLAN-GPE",
-    6635: "MPLS in UDP",
-    37008: "TZSP",
-}
-_ENCRYPTED_UDP: Final = frozenset({4500, 51820})
-_PPP_CONTROL: Final = 0x8000  # protocol numbers from here on negotiate
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +137,10 @@ class Coverage:
         for entry in entries:
             self.add(entry)
 
-    def add_gaps(self, gaps: Ints, files: Sequence[str], file: int) -> None:
-        """Add the gaps of streams: a table in the columns of ``layout.py``."""
-        if not len(gaps):
-            return
-        numbers = np.where(gaps[:, layout.G_NUMBER] >= 0, gaps[:, layout.G_NUMBER] >> FILE_SHIFT, file)
-        keys, indexes = np.unique(np.stack([numbers, gaps[:, layout.G_REASON]]), axis=1, return_inverse=True)
-        sizes = np.bincount(indexes.ravel(), np.maximum(gaps[:, layout.G_SIZE], 0)).astype(np.int64)
-        for (number, reason), size in zip(keys.T.tolist(), sizes.tolist(), strict=True):
-            _add(self._gaps, UnreadData(GAP_KINDS[reason], layout.GAP_REASONS[reason], files[number], size_bytes=size))
-
-    def add_connections(self, table: Ints, files: Sequence[str], *, has_ports: bool) -> None:
-        """Add what connections say: rows in the columns of ``layout.py`` that will not change any more."""
-        self.update(connection_entries(table, files, has_ports=has_ports))
+    def add_gaps(self, gaps: Iterable[UnreadData]) -> None:
+        """Add gaps of streams."""
+        for gap in gaps:
+            _add(self._gaps, gap)
 
     @property
     def entries(self) -> list[UnreadData]:
@@ -279,135 +176,3 @@ def _sum(entry: UnreadData, other: UnreadData) -> UnreadData:
     packets = None if entry.packets is None or other.packets is None else entry.packets + other.packets
     connections, lines = entry.connections + other.connections, entry.lines + other.lines
     return replace(entry, size_bytes=size, packets=packets, connections=connections, lines=lines)
-
-
-ONE_DIRECTION: Final = "one direction of the connection is not in the capture"
-TLS_REASON: Final = "encrypted (TLS)"
-UNKNOWN_REASON: Final = "the protocol of the connection is not recognised"
-CUT_REASON: Final = "the payload is cut by the snap length"
-STRAY_REASON: Final = "TCP segments with a sequence number far from all others of the connection"
-STARTED_REASON: Final = "the connection began before the capture"
-OTHER_TCP_REASON: Final = "another protocol over TCP"
-
-
-def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) -> Iterator[UnreadData]:
-    """Yield what connections say, by file and reason.
-
-    Args:
-        table: their rows.
-        files: the paths of files, by number.
-        has_ports: whether the ports of brokers were given: then nothing else is expected to be Kafka.
-    """
-    if not len(table):
-        return
-    sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :][:, : layout.SIDE_COLUMNS] for side in (0, 1)]
-    packets, sizes, cut, stray = (
-        np.stack([side[:, column] for side in sides], axis=1)
-        for column in (layout.SIDE_PACKETS, layout.SIDE_BYTES, layout.CUT_SEGMENTS, layout.STRAY_SEGMENTS)
-    )
-    protocol = table[:, layout.PROTOCOL]
-    is_kafka, is_other = protocol == layout.KAFKA, protocol == layout.OTHER
-    total, cut_packets = sizes.sum(axis=1), cut.sum(axis=1)
-    has_payload = total > packets.sum(axis=1)  # a keepalive probe may hold a byte
-    has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
-    is_cut = (cut_packets > 0) & ((protocol == layout.UNDECIDED) | (is_other & (not has_ports)))
-    is_silent = _is_silent_client(table, sides, packets, sizes)
-    is_unknown = (protocol == layout.UNDECIDED) & has_payload & ~is_cut
-    file_numbers = table[:, layout.FIRST_NUMBER] >> FILE_SHIFT
-    rules = (
-        (ENCRYPTED, TLS_REASON, protocol == layout.TLS, total, None),
-        (CUT, CUT_REASON, is_cut, total, cut_packets),
-        (UNKNOWN, UNKNOWN_REASON, is_unknown & ~is_silent, total, None),
-        (OTHER, OTHER_TCP_REASON, (is_other & ~is_cut) | (is_unknown & is_silent), total, None),
-        (LOST, ONE_DIRECTION, is_kafka & (packets.min(axis=1) == 0) & (total > 0), total, None),
-        (LOST, STRAY_REASON, ~is_other & (stray.sum(axis=1) > 0), None, stray.sum(axis=1)),
-        (BOUNDARY, STARTED_REASON, is_kafka & ~has_start, None, None),
-    )
-    for kind, reason, chosen, byte_counts, packet_counts in rules:
-        for number in np.unique(file_numbers[chosen]).tolist():
-            rows = chosen & (file_numbers == number)
-            yield UnreadData(
-                kind,
-                reason,
-                files[number],
-                size_bytes=None if byte_counts is None else int(byte_counts[rows].sum()),
-                packets=None if packet_counts is None else int(packet_counts[rows].sum()),
-                connections=int(rows.sum()),
-            )
-
-
-def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
-    """Return which connections were opened in the capture by a client that let the server speak first: not Kafka."""
-    client = np.maximum(table[:, layout.CLIENT], 0)
-    rows = np.arange(len(table))
-    is_open = (sides[0][:, layout.INITIAL] >= 0) & (sides[1][:, layout.INITIAL] >= 0)
-    result: npt.NDArray[np.bool_] = is_open & (packets[rows, client] > 1) & (sizes[rows, client] == 0)
-    return result
-
-
-def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
-    """Yield packets without a TCP segment of their own: rows in the columns ``U_`` of ``layout.py``."""
-    for row in unread.tolist():
-        kind, reason = _packet_reason(*row[: layout.U_PACKETS])
-        number = row[layout.U_NUMBER]
-        yield UnreadData(
-            kind,
-            reason,
-            files[number >> FILE_SHIFT],
-            size_bytes=row[layout.U_BYTES],
-            packets=row[layout.U_PACKETS],
-            number=number & FILE_MASK,
-            time_ns=row[layout.U_TIME],
-        )
-
-
-def link_text(link: int) -> str:
-    """Return a link type that is not read, with its name."""
-    return f"link type {link} ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else f"link type {link}"
-
-
-def _packet_reason(link: int, ethertype: int, protocol: int, what: int) -> tuple[str, str]:
-    """Return the kind and the reason of packets."""
-    if what == layout.UNREAD_LINK:
-        return UNSUPPORTED, f"{link_text(link)} is not read"
-    if what == layout.MANY_KINDS:
-        return UNSUPPORTED, f"further kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
-    if what == layout.NESTED_HEADERS:
-        return UNSUPPORTED, f"more than {headers.MAX_HEADERS} headers within each other"
-    if what == layout.CUT_HEADERS:
-        return CUT, f"the headers are cut by the snap length{_within(ethertype)}"
-    if what == layout.BAD_HEADERS:
-        return DAMAGED, f"the headers contradict themselves or end too early{_within(ethertype)}"
-    return _protocol_reason(protocol) if protocol >= 0 else _ethertype_reason(link, ethertype)
-
-
-def _within(ethertype: int) -> str:
-    return f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
-
-
-def _protocol_reason(protocol: int) -> tuple[str, str]:
-    port, protocol = protocol >> headers.UDP_PORT_SHIFT, protocol & 0xFF
-    if port:
-        kind = ENCRYPTED if port in _ENCRYPTED_UDP else UNSUPPORTED
-        return kind, f"UDP port {port} ({_UDP_TUNNELS[port]}) is not read"
-    name = f"IP protocol {protocol} ({_PROTOCOLS[protocol]})" if protocol in _PROTOCOLS else f"IP protocol {protocol}"
-    if protocol == _IPSEC:
-        return ENCRYPTED, f"{name} is not read"
-    return (UNSUPPORTED, f"{name} is not read") if protocol in _UNREAD_TUNNELS else (OTHER, name)
-
-
-def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
-    if ethertype < 0:
-        return UNSUPPORTED, f"neither IPv4 nor IPv6 (link type {link})"
-    if ethertype >= headers.PPP_ETHERTYPE:
-        number = ethertype & 0xFFFF
-        if number >= _PPP_CONTROL:
-            return OTHER, f"PPP protocol 0x{number:04x}"
-        return UNSUPPORTED, f"PPP protocol 0x{number:04x} is not read"
-    if ethertype == headers.LLC:
-        return OTHER, _LLC
-    if ethertype in _HARMLESS_ETHERTYPES:
-        return OTHER, f"ethertype 0x{ethertype:04x} ({_HARMLESS_ETHERTYPES[ethertype]})"
-    called = f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
-    kind = ENCRYPTED if ethertype == _MACSEC else UNSUPPORTED
-    return kind, f"ethertype 0x{ethertype:04x}{called} is not read"

@@ -21,9 +21,10 @@ from kafkaframes.capture import _kernels_packets as kernels
 from kafkaframes.capture import layout
 from kafkaframes.capture._kernels_headers import GRE, IP4_IN_IP, IP6_IN_IP, LOCATED_FIELDS, TCP
 from kafkaframes.capture.container import Container, open_container, take_block
-from kafkaframes.capture.coverage import DAMAGED, LOST, OTHER, UnreadData, packet_entries
+from kafkaframes.capture.coverage import DAMAGED, LOST, OTHER, UnreadData
 from kafkaframes.capture.files import open_bytes, read_into
 from kafkaframes.capture.layout import FILE_MASK, FILE_SHIFT
+from kafkaframes.capture.unread import packet_entries
 from kafkaframes.errors import DecodeError
 
 Ints = npt.NDArray[np.int64]

@@ -20,6 +20,7 @@ from kafkaframes.capture._kernels_frames import copy_stretches, gather, take_fra
 from kafkaframes.capture.coverage import Coverage
 from kafkaframes.capture.layout import FILE_SHIFT
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
+from kafkaframes.capture.unread import connection_entries, gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
@@ -226,11 +227,11 @@ def covered_passes(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for made in streams:
         coverage.update(packets.take_unread())
-        coverage.add_gaps(made.gaps, packets.files, made.file)
-        coverage.add_connections(made.forgotten[0], packets.files, has_ports=has_ports)
+        coverage.add_gaps(gap_entries(made.gaps, packets.files, made.file))
+        coverage.update(connection_entries(made.forgotten[0], packets.files, has_ports=has_ports))
         yield made
     known = packets.connections
-    coverage.add_connections(known.table[: known.count], packets.files, has_ports=has_ports)
+    coverage.update(connection_entries(known.table[: known.count], packets.files, has_ports=has_ports))
     coverage.update(packets.take_unread())
 
 

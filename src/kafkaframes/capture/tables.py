@@ -14,9 +14,10 @@ import pyarrow as pa
 from kafkaframes.capture import layout
 from kafkaframes.capture.bodies import ErrorCodes
 from kafkaframes.capture.columns import ERRORS, RECORDS, SET, Column, schema_of
-from kafkaframes.capture.coverage import GAP_KINDS, UnreadData
+from kafkaframes.capture.coverage import UnreadData
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FILE_MASK, FILE_SHIFT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import Ints
+from kafkaframes.capture.unread import GAP_KINDS
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 from kafkaframes.records.layout import CODECS

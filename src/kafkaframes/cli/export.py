@@ -29,7 +29,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, note, printable, say, size_text
+from kafkaframes.cli.text import console, count_text, note, printable, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.storage.files.atomic import refuse_inside
@@ -237,7 +237,7 @@ def _print(outcome: Outcome) -> None:
     out.print(
         f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
         f"in {printable(str(summary.output))}; "
-        f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
+        f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",
         markup=False,
@@ -246,7 +246,9 @@ def _print(outcome: Outcome) -> None:
         for line in lines_of(outcome.table):
             out.print(printable(line), markup=False)
     if outcome.failed:
-        out.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")
+        missing = len(outcome.failed)
+        verb = "is" if missing == 1 else "are"
+        out.print(f"{count_text(missing, 'segment')} {verb} missing: run again to go on", style="bold red")
 
 
 def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +25,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, printable, show, size_text, time_text
+from kafkaframes.cli.text import console, count_text, printable, show, size_text, time_text
 from kafkaframes.jobs.dump import summary
 from kafkaframes.jobs.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.jobs.settings import DescribeSettings
@@ -84,7 +85,7 @@ def _remarks(entry: PartitionSummary) -> list[str]:
     remarks = [entry.state] if entry.state else []
     remarks += [f"{size_text(tails)} after the last batch"] if tails else []
     remarks += [f"{entry.left_over_files} left-over files"] if entry.left_over_files else []
-    return remarks + ([f"{unread} segments unreadable"] if unread else [])
+    return remarks + ([f"{count_text(unread, 'segment')} unreadable"] if unread else [])
 
 
 def _time_text(timestamp_ms: int) -> str:
@@ -195,7 +196,8 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     segments = sum(len(one.segments) for one in partitions)
     size = size_text(sum(one.size_bytes for one in partitions))
     topics = len({one.topic for one in live})
-    counted = f"{topics:,} topics, {len(live):,} partitions, {segments:,} segments, {size}"
+    amounts = ((topics, "topic"), (len(live), "partition"), (segments, "segment"))
+    counted = ", ".join([*starmap(count_text, amounts), size])
     how = "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
     return f"{counted}; times are UTC; {how}"
 

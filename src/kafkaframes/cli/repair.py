@@ -17,7 +17,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import say, size_text
+from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.job import row_counts_text
@@ -39,7 +39,7 @@ def _print(report: RepairReport) -> None:
             for first, after in segment["holes"]:
                 say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost = sum(one["bytes_lost"] for one in report.partitions)
-    say(f"{len(report.partitions)} partitions; {size_text(lost)} of segments are not kept")
+    say(f"{count_text(len(report.partitions), 'partition')}; {size_text(lost)} of segments are not kept")
     read, written = (
         sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
     )

@@ -17,7 +17,7 @@ from kafkaframes.cli.connecting import (
     topic_partition_of,
     with_admin,
 )
-from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.cli.text import count_text, milliseconds, say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def alter_topic(name: str, connect: Connect, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
     with connect() as admin:
         admin.create_partitions({name: partitions})
-    say(f"{name} has {partitions} partitions")
+    say(f"{name} has {count_text(partitions, 'partition')}")
 
 
 @command.command("delete-records")

@@ -127,4 +127,4 @@ def _print_merged(merged: OneLog | None) -> None:
         count = len(merged.merged)
         lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
         verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
-        say(f"merged: {count:,} partitions of which there are several copies; {verdict}")
+        say(f"merged: {count_text(count, 'partition')} with several copies; {verdict}")

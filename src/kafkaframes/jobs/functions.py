@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from itertools import starmap
 from pathlib import Path as LocalPath
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.job import JobResult, paths_of
 from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.report.words import count_text
 from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import (
     CompactSettings,
@@ -66,7 +68,8 @@ def verify_log(paths: Paths, settings: VerifySettings) -> JobResult[VerifyReport
     from kafkaframes.jobs.verify.verify import verify
 
     report = verify(_selected(paths, settings), deep=settings.deep)
-    counted = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
+    amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
+    counted = ", ".join(starmap(count_text, amounts))
     said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
     verdict = "sound" if report.is_sound else "damaged or unreadable"
     return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
@@ -99,7 +102,8 @@ def describe_log(paths: Paths, settings: DescribeSettings) -> JobResult[list[Par
             summaries.append(summary.summarize_partition(partition, segments, is_deep=settings.deep))
     lines = [
         f"{one.topic}-{one.partition}: offsets {one.log_start_offset:,} to {one.log_end_offset:,}, "
-        f"{len(one.segments):,} segments, {one.size_bytes:,} bytes, {' '.join(one.mix('codecs'))}"
+        f"{count_text(len(one.segments), 'segment')}, {count_text(one.size_bytes, 'byte')}, "
+        f"{' '.join(one.mix('codecs'))}"
         for one in summaries
     ]
     return JobResult(summaries, {"partitions": [one.as_json() for one in summaries]}, tuple(lines))
@@ -133,9 +137,8 @@ def report_log(paths: Paths, settings: ReportSettings) -> JobResult[Report]:
         text = report_page(report) if settings.format == "html" else json.dumps(report.as_json())
         with named_file(str(LocalPath(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
-    counted = (
-        f"{len(report.topics):,} topics, {report.total('records'):,} records, {report.total('size_bytes'):,} bytes"
-    )
+    amounts = ((len(report.topics), "topic"), (report.total("records"), "record"), (report.total("size_bytes"), "byte"))
+    counted = ", ".join(starmap(count_text, amounts))
     written = () if to is None else (f"written to {os.fspath(to)}",)
     return JobResult(report, report.as_json(), (*_some(report.findings), counted, *written))
 
@@ -169,10 +172,13 @@ def export_log(paths: Paths, to: Path, settings: ExportSettings) -> JobResult[Ou
     outcome = export(
         plan.tasks, files, overwrite=settings.overwrite, internal_topics=plan.internal_topics, notes=plan.notes
     )
-    counted = f"{outcome.records_read:,} records read, {outcome.summary.records:,} written to {os.fspath(to)}"
+    counted = (
+        f"{count_text(outcome.records_read, 'record')} read, {outcome.summary.records:,} written to {os.fspath(to)}"
+    )
     failed = [f"not exported: {one.failed}" for one in outcome.failed]
     faults = [fault for one in outcome.results for fault in one.faults]
-    return JobResult(outcome, outcome.as_json(), (*faults, *failed, f"{counted}, in {len(outcome.results):,} segments"))
+    line = f"{counted}, in {count_text(len(outcome.results), 'segment')}"
+    return JobResult(outcome, outcome.as_json(), (*faults, *failed, line))
 
 
 @taking(RewriteSettings)
@@ -263,7 +269,7 @@ def repair_log(source: Path, to: Path | None = None, *, settings: RepairSettings
         for loss in segment["lost"]
     ]
     total = sum(one["bytes_lost"] for one in report.partitions)
-    counted = f"{len(report.partitions):,} partitions; {total:,} bytes of segments are not kept"
+    counted = f"{count_text(len(report.partitions), 'partition')}; {count_text(total, 'byte')} of segments are not kept"
     if not report.destination:
         return JobResult(report, report.as_json(), (*_some(lost), counted, "nothing was written"))
     read, written = (

@@ -355,7 +355,7 @@ class Kip:
             field = fields.get(tuple(steps[:number]))
             if field is None or not field.type.is_struct:
                 wrong = ".".join(steps[:number])
-                structs = [".".join(at) for at, found in fields.items() if found.type.is_struct]
+                structs = [".".join(names) for names, known in fields.items() if known.type.is_struct]
                 raise SpecError(f"{path}: {message} has no struct {wrong}{did_you_mean(wrong, structs)}")
             struct = field.type.name
         if any(at.field.name == name and at.struct == struct for at in draft.fields()):
