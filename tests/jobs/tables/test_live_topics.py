@@ -1,12 +1,17 @@
 """What a task of a live topic fetches."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.tables.files import TopicTask, _stretch
+from kafkaframes.jobs.tables.planning import live_plan, table_plan
+from kafkaframes.jobs.tables.state import Gap
 from kafkaframes.records.build import build_records
+from kafkaframes.scan.log.options import ReadOptions
 
 
 def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
@@ -33,3 +38,41 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
         said = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=said):
             list(iter(_stretch(consumer, task).next, None))
+
+
+def test_the_first_records_that_a_new_partition_lost_are_a_loss():
+    """Of a partition that is there at the first look nothing is known of earlier records: those are no loss."""
+    with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=1)])
+        client = {"bootstrap.servers": broker.bootstrap_servers}
+        strict, lenient = live_plan(["t"], client), live_plan(["t"], client, allow_loss=True)
+        assert (strict(None).gaps, lenient(None).gaps) == ((), ())
+        admin.create_partitions({"t": 2})
+        assert strict(None).gaps == ()
+        with Producer(broker.bootstrap_servers) as producer:
+            for number in range(5):
+                producer.send("t", b"%d" % number, partition=1).result()
+        admin.delete_records({TopicPartition("t", 1): 3})
+        for _ in range(2):  # it is not forgotten because it was reported
+            with pytest.raises(OptionError, match="offsets 0 to 2 of t-1.*allow_loss"):
+                strict(None)
+        assert lenient(None).gaps == (Gap("t", 1, 0, 3),)
+        assert live_plan(["t"], client)(None).gaps == ()
+
+
+def test_the_first_records_that_a_new_partition_of_a_log_lost_are_a_loss(tmp_path):
+    def write(partition, base):
+        (tmp_path / f"t-{partition}").mkdir()
+        raw = build_records([{"value": b"v", "timestamp": 1_760_000_000_000}], base_offset=base)
+        (tmp_path / f"t-{partition}" / f"{base:020d}.log").write_bytes(raw)
+
+    options = ReadOptions((str(tmp_path),))
+    strict, lenient = table_plan(options), table_plan(replace(options, fail_on_data_loss=False))
+    write(0, 50)
+    assert (strict(None).gaps, lenient(None).gaps) == ((), ())
+    write(1, 0)
+    assert strict(None).gaps == ()
+    write(2, 100)
+    with pytest.raises(OptionError, match="offsets 0 to 99 of t-2"):
+        strict(None)
+    assert lenient(None).gaps == (Gap("t", 2, 0, 100),)

@@ -96,6 +96,20 @@ def test_an_index_entry_stands_for_a_marker_that_is_damaged(partition):
     assert state_of(partition).aborted == (AbortedTransaction(1, 0, 2, 3),)
 
 
+def test_a_confirmed_entry_says_where_a_cleaned_transaction_began(tmp_path):
+    """The cleaner has removed the first transaction's data; Kafka's next cleaning keeps its entry as it was."""
+    path = tmp_path / "t-0"
+    path.mkdir()
+    batches = [end(5, 1, commit=False), data(8, 1), end(10, 1, commit=False)]
+    (path / f"{0:020}.log").write_bytes(b"".join(map(bytes, batches)))
+    entries = AbortedTransaction(1, 2, 5, 6), AbortedTransaction(1, 7, 10, 11)
+    write_index(path, *entries)
+    state = state_of(path)
+    assert (state.aborted, state.findings) == (entries, ())
+    write_index(path, entries[0], AbortedTransaction(1, 4, 10, 11))  # it would reach into the one before
+    assert state_of(path).aborted == (entries[0], AbortedTransaction(1, 8, 10, 11))
+
+
 def test_records_that_an_open_transaction_hides_are_counted(partition):
     (directory,) = discover(str(partition))
     found = directory.partitions[0]

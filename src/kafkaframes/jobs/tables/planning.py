@@ -6,7 +6,7 @@ A log is looked at as for a read (``resolve``): whole logs, ends by isolation, s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,7 +30,11 @@ _LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the ta
 
 
 def table_plan(options: ReadOptions) -> Plan:
-    """Return what plans an export into a table, given what the table says."""
+    """Return what plans an export into a table, given what the table says.
+
+    A partition that the first plan did not find is new. If it has lost its first records by then, that is a loss.
+    """
+    first_found: set[tuple[str, int]] = set()
 
     def plan(state: TableState | None) -> TablePlan:
         result = discover_logs(options.paths, storage=options.storage)
@@ -39,13 +43,22 @@ def table_plan(options: ReadOptions) -> Plan:
         if options.replicas == "all":
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
         chosen = choose(result, options, cores=os.cpu_count() or 1)
-        planned = _planned(options, chosen.parts[0][0], state, chosen.internal_topics)
+        part = chosen.parts[0][0]
+        if not first_found:
+            first_found.update(logs_of(part))
+        planned = _planned(options, part, state, chosen.internal_topics, first_found)
         return replace(planned, notes=chosen.notes + planned.notes)
 
     return plan
 
 
-def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, internal: tuple[str, ...]) -> TablePlan:
+def _planned(
+    options: ReadOptions,
+    part: OneOfEach,
+    state: TableState | None,
+    internal: tuple[str, ...],
+    first_found: Collection[tuple[str, int]],
+) -> TablePlan:
     logs, gaps = logs_of(part), []
     options = resolve_offsets(options, logs)
     starts: dict[tuple[str, int], int] = {}
@@ -55,6 +68,8 @@ def _planned(options: ReadOptions, part: OneOfEach, state: TableState | None, in
             _check_same_topic(name[0], metadata.topic_id, state, _LOG_REMEDY)
         first, _ = options.where.bounded(first, NO_END)
         starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
+        if name not in first_found and (state is None or state.end_of(name) is None) and starts[name] > max(first, 0):
+            gap = Gap(*name, max(first, 0), starts[name])
         if gap is not None:
             if options.fail_on_data_loss:
                 raise OptionError(f"{gap} are not in the log any more, and not in the table: {_LOSS_REMEDY}")
@@ -121,8 +136,10 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
         allow_loss: whether offsets that a topic has lost before the table had them are a gap, not an error.
 
     The plan raises OptionError for a topic that was made anew, or cut, since the table was filled, and BrokerError for
-    one that does not exist.
+    one that does not exist. A partition that the first plan did not find is new: if it has lost its first records by
+    then, that is a loss, too.
     """
+    first_found: set[TopicPartition] = set()
 
     def plan(state: TableState | None) -> TablePlan:
         ids = _topic_ids(topics, client)
@@ -132,7 +149,10 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
             partitions = consumer.partitions_for(*topics)
             firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
             known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
-            gaps = tuple(_gaps(known, firsts, ends, allow_loss=allow_loss))
+            if not first_found:
+                first_found.update(partitions)
+            known_ends = {one: 0 if end is None and one not in first_found else end for one, end in known.items()}
+            gaps = tuple(_gaps(known_ends, firsts, ends, allow_loss=allow_loss))
             starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
             tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
         return TablePlan(tuple(tasks), {(one.topic, one.partition): starts[one] for one in partitions}, ids, gaps)

@@ -143,6 +143,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     aborted: list[AbortedTransaction] = []
     findings: list[Finding] = []
     end, has_producers = partition.log_start_offset, False
+    markers_before: dict[int, int] = {}
     tiered_count = _read_tiered(filesystem, partition, open_transactions, aborted, findings) if use_indexes else 0
     if tiered_count:
         end = max(end, (partition.segments[tiered_count - 1].end_offset or 0) + 1)
@@ -152,9 +153,9 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
             for header in reader.producer_headers():
                 if header.is_transactional:
                     markers = index.markers_of(reader, header) if header.is_control else ()
-                    ended = open_transactions.see(header, markers)
-                    index.confirm(ended)
-                    aborted += ended
+                    open_transactions.see(header, ())
+                    ended = (index.resolve(marker, open_transactions.end(marker), markers_before) for marker in markers)
+                    aborted += (transaction for transaction in ended if transaction is not None)
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
         findings += index.findings()
@@ -185,12 +186,28 @@ class _IndexComparison:
         self._unconfirmed -= {(one.producer_id, one.offset) for one in markers if one.kind == "ABORT"}
         return markers
 
-    def confirm(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Compare transactions that markers aborted with the index."""
-        for transaction in aborted:
+    def resolve(
+        self, marker: Marker, transaction: AbortedTransaction | None, markers_before: dict[int, int]
+    ) -> AbortedTransaction | None:
+        """Return the transaction that a marker aborts, None if it aborts none.
+
+        An entry of the index that the marker confirms knows more than the batches do: a cleaner may have removed the
+        transaction's first batches, or all of them.
+
+        Args:
+            transaction: found from the batches; None if they have no data of it.
+            markers_before: producer id to the offset of its marker before this one; updated.
+        """
+        before = markers_before.get(marker.producer_id, -1)
+        markers_before[marker.producer_id] = marker.offset
+        if marker.kind != "ABORT":
+            return None
+        entry = self._by_marker.get((marker.producer_id, marker.offset))
+        if transaction is not None:
             self._aborted_count += 1
-            entry = self._by_marker.get((transaction.producer_id, transaction.last_offset))
             self._missing += entry is None or entry.first_offset > transaction.first_offset
+        first = marker.offset if transaction is None else transaction.first_offset
+        return entry if entry is not None and before < entry.first_offset <= first else transaction
 
     def findings(self) -> Iterator[Finding]:
         """Yield how the index differs from the markers of the whole segment."""
