@@ -6,7 +6,7 @@ import pytest
 from tests.cli.export_calls import files
 from tests.spark.truth import SHOP
 
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.jobs.export import run
 from kafkaframes.jobs.export.run import export
 from kafkaframes.jobs.export.task import Settings
@@ -52,3 +52,47 @@ def test_a_failure_on_spark_is_one_line(spark, tmp_path):
     with pytest.raises(KafkaframesError, match=r"`to` .*/out: cannot be written: [^\n]*$"):
         export(tasks, Settings(str(to)), run=broken)
     assert not (to / "_SUCCESS").exists()
+
+
+def write_segment(path, value, *, topic_id=None):
+    from kafkaframes.records.build import build_records
+
+    (path / "t-0").mkdir(parents=True, exist_ok=True)
+    raw = build_records({"value": [value], "timestamp": [1]})
+    (path / "t-0" / f"{0:020}.log").write_bytes(raw)
+    if topic_id is not None:
+        (path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+
+
+@pytest.mark.parametrize("topic_ids", [(None, None), ("A" * 21 + "Q", "A" * 21 + "g")], ids=["content", "topic id"])
+def test_a_segment_of_another_log_is_refused_although_it_is_as_long(tmp_path, topic_ids):
+    """A size is no identity: an export of another log, or of a topic that was recreated, was taken for done."""
+    from kafkaframes.jobs.export.planning import plan_export
+    from kafkaframes.jobs.export.run import export
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.scan.log.options import ReadOptions
+
+    def run():
+        return export(plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, Settings(str(tmp_path / "out")))
+
+    write_segment(tmp_path / "log", b"one", topic_id=topic_ids[0])
+    assert (run().exported, run().resumed) == (1, 1)
+    write_segment(tmp_path / "log", b"two" if topic_ids[0] is None else b"one", topic_id=topic_ids[1])
+    with pytest.raises(OptionError, match="is not the segment that was exported"):
+        run()
+
+
+def test_a_swap_that_a_broker_has_put_in_its_place_is_not_exported_twice(tmp_path):
+    from kafkaframes.jobs.export.planning import plan_export
+    from kafkaframes.jobs.export.run import export
+    from kafkaframes.jobs.export.task import Settings
+    from kafkaframes.scan.log.options import ReadOptions
+
+    write_segment(tmp_path / "log", b"one")
+    segment = tmp_path / "log" / "t-0" / f"{0:020}.log"
+    segment.rename(f"{segment}.swap")
+    for _ in range(2):
+        export(plan_export(ReadOptions((str(tmp_path / "log"),))).tasks, Settings(str(tmp_path / "out")))
+        if not segment.exists():
+            (segment.parent / f"{segment.name}.swap").rename(segment)
+    assert [path.name for path in (tmp_path / "out").rglob("*.parquet")] == [f"{0:020}.parquet"]

@@ -54,7 +54,7 @@ def test_the_first_records_that_a_new_partition_lost_are_a_loss():
                 producer.send("t", b"%d" % number, partition=1).result()
         admin.delete_records({TopicPartition("t", 1): 3})
         for _ in range(2):  # it is not forgotten because it was reported
-            with pytest.raises(OptionError, match="offsets 0 to 2 of t-1.*allow_loss"):
+            with pytest.raises(OptionError, match=r"offsets 0 to 2 of t-1.*allow_loss"):
                 strict(None)
         assert lenient(None).gaps == (Gap("t", 1, 0, 3),)
         assert live_plan(["t"], client)(None).gaps == ()

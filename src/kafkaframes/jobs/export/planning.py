@@ -9,18 +9,22 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, Settings, parse_line, read_journal
+from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune
 from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
+from kafkaframes.storage.files.filesystem import VIEW_MARK
+from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.notes import LogNotes
 
 
@@ -47,12 +51,25 @@ def plan_export(options: ReadOptions) -> ExportPlan:
     """
     result = discover_logs(options.paths, storage=options.storage)
     chosen = choose(result, options, cores=os.cpu_count() or 1)
-    slices = [
-        chunk
-        for part, bounded in chosen.parts
-        for chunk in prune(part.segments, resolve_offsets(bounded, logs_of(part)))
-    ]
-    return ExportPlan([task_of(chunk, options) for chunk in slices], chosen.internal_topics, chosen.notes)
+    tasks: list[ExportTask] = []
+    for part, bounded in chosen.parts:
+        logs = logs_of(part)
+        for chunk in prune(part.segments, resolve_offsets(bounded, logs)):
+            metadata = logs[chunk.segment.topic, chunk.segment.partition].partition.metadata
+            topic_id = "" if metadata is None else metadata.topic_id
+            tasks.append(replace(task_of(chunk, options), topic_id=topic_id, head=_head_of(chunk, options)))
+    return ExportPlan(tasks, chosen.internal_topics, chosen.notes)
+
+
+def _head_of(part: Slice, options: ReadOptions) -> str:
+    """Return a digest of a segment's first batch header: a size alone does not say whose records it has."""
+    if VIEW_MARK in part.segment.path:  # its path has an id that no other segment has
+        return ""
+    try:
+        with filesystem_for(part.segment.path, options=options.storage).open(part.segment.path) as read_at:
+            return sha256(read_at(0, BATCH_V2.size)).hexdigest()[:16]
+    except LogDirError:  # the task reports it, and the other segments are exported
+        return ""
 
 
 def task_of(part: Slice, options: ReadOptions) -> ExportTask:
@@ -117,6 +134,7 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
 # * A file is good while its size is what the journal says, and every segment of it is as it was or has left the log.
 # * A file of which a segment has changed is written again, if the log still has all its segments; otherwise its records
 #   of those that are gone would be lost, or those of the others twice: refused.
+# * A segment of the same size that begins with another batch, or a topic with another id, is of another log: refused.
 # * A file that no line of the journal names (its writer was killed in between) is removed: its segments may now be
 #   grouped in another way.
 
@@ -151,8 +169,9 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
             a file with a segment that has changed.
     """
     recorded = _recorded(settings)
-    _check_none_merged(recorded, tasks)
     now = {task.name: task for task in tasks}
+    _check_same_log(recorded, now)
+    _check_none_merged(recorded, tasks)
     results = {name: known for name, known in recorded.items() if name in now and known.output is None}
     results = {name: known for name, known in results.items() if _bounds(known.task) == _bounds(now[name])}
     again: dict[str, str] = {}
@@ -192,6 +211,30 @@ def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentR
 def _is_there(to: str, result: SegmentResult) -> bool:
     path = Path(to, result.output or "")
     return path.exists() and path.stat().st_size == result.output_bytes
+
+
+def _check_same_log(recorded: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]) -> None:
+    """Check that segments which were exported are those of the log that is exported now."""
+    for name, known in recorded.items():
+        task, before = now.get(name), known.task
+        if task is None:
+            continue
+        is_other_topic = bool(task.topic_id and before.topic_id and task.topic_id != before.topic_id)
+        is_other_content = (
+            task.size_bytes == before.size_bytes
+            and task.start == before.start
+            and (bool(task.head and before.head) and task.head != before.head)
+        )
+        if is_other_topic or is_other_content:
+            difference = (
+                f"the topic had the id {before.topic_id} and has {task.topic_id}"
+                if is_other_topic
+                else "it has the same size, and begins with another batch"
+            )
+            raise OptionError(
+                f"{task.path} is not the segment that was exported from {before.path}: {difference}. Export to a new "
+                "directory, or with `overwrite`"
+            )
 
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:

@@ -54,6 +54,8 @@ class ExportTask:
         label: what the output is called in place of the segment, where a part of it stands in a log merged from copies.
         source: the log directory, where each of several copies is exported.
         alternates: where other copies have the same offsets, for batches that turn out to be damaged.
+        topic_id: of the topic, as its log directory has it; empty if it has none.
+        head: a digest of the segment's first batch header, with its CRC; empty if it is not read (tiered segments).
     """
 
     path: str
@@ -68,6 +70,8 @@ class ExportTask:
     label: str = ""
     source: str = ""
     alternates: tuple[Alternate, ...] = ()
+    topic_id: str = ""
+    head: str = ""
 
     @property
     def bytes_to_read(self) -> int:
@@ -78,7 +82,7 @@ class ExportTask:
     def name(self) -> str:
         """Where the output lies below the destination, without its suffix."""
         copy = f"/source={quote(self.source, safe='')}" if self.source else ""
-        label = self.label or split(self.path)[1].replace(".log", "")
+        label = self.label or split(self.path)[1].removesuffix(".swap").replace(".log", "")
         return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
 
