@@ -34,7 +34,7 @@ def table_plan(options: ReadOptions) -> Plan:
 
     A partition that the first plan did not find is new. If it has lost its first records by then, that is a loss.
     """
-    first_found: set[tuple[str, int]] = set()
+    initial_partitions: set[tuple[str, int]] = set()
 
     def plan(state: TableState | None) -> TablePlan:
         result = discover_logs(options.paths, storage=options.storage)
@@ -44,9 +44,9 @@ def table_plan(options: ReadOptions) -> Plan:
             raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
         chosen = choose(result, options, cores=os.cpu_count() or 1)
         part = chosen.parts[0][0]
-        if not first_found:
-            first_found.update(logs_of(part))
-        planned = _planned(options, part, state, chosen.internal_topics, first_found)
+        if not initial_partitions:
+            initial_partitions.update(logs_of(part))
+        planned = _planned(options, part, state, chosen.internal_topics, initial_partitions)
         return replace(planned, notes=chosen.notes + planned.notes)
 
     return plan
@@ -57,7 +57,7 @@ def _planned(
     part: OneOfEach,
     state: TableState | None,
     internal: tuple[str, ...],
-    first_found: Collection[tuple[str, int]],
+    initial_partitions: Collection[tuple[str, int]],
 ) -> TablePlan:
     logs, gaps = logs_of(part), []
     options = resolve_offsets(options, logs)
@@ -68,7 +68,11 @@ def _planned(
             _check_same_topic(name[0], metadata.topic_id, state, _LOG_REMEDY)
         first, _ = options.where.bounded(first, NO_END)
         starts[name], gap = start_of(name, entry, first, None if state is None else state.end_of(name))
-        if name not in first_found and (state is None or state.end_of(name) is None) and starts[name] > max(first, 0):
+        if (
+            name not in initial_partitions
+            and (state is None or state.end_of(name) is None)
+            and starts[name] > max(first, 0)
+        ):
             gap = Gap(*name, max(first, 0), starts[name])
         if gap is not None:
             if options.fail_on_data_loss:
@@ -139,7 +143,7 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
     one that does not exist. A partition that the first plan did not find is new: if it has lost its first records by
     then, that is a loss, too.
     """
-    first_found: set[TopicPartition] = set()
+    initial_partitions: set[TopicPartition] = set()
 
     def plan(state: TableState | None) -> TablePlan:
         ids = _topic_ids(topics, client)
@@ -149,9 +153,11 @@ def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: b
             partitions = consumer.partitions_for(*topics)
             firsts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
             known = {one: None if state is None else state.end_of((one.topic, one.partition)) for one in partitions}
-            if not first_found:
-                first_found.update(partitions)
-            known_ends = {one: 0 if end is None and one not in first_found else end for one, end in known.items()}
+            if not initial_partitions:
+                initial_partitions.update(partitions)
+            known_ends = {
+                one: 0 if end is None and one not in initial_partitions else end for one, end in known.items()
+            }
             gaps = tuple(_gaps(known_ends, firsts, ends, allow_loss=allow_loss))
             starts = {one: max(firsts[one], known[one] or 0) for one in partitions}
             tasks = [task for one in partitions for task in _tasks(consumer, one, starts[one], ends[one], client)]
