@@ -18,6 +18,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.spark.decode_options import DECODE_ROWS, refuse_decoding
+from kafkaframes.spark.java_pattern import compile_java_pattern
 from kafkaframes.spark.option_values import (
     Option,
     boolean,
@@ -27,7 +28,6 @@ from kafkaframes.spark.option_values import (
     load_paths,
     one_of,
     parse_assign,
-    pattern_value,
     positive,
     starting_value,
     text_list,
@@ -78,7 +78,12 @@ _ROWS = (
     Option("path", "paths", str, "a log directory, topic partition directory, segment file or glob"),
     Option("paths", "paths", str, "the JSON list that Spark makes of load([...])"),
     Option("subscribe", "subscribe", topics_value, "topics to read, comma separated"),
-    Option("subscribePattern", "subscribe_pattern", pattern_value, "a regular expression for whole topic names"),
+    Option(
+        "subscribePattern",
+        "subscribe_pattern",
+        compile_java_pattern,
+        "a regular expression of Java for whole topic names",
+    ),
     Option("assign", "assign", parse_assign, 'topic partitions to read: {"orders": [0, 1]}'),
     Option("startingOffsets", "start", starting_value, 'earliest, or {"orders": {"0": 23, "1": -2}}', "earliest"),
     Option("endingOffsets", "end", ending_value, 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive', "latest"),

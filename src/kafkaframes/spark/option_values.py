@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,14 +39,6 @@ def text_list(text: str) -> tuple[str, ...]:
 def topics_value(text: str) -> frozenset[str]:
     """Read names of topics with commas between them."""
     return frozenset(text_list(text))
-
-
-def pattern_value(text: str) -> re.Pattern[str]:
-    """Read a regular expression."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
 
 
 def boolean(text: str) -> bool:

@@ -1,0 +1,652 @@
+r"""Java's regular expressions for names of topics, as ``java.util.regex.Pattern`` of Java 17 reads them.
+
+``subscribePattern`` of Spark's Kafka connector is one. Python's syntax is another: it has no ``[a-z&&[^b]]``, no
+``\Q..\E`` and no ``\p{Lower}``, and it reads ``[[a]`` differently. So an expression is parsed by Java's rules and
+translated. That is possible because a topic's name has characters out of 65 only: each class becomes the set of those
+that it matches, and what can only match other characters (``\s``, ``\R``) becomes a class that matches nothing.
+
+What Python cannot express (a look-behind of variable width, a reference to a group that is not closed yet) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, NoReturn
+
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
+Set = frozenset[str]
+_NOTHING: Final = r"[^\x00-\U0010ffff]"
+_MAX_DEPTH: Final = 100
+_FLAGS: Final = "idmsuxU"
+_REPETITIONS: Final = "?*+"
+_MAX_REPETITIONS: Final = 2**31 - 1
+_LETTERS, _DIGITS = frozenset(string.ascii_letters), frozenset(string.digits)
+_LOWER, _UPPER = frozenset(string.ascii_lowercase), frozenset(string.ascii_uppercase)
+_PUNCTUATION: Final = frozenset("._-")
+_WORD: Final = _LETTERS | _DIGITS | {"_"}
+_EMPTY: Final[Set] = frozenset()
+_ESCAPED_CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_ESCAPED_CLASSES: Final[dict[str, Set]] = {
+    "d": _DIGITS, "w": _WORD, "s": _EMPTY, "h": _EMPTY, "v": _EMPTY,
+}  # fmt: skip
+_OTHER_CATEGORIES: Final = (
+    "Cn", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nl", "No", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Ps", "Pe", "Sm",
+    "Sc", "Sk", "So", "Pi", "Pf", "M", "Z", "C", "S",
+)  # fmt: skip
+_OTHER_SCRIPTS: Final = (
+    "GREEK", "GREK", "CYRILLIC", "CYRL", "ARABIC", "ARAB", "HEBREW", "HEBR", "HAN", "HANI", "HIRAGANA", "HIRA",
+    "KATAKANA", "KANA", "HANGUL", "HANG", "THAI", "DEVANAGARI", "DEVA", "BENGALI", "BENG", "ARMENIAN", "ARMN",
+    "GEORGIAN", "GEOR", "ETHIOPIC", "ETHI", "TAMIL", "TAML", "INHERITED", "ZINH",
+)  # fmt: skip
+_OTHER_BLOCKS: Final = (
+    "LATIN1SUPPLEMENT", "LATINEXTENDEDA", "LATINEXTENDEDB", "GREEK", "GREEKANDCOPTIC", "CYRILLIC", "ARMENIAN",
+    "HEBREW", "ARABIC", "THAI", "DEVANAGARI", "BENGALI", "TAMIL", "GEORGIAN", "ETHIOPIC", "HIRAGANA", "KATAKANA",
+    "HANGULSYLLABLES", "CJKUNIFIEDIDEOGRAPHS", "GENERALPUNCTUATION", "CURRENCYSYMBOLS", "MATHEMATICALOPERATORS",
+    "BOXDRAWING",
+)  # fmt: skip
+_ESCAPED_ELEMENTS: Final = {
+    "A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B", "R": _NOTHING, "X": "(?s:.)",
+}  # fmt: skip
+_POSIX: Final[dict[str, Set]] = {
+    "Lower": _LOWER, "Upper": _UPPER, "ASCII": ALPHABET, "Alpha": _LETTERS, "Digit": _DIGITS,
+    "Alnum": _LETTERS | _DIGITS, "Punct": _PUNCTUATION, "Graph": ALPHABET, "Print": ALPHABET, "Blank": _EMPTY,
+    "Cntrl": _EMPTY, "XDigit": frozenset(string.hexdigits), "Space": _EMPTY,
+}  # fmt: skip
+_CATEGORIES: Final[dict[str, Set]] = {
+    **dict.fromkeys(
+        _OTHER_CATEGORIES, _EMPTY
+    ),
+    "Lu": _UPPER, "Ll": _LOWER, "Nd": _DIGITS, "Pd": frozenset("-"), "Pc": frozenset("_"), "Po": frozenset("."),
+    "L": _LETTERS, "N": _DIGITS, "P": _PUNCTUATION, "LC": _LETTERS, "LD": _LETTERS | _DIGITS, "L1": ALPHABET,
+    "all": ALPHABET,
+}  # fmt: skip
+_JAVA: Final[dict[str, Set]] = {
+    "javaLowerCase": _LOWER, "javaUpperCase": _UPPER, "javaAlphabetic": _LETTERS, "javaIdeographic": _EMPTY,
+    "javaTitleCase": _EMPTY, "javaDigit": _DIGITS, "javaDefined": ALPHABET, "javaLetter": _LETTERS,
+    "javaLetterOrDigit": _LETTERS | _DIGITS, "javaJavaIdentifierStart": _LETTERS | {"_"},
+    "javaJavaIdentifierPart": _WORD, "javaUnicodeIdentifierStart": _LETTERS, "javaUnicodeIdentifierPart": _WORD,
+    "javaIdentifierIgnorable": _EMPTY, "javaSpaceChar": _EMPTY, "javaWhitespace": _EMPTY, "javaISOControl": _EMPTY,
+    "javaMirrored": _EMPTY,
+}  # fmt: skip
+_UNICODE: Final[dict[str, Set]] = {  # after "Is", in any letter case
+    "ALPHABETIC": _LETTERS, "LETTER": _LETTERS, "IDEOGRAPHIC": _EMPTY, "LOWERCASE": _LOWER, "UPPERCASE": _UPPER,
+    "TITLECASE": _EMPTY, "WHITE_SPACE": _EMPTY, "CONTROL": _EMPTY, "PUNCTUATION": _PUNCTUATION,
+    "HEX_DIGIT": frozenset(string.hexdigits), "ASSIGNED": ALPHABET, "NONCHARACTER_CODE_POINT": _EMPTY,
+    "DIGIT": _DIGITS, "ALNUM": _LETTERS | _DIGITS, "BLANK": _EMPTY, "GRAPH": ALPHABET, "PRINT": ALPHABET,
+    "WORD": _WORD, "JOIN_CONTROL": _EMPTY,
+    "WHITESPACE": _EMPTY, "HEXDIGIT": frozenset(string.hexdigits), "NONCHARACTERCODEPOINT": _EMPTY,
+    "JOINCONTROL": _EMPTY,
+}  # fmt: skip
+_SCRIPTS: Final[dict[str, Set]] = {  # in any letter case
+    **dict.fromkeys(("LATIN", "LATN"), _LETTERS),
+    **dict.fromkeys(("COMMON", "ZYYY"), ALPHABET - _LETTERS),
+    **dict.fromkeys(
+        _OTHER_SCRIPTS,
+        _EMPTY,
+    ),
+}
+_BLOCKS: Final[dict[str, Set]] = {  # in any letter case, without spaces, hyphens and underscores
+    "BASICLATIN": ALPHABET,
+    **dict.fromkeys(
+        _OTHER_BLOCKS,
+        _EMPTY,
+    ),
+}
+_CASED: Final = frozenset(("Lower", "Upper", "Lu", "Ll", "Lt", "javaLowerCase", "javaUpperCase", "javaTitleCase"))
+_CASED_UNICODE: Final = frozenset(("LOWERCASE", "UPPERCASE", "TITLECASE"))
+
+
+def compile_java_pattern(text: str) -> re.Pattern[str]:
+    """Return an expression of Python that matches the same whole names of topics as a Java expression.
+
+    >>> names = compile_java_pattern(r"\\Qa.\\E[a-z&&[^b]]\\p{Digit}++\\z")
+    >>> [bool(names.fullmatch(name)) for name in ("a.c12", "a.b1", "axc1")]
+    [True, False, False]
+
+    Raises:
+        ValueError: it is empty, is not an expression of Java, or cannot be translated; the place.
+    """
+    if not text.strip():
+        raise ValueError("is empty: must be a regular expression")
+    translated = _Parser(text).translate()
+    try:
+        return re.compile(translated, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!r} cannot be translated from Java's syntax: {error}") from None
+
+
+class _Char(NamedTuple):
+    """A character of an expression; one that ``\\Q..\\E`` quotes has no meaning of its own."""
+
+    text: str
+    position: int
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    ignore_case: bool = False
+    unicode_case: bool = False
+    comments: bool = False
+
+
+@dataclass(slots=True)
+class _Groups:
+    count: int = 0
+    certain: frozenset[int] = frozenset()  # those that have text, whatever was matched before
+    names: dict[str, int] = field(default_factory=dict)
+
+
+class _Parser:
+    """A parser by recursive descent; each method returns Python's text for what it has read."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._chars = list(_unquoted(text))
+        self._at = 0
+        self._flags = _Flags()
+        self._groups = _Groups()
+        self._depth = 0
+
+    def translate(self) -> str:
+        """Return the whole expression."""
+        result = self._alternatives()
+        if self._at < len(self._chars):
+            self._fail("an unmatched ')'")
+        return result
+
+    # ------------------------------------------------------------------------------------------------- characters
+
+    def _fail(self, problem: str) -> NoReturn:
+        position = self._chars[self._at].position if self._at < len(self._chars) else len(self._text)
+        raise ValueError(f"{self._text!r} is not a supported Java regular expression: {problem} near index {position}")
+
+    def _skip_comments(self) -> None:
+        if not self._flags.comments:
+            return
+        while self._at < len(self._chars) and not self._chars[self._at].is_quoted:
+            char = self._chars[self._at].text
+            if char == "#":
+                while self._at < len(self._chars) and self._chars[self._at].text not in "\n\r\x85\u2028\u2029":
+                    self._at += 1
+            elif char in " \t\n\v\f\r":
+                self._at += 1
+            else:
+                return
+
+    def _peek(self) -> str:
+        """Return the next character with a meaning; "" at the end and before a quoted one."""
+        self._skip_comments()
+        if self._at >= len(self._chars) or self._chars[self._at].is_quoted:
+            return ""
+        return self._chars[self._at].text
+
+    def _take(self, expected: str) -> bool:
+        if self._peek() == expected:
+            self._at += 1
+            return True
+        return False
+
+    def _next(self) -> _Char:
+        if self._at >= len(self._chars):
+            self._fail("it ends too early")
+        self._at += 1
+        return self._chars[self._at - 1]
+
+    def _next_plain(self) -> str:
+        """Return the next character, comments or not; one within an escape or the head of a group."""
+        return self._next().text
+
+    def _is_at_end(self) -> bool:
+        self._skip_comments()
+        return self._at >= len(self._chars)
+
+    @contextmanager
+    def _nested(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"groups or classes are nested more than {_MAX_DEPTH} deep,")
+        yield
+        self._depth -= 1
+
+    # -------------------------------------------------------------------------------------------------- structure
+
+    def _alternatives(self) -> str:
+        before = self._groups.certain
+        parts, certain = [self._sequence()], self._groups.certain
+        while self._take("|"):
+            self._groups.certain = before
+            parts.append(self._sequence())
+            certain = certain & self._groups.certain
+        self._groups.certain = certain
+        return "|".join(parts)
+
+    def _sequence(self) -> str:
+        parts: list[str] = []
+        while not self._is_at_end() and self._peek() not in ("|", ")"):
+            certain = self._groups.certain
+            atom = self._atom()
+            if atom is None:
+                continue
+            parts.append(self._repeated(atom))
+            if parts[-1].startswith("(?!") or parts[-1].startswith("(?<!") or parts[-1] != atom:
+                self._groups.certain = certain
+        return "".join(parts)
+
+    def _repeated(self, atom: str) -> str:
+        char = self._peek()
+        if char in _REPETITIONS and char:
+            self._at += 1
+            repetition = char
+        elif char == "{":
+            repetition = self._counted()
+        else:
+            return atom
+        following = self._peek()
+        if following in ("?", "+"):
+            self._at += 1
+            repetition += following
+            following = self._peek()
+        if following and following in _REPETITIONS + "{":
+            self._fail("a repetition of a repetition")
+        return f"(?:{atom}){repetition}"
+
+    def _counted(self) -> str:
+        self._at += 1
+        least = self._number()
+        most: int | None = least
+        if self._take(","):
+            most = None if self._peek() == "}" else self._number()
+        if not self._take("}"):
+            self._fail("an unclosed repetition")
+        if least > _MAX_REPETITIONS or (most is not None and not least <= most <= _MAX_REPETITIONS):
+            self._fail("an illegal repetition range")
+        return f"{{{least},{'' if most is None else most}}}"
+
+    def _number(self) -> int:
+        digits = ""
+        while (char := self._peek()) and char in string.digits:
+            digits += char
+            self._at += 1
+        if not digits or len(digits) > 10:
+            self._fail("an illegal repetition")
+        return int(digits)
+
+    def _atom(self) -> str | None:
+        """Return one element without its repetition; None for flags, which match nothing."""
+        char = self._peek()
+        if char == "(":
+            return self._group()
+        if char == "[":
+            self._at += 1
+            return _class_text(self._class())
+        if char == "\\":
+            self._at += 1
+            return self._escape()
+        if char == "^":
+            self._at += 1
+            return r"\A"
+        if char == "$":
+            self._at += 1
+            return r"\Z"
+        if char == ".":
+            self._at += 1
+            return _class_text(ALPHABET)
+        if char and char in _REPETITIONS + "{":
+            self._fail(f"a dangling {char!r}")
+        return _class_text(self._folded(self._next().text))
+
+    def _group(self) -> str | None:
+        self._at += 1
+        flags = self._flags
+        if self._peek() != "?":
+            return self._captured(flags)
+        self._at += 1
+        char = self._next_plain()
+        if char in ":=!>":
+            return self._closed(f"(?{char}", flags)
+        if char == "<":
+            if self._at < len(self._chars) and self._chars[self._at].text in "=!":
+                return self._closed(f"(?<{self._next_plain()}", flags)
+            return self._captured(flags, self._group_name())
+        self._at -= 1
+        return self._inline_flags(flags)
+
+    def _captured(self, flags: _Flags, name: str | None = None) -> str:
+        self._groups.count += 1
+        number = self._groups.count
+        if name is not None:
+            if name in self._groups.names:
+                self._fail(f"a second group named {name!r}")
+            self._groups.names[name] = number
+        result = self._closed("(", flags)
+        self._groups.certain |= {number}
+        return result
+
+    def _closed(self, head: str, flags: _Flags) -> str:
+        """Read a group up to its end; flags that are set within it end with it."""
+        with self._nested():
+            result = f"{head}{self._alternatives()})"
+        if not self._take(")"):
+            self._fail("an unclosed group")
+        self._flags = flags
+        return result
+
+    def _group_name(self) -> str:
+        name = ""
+        while (char := self._next_plain()) != ">":
+            if not (char.isascii() and (char.isalpha() or (name and char.isdigit()))):
+                self._fail("an illegal name of a group")
+            name += char
+        if not name:
+            self._fail("a group with an empty name")
+        return name
+
+    def _inline_flags(self, outer: _Flags) -> str | None:
+        flags, value = outer, True
+        while (char := self._next_plain()) not in (")", ":"):
+            if char == "-" and value:
+                value = False
+            elif char in _FLAGS:
+                flags = _with_flag(flags, char, value=value)
+            else:
+                self._fail(f"an unknown flag {char!r}")
+        self._flags = flags
+        return self._closed("(?:", outer) if char == ":" else None
+
+    # ---------------------------------------------------------------------------------------------------- escapes
+
+    def _escape(self) -> str:
+        """Return what follows a backslash outside of a class."""
+        char = self._next_plain()
+        if char in "123456789":
+            return self._reference(char)
+        if char == "k":
+            if self._next_plain() != "<":
+                self._fail(r"\k without a name")
+            name = self._group_name()
+            if name not in self._groups.names:
+                self._fail(f"a reference to group {name!r}, which does not exist,")
+            return self._reference_to(self._groups.names[name])
+        if char == "b" and self._peek() == "{":
+            self._fail(r"\b{g}")
+        if char in _ESCAPED_ELEMENTS:
+            return _ESCAPED_ELEMENTS[char]
+        return _class_text(self._escaped_set(char))
+
+    def _reference(self, digits: str) -> str:
+        while self._at < len(self._chars) and (char := self._chars[self._at].text) in string.digits and char:
+            if int(digits + char) > self._groups.count:
+                break
+            digits += char
+            self._at += 1
+        return self._reference_to(int(digits))
+
+    def _reference_to(self, number: int) -> str:
+        if number not in self._groups.certain:  # Java keeps the text of groups in alternatives that have failed
+            self._fail(f"a reference to group {number}, which may have no text there,")
+        return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
+
+    def _escaped_set(self, char: str) -> Set:
+        """Return the set of an escape that stands for characters."""
+        if char.lower() in _ESCAPED_CLASSES:
+            result = _ESCAPED_CLASSES[char.lower()]
+            return ALPHABET - result if char.isupper() else result
+        if char in ("p", "P"):
+            result = self._property()
+            return ALPHABET - result if char == "P" else result
+        return self._folded(self._escaped_character(char))
+
+    def _escaped_character(self, char: str) -> str:
+        if char in _ESCAPED_CHARACTERS:
+            return _ESCAPED_CHARACTERS[char]
+        if char == "0":
+            return self._octal()
+        if char == "x":
+            if self._at < len(self._chars) and self._chars[self._at].text == "{":
+                self._at += 1
+                return self._code_point(self._until("}"))
+            return self._code_point(self._next_plain() + self._next_plain())
+        if char == "u":
+            return self._code_point("".join(self._next_plain() for _ in range(4)))
+        if char == "c":
+            return chr(ord(self._next_plain()) ^ 64)
+        return self._named_character() if char == "N" else self._literal(char)
+
+    def _named_character(self) -> str:
+        if self._next_plain() != "{":
+            self._fail(r"\N without a name")
+        try:
+            return unicodedata.lookup(self._until("}"))
+        except KeyError:
+            self._fail("an unknown name of a character")
+
+    def _literal(self, char: str) -> str:
+        if char.isascii() and char.isalpha():
+            self._fail(f"an unknown escape \\{char}")
+        return char
+
+    def _octal(self) -> str:
+        digits = ""
+        while self._at < len(self._chars) and len(digits) < 3 and self._chars[self._at].text in "01234567":
+            if len(digits) == 2 and digits[0] > "3":
+                break
+            digits += self._next_plain()
+        if not digits:
+            self._fail("an illegal octal escape")
+        return chr(int(digits, 8))
+
+    def _code_point(self, digits: str) -> str:
+        if not digits or len(digits) > 8 or not all(char in string.hexdigits for char in digits):
+            self._fail("an illegal hexadecimal escape")
+        if (number := int(digits, 16)) > 0x10FFFF:
+            self._fail("a code point that does not exist")
+        return chr(number)
+
+    def _until(self, end: str) -> str:
+        text = ""
+        while (char := self._next_plain()) != end:
+            text += char
+        return text
+
+    def _folded(self, char: str) -> Set:
+        """Return a character's set: with the other case under (?i)."""
+        return self._matching(lambda other: other == char, [char])
+
+    def _matching(self, has: Callable[[str], bool], singles: list[str] | None = None) -> Set:
+        """Return what a condition matches, as Java asks it under (?i): for the character in either case."""
+        result = {char for char in ALPHABET if has(char)}
+        if self._flags.ignore_case:
+            result |= {char for char in ALPHABET if has(char.lower()) or has(char.upper())}
+            if self._flags.unicode_case:
+                result |= {char for char in ALPHABET for one in singles or () if _unicode_fold(one) == char.lower()}
+        return frozenset(result)
+
+    # ---------------------------------------------------------------------------------------------------- classes
+
+    def _class(self) -> Set:
+        """Return the set of a class, whose ``[`` is read; read its ``]``, too."""
+        is_negated = self._at < len(self._chars) and self._chars[self._at][::2] == ("^", False)
+        self._at += is_negated
+        with self._nested():
+            result = self._class_items()
+        self._at += 1
+        return ALPHABET - result if is_negated else result
+
+    def _class_items(self) -> Set:
+        """Return the set of the items up to a ``]``, from left to right, as Java reads them.
+
+        After ``&&`` follow classes, or an item of another kind: with that all the rest is one operand. So
+        ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
+        """
+        result: Set | None = None
+        while (char := self._class_peek()) != "]" or result is None:
+            if char == "&" and self._follows("&"):
+                self._at += 2
+                operand = self._operand()
+                result = operand if result is None else result & operand
+            else:
+                item = self._nested_class() if char == "[" else self._range()
+                result = item if result is None else result | item
+        return result
+
+    def _operand(self) -> Set:
+        """Return what follows ``&&``."""
+        result: Set | None = None
+        while (char := self._class_peek()) not in ("]", "&"):
+            if char == "[":
+                item = self._nested_class()
+            else:
+                with self._nested():
+                    item = self._class_items()
+            result = item if result is None else result | item
+        if result is None:
+            self._fail("an empty operand of &&")
+        return result
+
+    def _nested_class(self) -> Set:
+        self._at += 1
+        return self._class()
+
+    def _class_peek(self) -> str:
+        if self._is_at_end():
+            self._fail("an unclosed class")
+        return self._peek()
+
+    def _follows(self, char: str) -> bool:
+        """Return whether the character after the next one is ``char``, and has its meaning."""
+        at = self._at
+        self._at += 1
+        result = self._peek() == char
+        self._at = at
+        return result
+
+    def _range(self) -> Set:
+        """Return a character, a range of two, or an escape within a class."""
+        first = self._class_character()
+        if isinstance(first, frozenset):
+            return first
+        if self._peek() != "-":
+            return self._folded(first)
+        at = self._at
+        self._at += 1
+        if self._is_at_end() or self._peek() in ("[", "]"):
+            self._at = at
+            return self._folded(first)
+        last = self._class_character()
+        if isinstance(last, frozenset) or last < first:
+            self._fail("an illegal range of characters")
+        return self._matching(lambda char: first <= char <= last)
+
+    def _class_character(self) -> str | Set:
+        if self._peek() != "\\":
+            return self._next().text
+        self._at += 1
+        char = self._next_plain()
+        if char.lower() in _ESCAPED_CLASSES or char in ("p", "P"):
+            return self._escaped_set(char)
+        if char in "123456789":
+            self._fail(f"an unknown escape \\{char} in a class")
+        return self._escaped_character(char)
+
+    # ------------------------------------------------------------------------------------------------- properties
+
+    def _property(self) -> Set:
+        char = self._next_plain()
+        name = self._until("}") if char == "{" else char
+        if not name:
+            self._fail("an empty property")
+        result = self._property_named(name, is_single=char != "{")
+        if result is None:
+            self._fail(f"an unknown property {name!r}")
+        return result
+
+    def _property_named(self, name: str, *, is_single: bool) -> Set | None:
+        key, equals, value = name.partition("=")
+        if equals:
+            return self._property_of(key.lower(), value)
+        if self._flags.ignore_case and name in _CASED:
+            return _LETTERS
+        if is_single:
+            return _CATEGORIES.get(name)
+        if name.startswith("In"):
+            return _block(name[2:])
+        if name.startswith("Is"):
+            return self._unicode_property(name[2:])
+        for table in (_POSIX, _CATEGORIES, _JAVA):
+            if name in table:
+                return table[name]
+        return None
+
+    def _unicode_property(self, name: str) -> Set | None:
+        upper = name.upper()
+        if upper in _CASED_UNICODE and self._flags.ignore_case:
+            return _LETTERS
+        if upper in _UNICODE:
+            return _UNICODE[upper]
+        if name in _CATEGORIES:
+            return _LETTERS if self._flags.ignore_case and name in _CASED else _CATEGORIES[name]
+        return _SCRIPTS.get(upper)
+
+    def _property_of(self, key: str, value: str) -> Set | None:
+        if key in ("sc", "script"):
+            return _SCRIPTS.get(value.upper())
+        if key in ("blk", "block"):
+            return _block(value)
+        if key in ("gc", "general_category"):
+            is_cased = self._flags.ignore_case and value in _CASED
+            return _LETTERS if is_cased else _CATEGORIES.get(value)
+        return None
+
+
+def _block(name: str) -> Set | None:
+    return _BLOCKS.get(re.sub(r"[ _-]", "", name).upper())
+
+
+def _with_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
+    """Return flags with one changed; the others have no effect on names, which have no line ends."""
+    if char == "i":
+        return replace(flags, ignore_case=value)
+    if char in ("u", "U"):
+        return replace(flags, unicode_case=value)
+    return replace(flags, comments=value) if char == "x" else flags
+
+
+def _unicode_fold(char: str) -> str:
+    """Return a character as Java compares it under (?iu): the lower case of its upper case, one to one."""
+    upper = char.upper() if len(char.upper()) == 1 else char
+    lower = upper.lower() if len(upper.lower()) == 1 else upper
+    return "i" if upper == "\u0130" else lower
+
+
+def _unquoted(text: str) -> Iterator[_Char]:
+    r"""Yield the characters of an expression; those between ``\Q`` and ``\E`` are quoted."""
+    position, is_quoted = 0, False
+    while position < len(text):
+        pair = text[position : position + 2]
+        if is_quoted and pair == r"\E":
+            is_quoted, position = False, position + 2
+        elif is_quoted:
+            yield _Char(text[position], position, is_quoted=True)
+            position += 1
+        elif pair == r"\Q":
+            is_quoted, position = True, position + 2
+        elif pair.startswith("\\") and len(pair) == 2:
+            yield _Char(pair[0], position)
+            yield _Char(pair[1], position + 1)
+            position += 2
+        else:
+            yield _Char(text[position], position)
+            position += 1
+
+
+def _class_text(characters: Set) -> str:
+    """Return a class of Python that matches a set."""
+    if not characters:
+        return _NOTHING
+    return f"[{''.join(map(re.escape, sorted(characters)))}]"

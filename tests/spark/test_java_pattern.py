@@ -1,0 +1,93 @@
+"""subscribePattern is a Java regular expression, as in Spark's connector.
+
+``java_patterns.jsonl`` has random expressions (``random_patterns.py``) with the verdict of Java 17's ``Pattern`` on
+``NAMES``; ``tests/interop/test_java_patterns.py`` compares new ones.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.spark.random_patterns import NAMES
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.java_pattern import compile_java_pattern
+from kafkaframes.spark.log_options import log_options
+from kafkaframes.spark.topic_options import topic_options
+
+RECORDED = [json.loads(line) for line in Path(__file__).with_name("java_patterns.jsonl").read_text().splitlines()]
+
+
+def names_of(pattern):
+    compiled = compile_java_pattern(pattern)
+    return "".join("1" if compiled.fullmatch(name) else "0" for name in NAMES)
+
+
+def test_random_expressions_match_what_java_matches_or_are_refused():
+    refused = 0
+    for entry in RECORDED:
+        try:
+            names = names_of(entry["pattern"])
+        except ValueError:
+            refused += entry["java"] is not None
+        else:
+            assert names == entry["java"], entry["pattern"]
+    assert refused < 0.15 * len(RECORDED)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("[a-z&&[^b]]+", {"apple"}),
+        (r"\p{Lower}+", {"apple", "bcd"}),
+        (r"\Qa.c\E.*", {"a.c", "a.cd"}),
+        ("(?i)APPLE", {"apple", "Apple"}),
+        ("(?<n>a)pple", {"apple"}),
+        (r"\w++", {"apple", "bcd", "Apple"}),
+        (r"apple\z|bcd\z", {"apple", "bcd"}),
+        ("[[a-b][p-z]]pple", {"apple"}),
+        ("(?x) a # the first\n p{2} le", {"apple"}),
+        (r"[\p{L}&&\P{Lu}]*", {"apple", "bcd"}),
+        (r"(?<f>.)\.(?!\k<f>).+", {"a.c", "a.cd"}),
+        (r"\u0061\x{70}{2}\0154\N{LATIN SMALL LETTER E}", {"apple"}),
+    ],
+)
+def test_what_python_reads_differently(pattern, expected):
+    names = ("apple", "bcd", "Apple", "a.c", "a.cd")
+    assert {name for name in names if compile_java_pattern(pattern).fullmatch(name)} == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("", "is empty"),
+        ("  ", "is empty"),
+        ("(?P<n>a)", "an unknown flag 'P' near index 3"),
+        ("a**", "a repetition of a repetition near index 2"),
+        ("*a", "a dangling '\\*' near index 0"),
+        ("[a", "an unclosed class"),
+        ("a)", "an unmatched '\\)'"),
+        ("(a", "an unclosed group"),
+        (r"\p{Lowr}", "an unknown property 'Lowr'"),
+        (r"\p{IsKlingon}", "an unknown property 'IsKlingon'"),
+        (r"\y", r"an unknown escape \\y"),
+        ("(?<=a+)b", "cannot be translated from Java's syntax: look-behind requires fixed-width"),
+        (r"(a)|\1", "a reference to group 1, which may have no text there"),
+        ("(" * 200 + ")" * 200, "nested more than 100 deep"),
+        ("a{2,1}", "an illegal repetition range"),
+        ("[a-z&&]", "an empty operand of &&"),
+    ],
+)
+def test_what_is_refused_says_why(pattern, reason):
+    with pytest.raises(ValueError, match=reason):
+        compile_java_pattern(pattern)
+
+
+@pytest.mark.parametrize("options", [log_options, lambda given: topic_options(given, is_stream=False)])
+def test_both_sources_take_it(options):
+    given = {"path": "/logs"} if options is log_options else {"kafka.bootstrap.servers": "h:1"}
+    assert options({**given, "subscribePattern": r"\Qa.b\E"}).subscribe_pattern.fullmatch("a.b")
+    with pytest.raises(OptionError, match=r"subscribePattern.* is empty"):
+        options({**given, "subscribePattern": " "})
+    with pytest.raises(OptionError, match=r"subscribePattern.*'a\[' is not a supported Java regular expression"):
+        options({**given, "subscribePattern": "a["})
