@@ -123,7 +123,10 @@ def open_broker(
         path,
         now_ms=clock.now_ms,
         settings_of=settings_of,
-        settings=ManagerSettings(log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms")),
+        settings=ManagerSettings(
+            log_retention_check_interval_ms=settings.number("log.retention.check.interval.ms"),
+            producer_check_interval_ms=settings.number("producer.id.expiration.check.interval.ms"),
+        ),
         meta=identity,
         disk=there,
         was_clean={} if served is None else served.was_clean,

@@ -28,7 +28,7 @@ from kafkaframes.broker.configs import (
 )
 from kafkaframes.broker.properties import is_known
 from kafkaframes.broker.request import Request
-from kafkaframes.broker.settings import GROUP_SETTINGS, TOPIC_KEYS, BrokerSettings
+from kafkaframes.broker.settings import GROUP_SETTINGS, INTERNAL_TOPIC_KEYS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.storage.files.names import is_topic
@@ -186,7 +186,7 @@ def _change_stored(
 
 def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[str, str]:
     """Return a topic's settings as they are kept; an ``OptionError`` names the first that no topic takes."""
-    unknown = next((name for name in configs if name not in TOPIC_KEYS), None)
+    unknown = next((name for name in configs if name not in TOPIC_KEYS.keys() | INTERNAL_TOPIC_KEYS), None)
     if unknown is not None:
         raise OptionError(f"Unknown topic config name: {unknown}")
     kept = {name: normalized(name, value) for name, value in configs.items()}

@@ -49,11 +49,13 @@ _BY_TYPE: Mapping[int, str] = {
         group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
         group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
         group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
-        group.streams.session.timeout.ms index.interval.bytes interval.ms log.cleaner.threads max.connections
+        group.streams.session.timeout.ms index.interval.bytes internal.segment.bytes interval.ms log.cleaner.threads
+        max.connections
         max.connections.per.ip max.incremental.fetch.session.cache.slots max.message.bytes min.insync.replicas node.id
         num.io.threads num.network.threads num.partitions offset.metadata.max.bytes offsets.retention.minutes
-        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.ms sasl.server.max.receive.size
-        segment.bytes segment.index.bytes share.coordinator.state.topic.num.partitions socket.request.max.bytes
+        offsets.topic.num.partitions offsets.topic.segment.bytes producer.id.expiration.check.interval.ms
+        producer.id.expiration.ms sasl.server.max.receive.size segment.bytes segment.index.bytes
+        share.coordinator.state.topic.num.partitions socket.request.max.bytes
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.segment.bytes
         transactional.id.expiration.ms
@@ -152,7 +154,8 @@ _LEAST: Mapping[int, str] = {
         group.share.session.timeout.ms leader.imbalance.check.interval.seconds log.retention.check.interval.ms
         max.compaction.lag.ms min.insync.replicas num.io.threads num.network.threads num.partitions
         offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
-        offsets.topic.segment.bytes producer.id.expiration.ms segment.ms share.coordinator.state.topic.num.partitions
+        offsets.topic.segment.bytes producer.id.expiration.check.interval.ms producer.id.expiration.ms segment.ms
+        share.coordinator.state.topic.num.partitions
         socket.request.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
         transaction.state.log.segment.bytes transactional.id.expiration.ms
@@ -160,7 +163,7 @@ _LEAST: Mapping[int, str] = {
     2: "group.share.delivery.count.limit",
     4: "segment.index.bytes",
     100: "group.share.partition.max.record.locks",
-    _SMALLEST_SEGMENT: "segment.bytes",
+    _SMALLEST_SEGMENT: "internal.segment.bytes segment.bytes",
     1000: "group.share.record.lock.duration.ms",
     1024: "fetch.max.bytes",
 }

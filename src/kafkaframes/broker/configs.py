@@ -22,7 +22,6 @@ _RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one 
 _WITHOUT_DEFAULT = frozenset({"node.id"})
 _FIXED = {
     "group.consumer.assignors": "uniform,range",
-    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
     "offsets.topic.replication.factor": "1",
     "process.roles": "broker,controller",
     "transaction.state.log.min.isr": "1",
@@ -58,14 +57,14 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
             source = OF_BROKER if broker_key in settings.dynamic else IN_FILE
             values.append((broker_key, settings.explicit[broker_key], source))
         if broker_key and broker_key not in NULL_DEFAULTS:
-            values.append((broker_key, default, BY_DEFAULT))
+            values.append((broker_key, settings.defaults.get(broker_key, default), BY_DEFAULT))
         first = values[0] if values else (name, default, BY_DEFAULT)
         yield ConfigRow(name, first[1], first[2], tuple(values))
 
 
 def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[ConfigRow]:
     """Yield every setting of the broker; ``fixed`` are those that follow from how it was started."""
-    defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}}
+    defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
     for name in sorted({*defaults, *settings.explicit, *fixed}):
         values = []
         if name in fixed:
@@ -99,7 +98,9 @@ def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterato
         if of_broker in settings.explicit:
             values.append((of_broker, settings.explicit[of_broker], IN_FILE))
         is_named = of_broker in DEFAULTS
-        values.append((of_broker if is_named else name, DEFAULTS[of_broker] if is_named else of_broker, BY_DEFAULT))
+        values.append(
+            (of_broker if is_named else name, settings.default(of_broker) if is_named else of_broker, BY_DEFAULT)
+        )
         yield ConfigRow(name, values[0][1], values[0][2], tuple(values))
 
 

@@ -142,6 +142,8 @@ def attach(state: BrokerState) -> None:
     state.share_groups = states
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features = {
+        "metadata.version": (7, 30, 30),  # 3.3-IV3 to 4.3-IV0
+        "kraft.version": (0, 1, 1),
         "group.version": (0, 1, 1),
         "transaction.version": (0, 2, _TRANSACTION_VERSION),
         "share.version": (0, 1, 1),

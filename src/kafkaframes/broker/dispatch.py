@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from kafkaframes.broker.access import refused
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Handler, Later
 from kafkaframes.broker.failures import shorten_texts
+from kafkaframes.broker.login_states import may_call
 from kafkaframes.broker.quotas import FETCH, PRODUCE, REQUEST, is_counted
 from kafkaframes.broker.request import ClassOf, Request, RequestOf, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
@@ -86,8 +87,12 @@ class Dispatcher:
 
     def answer(self, request: Request) -> Answer:
         """Ask the hooks, then the handler; ``CloseConnection`` where nothing can be answered."""
-        if not request.session.is_authenticated and not request.api.before_authentication:
-            raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+        if not may_call(request.session, request.api.name):
+            if not request.api.before_authentication:
+                raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+            request.session.memory["close"] = True
+            refusal: Message = request.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            return refusal
         expires_ms = request.session.expires_ms
         if (
             expires_ms is not None

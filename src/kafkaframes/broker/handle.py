@@ -52,7 +52,7 @@ from kafkaframes.broker.short import FastPath
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.table import play, serve_specs
 from kafkaframes.broker.topics import Node, Nodes
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages.registry import Specs
 from kafkaframes.records.batch import Record
 from kafkaframes.storage.copies.decisions import MERGE
@@ -135,9 +135,11 @@ class Broker:
             raise OptionError("broker_release serves exactly what a release does: no specs beside it")
         self.host = listeners[0].host if listeners else host
         self._remarks: tuple[Remark, ...] = ()
-        defaults = KAFKA_DEFAULTS if kafka_defaults else _defaults_of(nodes)
         explicit = {key: controls.text_of(value) for key, value in (config or {}).items()}
-        self._settings = BrokerSettings({**defaults, **explicit})
+        self._settings = BrokerSettings(explicit if kafka_defaults else {**_defaults_of(nodes), **explicit})
+        if kafka_defaults:
+            self._settings.defaults = KAFKA_DEFAULTS
+            self._settings.new_topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         for node, rack in zip(self._nodes.by_id.values(), cluster.racks, strict=False):

@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, str] = {
     "group.min.session.timeout.ms": "10",  # Kafka's 6000: tests want short ones
     "group.max.session.timeout.ms": "1800000",
     "group.max.size": "2147483647",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
     "group.consumer.assignment.interval.ms": "0",  # Kafka's 1000: who joins waits for it
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
@@ -92,6 +93,7 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
     "transactional.id.expiration.ms": "604800000",
     "producer.id.expiration.ms": "86400000",
+    "producer.id.expiration.check.interval.ms": "600000",
     "log.retention.check.interval.ms": "300000",
     "log.cleaner.enable": "true",
     "log.cleaner.backoff.ms": "15000",
@@ -117,6 +119,8 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "50",
     "transaction.state.log.num.partitions": "50",
 }
+
+INTERNAL_TOPIC_KEYS = frozenset({"internal.segment.bytes"})  # taken, and not described
 
 # A topic's key -> (the broker's key, the default).
 TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
@@ -209,22 +213,36 @@ class BrokerSettings:
         dynamic: those of them that a client has set while the broker runs.
         writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
         groups_have_settings: groups are a type of resource with settings, as from Kafka 4.0 on.
+        new_topic_error: the error code of a topic that a Metadata request creates, in its own answer; clients ask
+            again. 0: the topic is answered at once, which no Kafka does.
+        defaults: values that replace ``DEFAULTS``, in the names of brokers' settings.
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)
     dynamic: set[str] = field(default_factory=set)
     writes_format_2: bool = False
     groups_have_settings: bool = True
+    new_topic_error: int = 0
+    defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def default(self, key: str, otherwise: str = "") -> str:
+        """Return the default of a broker's setting."""
+        return self.defaults.get(key, DEFAULTS.get(key, otherwise))
 
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""
-        return self.explicit.get(key, DEFAULTS.get(key, ""))
+        return self.explicit.get(key, self.default(key))
 
     @property
     def queued_max_bytes(self) -> int:
         """``queued.max.request.bytes``; by default at least the largest request. -1: unlimited."""
         size_bytes = self.number("queued.max.request.bytes")
         return max(size_bytes, self.number("socket.request.max.bytes")) if size_bytes > 0 else -1
+
+    def has_protocol(self, group_type: str) -> bool:
+        """Return whether groups of a type are offered (``group.coordinator.rebalance.protocols``)."""
+        protocols = self.text("group.coordinator.rebalance.protocols").split(",")
+        return group_type in (name.strip() for name in protocols)
 
     def number(self, key: str) -> int:
         """Return a setting that is a whole number; an ``OptionError`` where it is none."""
@@ -253,7 +271,7 @@ class BrokerSettings:
         if key in configs:
             return configs[key]
         broker_key, default = TOPIC_KEYS[key]
-        return self.explicit.get(broker_key, default)
+        return self.explicit.get(broker_key, self.defaults.get(broker_key, default))
 
     def flag_of_topic(self, key: str, configs: Mapping[str, str]) -> bool:
         """Return a topic's setting that is true or false."""
@@ -264,6 +282,8 @@ class BrokerSettings:
         from dataclasses import replace
 
         values = {key: self.of_topic(key, configs) for key in TOPIC_KEYS}
+        if "internal.segment.bytes" in configs:  # Kafka's tests need smaller segments than segment.bytes allows
+            values["segment.bytes"] = configs["internal.segment.bytes"]
         settings = LogSettings.from_topic(values)
         codec = settings.compression_type
         level = values.get(f"compression.{codec}.level") if f"compression.{codec}.level" in configs else None
@@ -395,6 +415,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "How many replicas __consumer_offsets has.",
     "offsets.topic.segment.bytes": "How large a segment of __consumer_offsets grows.",
     "process.roles": "What the node is.",
+    "producer.id.expiration.check.interval.ms": "How often producers that are silent for too long are removed.",
     "producer.id.expiration.ms": "For how long a partition remembers a producer that is silent.",
     "sasl.server.max.receive.size": "How large a request is at most before a client has authenticated, in bytes.",
     "share.coordinator.state.topic.num.partitions": "How many partitions __share_group_state has.",

@@ -19,7 +19,7 @@ from kafkaframes.broker import apis
 from kafkaframes.broker.api import Api
 from kafkaframes.broker.request import ClassOf, class_in_catalog
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.headers import body_class
 from kafkaframes.protocol.messages.registry import Specs, with_catalog
@@ -85,6 +85,7 @@ def _rewritten(api: Api, request: MessageSpec, response: MessageSpec) -> Api:
 
 _FORMAT = "log.message.format.version"
 _FIRST_WITH_GROUP_SETTINGS = (4,)
+_FIRST_OF_KRAFT = (3, 3)  # from here on the controller creates topics, and an answer does not wait for it
 _FIRST_OF_FORMAT_2 = (3,)  # from here on message.format.version is not looked at (KIP-724)
 
 
@@ -94,6 +95,10 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
+    is_by_controller = version >= _FIRST_OF_KRAFT
+    settings.new_topic_error = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_by_controller else ErrorCode.LEADER_NOT_AVAILABLE
+    )
     settings.explicit.setdefault(_FORMAT, _format_of(version))
     apis: dict[int, Api] = {}
     advertised = {}

@@ -203,7 +203,7 @@ def _reason(broker: BrokerState, update: kafka.UpdateFeaturesRequest.FeatureUpda
     if update.feature not in broker.features:
         return f"there is no feature {update.feature!r} here"
     low, high, _ = broker.features[update.feature]
-    if not min(low, 0) <= update.max_version_level <= high:
+    if not low <= update.max_version_level <= high:
         return f"{update.feature} has the levels {low} to {high}, not {update.max_version_level}"
     return None
 

@@ -306,7 +306,8 @@ def _producers_row(
     types = request.response
     partition = None
     if topic is not None:
-        partition, code = led_here(request, topic, index)
+        partition = topic.partition(index)  # a follower answers, too: it has the log
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
     row = types.PartitionResponse(partition_index=index, error_code=code)
     if partition is not None:
         row.error_code = ErrorCode.NONE

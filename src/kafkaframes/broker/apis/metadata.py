@@ -36,8 +36,8 @@ _MOST_ROWS = 2_000
 @Api(
     name="Metadata",
     tier="T0",
-    behaviour="Every node with its address on the listener of the request; unknown topics are made at once and "
-    "answered whole, where Kafka answers LEADER_NOT_AVAILABLE first.",
+    behaviour="Every node with its address on the listener of the request. Unknown topics are created and answered at "
+    "once; with Kafka's defaults, or as a release, they are answered with an error first, as in Kafka.",
     notes={
         "v0": "an empty list asks for all topics",
         "v1+": "null asks for all topics",
@@ -77,7 +77,8 @@ def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[s
 
 def _made_first(request: _Metadata, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
     errors = yield from making_all(broker, {name: partial(_making, broker, name) for name in names})
-    return _answer(request, broker, failed | {name: code_of(error) for name, error in errors.items()})
+    new = dict.fromkeys(names, broker.settings.new_topic_error) if broker.settings.new_topic_error else {}
+    return _answer(request, broker, failed | new | {name: code_of(error) for name, error in errors.items()})
 
 
 def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:

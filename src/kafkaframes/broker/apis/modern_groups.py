@@ -66,6 +66,8 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     becomes a consumer group, and the other way round.
     """
     body = request.body
+    if not broker.settings.has_protocol("consumer"):
+        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
@@ -104,6 +106,8 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
 def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
     body = request.body
+    if not broker.settings.has_protocol("share"):
+        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_member_id(body.member_id):
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
 
@@ -259,8 +263,13 @@ def member_fields(member: ConsumerMember | ShareMember | StreamsMember) -> dict[
 def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember | ShareMember) -> dict[str, Any]:
     return member_fields(member) | {
         "subscribed_topic_names": list(member.topics),
-        "assignment": _assignment(request, broker, member.assigned),
+        "assignment": _assignment(request, broker, member.assigned | _pending_revocation(member)),
     }
+
+
+def _pending_revocation(member: ConsumerMember | ShareMember) -> Assigned:
+    """Return the partitions that a member is to give up and still has."""
+    return member.revoking if isinstance(member, ConsumerMember) else NOTHING
 
 
 def _assignment(request: Request, broker: BrokerState, assigned: Assigned) -> Any:

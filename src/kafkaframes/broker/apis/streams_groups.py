@@ -54,6 +54,8 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     """Version 1 is Kafka 4.4's. Internal topics are there when the answer is sent; members have their tasks with the
     next heartbeat.
     """
+    if not broker.settings.has_protocol("streams"):
+        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         beat = _beat(request)
         code = ErrorCode(0 if beat.topology is None else _denied(request, broker, beat.topology.topics))

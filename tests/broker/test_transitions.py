@@ -1,0 +1,173 @@
+"""Kafka 4.3.1's answers while something changes, and of settings that are seldom set."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.direct import BEGAN_MS, DirectBroker
+from tests.broker.test_durability import ask
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.login_states import ALLOWED_APIS, LoginState
+from kafkaframes.broker.maintenance import Maintenance
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.security.options import Credentials
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import message
+from kafkaframes.records.build import build_records
+
+
+@pytest.fixture
+def sasl():
+    broker = DirectBroker()
+    broker.state.credentials = Credentials({"alice": "secret"})
+    broker.session = Session(peer="127.0.0.1:5000", is_authenticated=False)
+    return broker
+
+
+def test_between_handshake_and_token_only_tokens_are_allowed(sasl):
+    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.NONE
+    assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.NONE
+    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl.session.memory["close"]
+
+
+def test_a_second_handshake_is_refused_and_closes_the_connection(sasl):
+    sasl.send("SaslHandshake", 1, mechanism="PLAIN")
+    assert sasl.send("SaslHandshake", 1, mechanism="PLAIN").error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl.session.memory["close"]
+
+
+def test_after_the_token_everything_is_allowed(sasl):
+    sasl.send("SaslHandshake", 1, mechanism="PLAIN")
+    assert sasl.send("SaslAuthenticate", 1, auth_bytes=b"\0alice\0secret").error_code == ErrorCode.NONE
+    assert sasl.send("ApiVersions", 0).error_code == ErrorCode.NONE
+    assert sasl.send("Metadata", 9, topics=None).topics == []
+
+
+def test_every_login_state_has_its_row():
+    assert ALLOWED_APIS.keys() == set(LoginState)
+
+
+def test_a_partition_is_described_until_its_member_has_given_it_up():
+    broker = DirectBroker()
+    topic = broker.state.create_topic("t", 3)
+    joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+
+    def heartbeat(member, epoch, **fields):
+        return broker.send("ConsumerGroupHeartbeat", 1, group_id="g", member_id=member, member_epoch=epoch, **fields)
+
+    def described():
+        group = broker.send("ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
+        member = next(one for one in group.members if one.member_id == "a")
+        return [index for row in member.assignment.topic_partitions for index in row.partitions]
+
+    epoch = heartbeat("a", 0, **joins).member_epoch
+    heartbeat("b", 0, **joins)
+    told = heartbeat("a", epoch).assignment.topic_partitions[0].partitions
+    assert (len(told), described()) == (2, [0, 1, 2])
+    rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=topic.topic_id, partitions=told)]
+    heartbeat("a", epoch, topic_partitions=rows)
+    assert described() == list(told)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({}, ErrorCode.NONE),
+        ({"kafka_defaults": True}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"broker_release": "4.3"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"broker_release": "2.8"}, ErrorCode.LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_a_topic_that_metadata_creates_is_answered_with_an_error_first(options, code):
+    with Broker(**options) as broker:
+        body = message("MetadataRequest")(topics=[message("MetadataRequest").MetadataRequestTopic(name="new")])
+        first, second = (ask(broker.port, body, 9).topics[0] for _ in range(2))
+        assert (first.error_code, len(first.partitions)) == (code, 0 if code else 1)
+        assert (second.error_code, len(second.partitions)) == (ErrorCode.NONE, 1)
+
+
+def test_silent_producers_are_removed_as_often_as_it_is_set():
+    broker = DirectBroker(producer_id_expiration_ms=5_000, producer_id_expiration_check_interval_ms=1_000)
+    broker.state.create_topic("t", 1)
+    Maintenance(broker.state)
+    log = broker.state.topics["t"].partitions[0].log
+    records = {"value": [b"v"], "timestamp": [BEGAN_MS]}
+    data = build_records(records, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(data, leader_epoch=0, now_ms=BEGAN_MS)
+
+    def producers():
+        topic = message("DescribeProducersRequest").TopicRequest(name="t", partition_indexes=[0])
+        return len(broker.send("DescribeProducers", 0, topics=[topic]).topics[0].partitions[0].active_producers)
+
+    broker.clock.advance(4)
+    assert producers() == 1
+    broker.clock.advance(3)
+    assert producers() == 0
+
+
+def test_a_follower_describes_producers():
+    with Broker(nodes=2) as broker:
+        broker.create_topic("t", 2)
+        body = message("DescribeProducersRequest")
+        body = body(topics=[body.TopicRequest(name="t", partition_indexes=[0, 1, 2])])
+        rows = ask(broker.port, body, 0).topics[0].partitions
+        assert [row.error_code for row in rows] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_features_of_the_cluster_are_shown_and_set():
+    broker = DirectBroker()
+    answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
+    levels = {row.name: row.max_version_level for row in answer.finalized_features}
+    assert (levels["metadata.version"], levels["kraft.version"]) == (30, 1)
+    types = message("UpdateFeaturesRequest")
+
+    def update(level):
+        row = types.FeatureUpdateKey(feature="metadata.version", max_version_level=level, upgrade_type=2)
+        return broker.send("UpdateFeatures", 1, feature_updates=[row]).error_code
+
+    assert (update(0), update(31), update(25)) == (95, 95, 0)
+    answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
+    assert {row.name: row.max_version_level for row in answer.finalized_features}["metadata.version"] == 25
+
+
+@pytest.mark.parametrize("name", ["group.initial.rebalance.delay.ms", "log.message.timestamp.after.max.ms"])
+def test_kafkas_defaults_are_described_as_defaults(name):
+    types = message("DescribeConfigsRequest")
+    resource = types.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+    body = types(resources=[resource], include_synonyms=True)
+    with Broker(kafka_defaults=True, config={"num.partitions": 3}) as broker:
+        rows = {row.name: row for row in ask(broker.port, body, 4).results[0].configs}
+    assert rows[name].value in ("3000", "3600000")
+    assert (rows[name].config_source, [one.source for one in rows[name].synonyms]) == (5, [5])
+    assert rows["num.partitions"].config_source == 4
+
+
+def test_a_topic_takes_internal_segment_bytes():
+    broker = DirectBroker()
+    types = message("CreateTopicsRequest")
+    config = types.CreatableTopicConfig(name="internal.segment.bytes", value="300")
+    topic = types.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
+    assert broker.send("CreateTopics", 5, topics=[topic], timeout_ms=1000).topics[0].error_code == ErrorCode.NONE
+    assert broker.state.topics["t"].partitions[0].log.settings.segment_bytes == 300
+    described = message("DescribeConfigsRequest").DescribeConfigsResource(
+        resource_type=2, resource_name="t", configuration_keys=None
+    )
+    rows = broker.send("DescribeConfigs", 4, resources=[described]).results[0].configs
+    names = {row.name for row in rows}
+    assert "segment.bytes" in names
+    assert "internal.segment.bytes" not in names
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("ConsumerGroupHeartbeat", 1, {}),
+        ("ShareGroupHeartbeat", 1, {}),
+        ("StreamsGroupHeartbeat", 0, {}),
+    ],
+)
+def test_protocols_of_groups_that_are_not_offered(api, version, fields):
+    broker = DirectBroker(group_coordinator_rebalance_protocols="classic")
+    answer = broker.send(api, version, group_id="g", member_id="m", member_epoch=0, **fields)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
