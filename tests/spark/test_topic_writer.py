@@ -41,6 +41,16 @@ def test_columns_of_no_record_are_ignored_and_so_is_the_timestamp_as_by_sparks_s
     ]
 
 
+def test_names_of_other_columns_are_logged_once_and_those_of_readers_never(caplog):
+    options = TopicWriteOptions(client={}, topic="logged")
+    types = {"keyy": "binary", "value": "binary", "vlaue": "binary", "offset": "bigint", "timestampType": "int"}
+    for _ in range(3):  # to check the columns, to commit, in each micro-batch
+        assert written_columns(types, options) == ["value"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "columns that are not written to topic logged: keyy, vlaue"
+    ]
+
+
 @pytest.mark.parametrize(
     ("select", "options", "reason"),
     [

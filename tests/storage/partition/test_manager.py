@@ -14,6 +14,7 @@ from tests.storage.partition.builders import NOW_MS, batch, idempotent, lead
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.jobs.verify.verify import verify
 from kafkaframes.storage.files.checkpoints import MetaProperties, read_offset_checkpoint
+from kafkaframes.storage.files.local_disk import LocalDisk
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.partition import LogSettings, ManagerSettings, open_log_directory
@@ -201,3 +202,30 @@ def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
 def test_settings_are_refused_before_anything_is_appended(given, said):
     with pytest.raises(OptionError, match=said):
         LogSettings(**given)
+
+
+def test_checkpoints_that_have_not_changed_are_not_written_again(tmp_path, monkeypatch):
+    """A start and a stop of a broker take eight flushes one after the other, not sixteen."""
+    manager = open_log_directory(str(tmp_path), now_ms=0, settings_of=LogSettings())
+    effects = []
+    flush_all, sync_directory = LocalDisk.flush_all, LocalDisk.sync_directory
+
+    def note_files(disk, files, directories):
+        effects.append(len(files))
+        flush_all(disk, files, directories)
+
+    def note_directory(disk, path):
+        effects.append(path)
+        sync_directory(disk, path)
+
+    monkeypatch.setattr(LocalDisk, "flush_all", note_files)
+    monkeypatch.setattr(LocalDisk, "sync_directory", note_directory)
+    manager.checkpoint_all()
+    assert effects == [4, str(tmp_path)]
+    manager.checkpoint_all()
+    assert len(effects) == 2
+    manager.note_cleaned(TopicPartition("t", 0), 5)
+    assert effects[2:] == [1, str(tmp_path)]
+    manager.checkpoint_all()
+    assert len(effects) == 4
+    manager.abandon()

@@ -15,13 +15,13 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import LogDirError, StorageError
 from kafkaframes.storage.files.descriptors import NO_DESCRIPTORS, descriptor_limit, reserved_descriptors
-from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, split
+from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, FileSystemOver, ReadAt, join, split
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 _Answer = TypeVar("_Answer")
@@ -421,6 +421,31 @@ def keep_file(disk: OnlineDisk, path: str, data: bytes, *, is_private: bool = Fa
         raise
 
 
+def keep_files(disk: OnlineDisk, directory: str, contents: Mapping[str, bytes]) -> None:
+    """Replace some small files of a directory as ``keep_file`` does: flushed together, and the directory once.
+
+    Raises:
+        StorageError: the disk fails; each file is the old one or the new one.
+    """
+    paths = {join(directory, name): data for name, data in contents.items()}
+
+    def undo() -> None:
+        for path in paths:
+            if disk.stat(path + TEMPORARY) is not None:
+                disk.delete(path + TEMPORARY)
+
+    try:
+        for path, data in paths.items():
+            _write_temporary(disk, path + TEMPORARY, data)
+        disk.flush_all([path + TEMPORARY for path in paths], ())
+        for path in paths:
+            disk.rename(path + TEMPORARY, path)
+        disk.sync_directory(directory)
+    except StorageError:
+        disk.back_online(undo)
+        raise
+
+
 def overwrite(disk: Disk, path: str, data: bytes) -> None:
     """Write a file in place, without flushing it: one of which a crash may leave any part.
 
@@ -452,7 +477,12 @@ def write_whole(
         StorageError: the disk fails.
     """
     unfinished = path + temporary
-    file = disk.open_file(unfinished, is_private=is_private)
+    _write_temporary(disk, unfinished, data, is_private=is_private, is_flushed=is_flushed)
+    disk.rename(unfinished, path)
+
+
+def _write_temporary(disk: Disk, path: str, data: bytes, *, is_private: bool = False, is_flushed: bool = False) -> None:
+    file = disk.open_file(path, is_private=is_private)
     try:
         file.truncate(0)
         file.write(0, data)
@@ -460,7 +490,6 @@ def write_whole(
             file.fsync()
     finally:
         file.close()
-    disk.rename(unfinished, path)
 
 
 def online(disk: Disk | None) -> OnlineDisk:

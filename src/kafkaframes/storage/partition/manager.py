@@ -22,7 +22,7 @@ from kafkaframes.storage.files.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_file, online, replace_file
+from kafkaframes.storage.files.disk import Disk, OnlineDisk, keep_files, online, replace_file
 from kafkaframes.storage.files.filesystem import FileInfo, join, split
 from kafkaframes.storage.files.names import DirectoryName, TopicPartition
 from kafkaframes.storage.log.discover import Checkpointed
@@ -75,6 +75,7 @@ class LogManager:
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
     _done_ms: dict[str, int] = field(default_factory=dict)
+    _checkpoints: dict[str, bytes] = field(default_factory=dict)  # content that is on the disk
     _lead_ms: int | None = None  # of the wall time over the monotonic clock, at the last tick
 
     @property
@@ -212,10 +213,14 @@ class LogManager:
         Raises:
             StorageError: the disk fails.
         """
-        self._checkpoint_recovery_points()
-        self.checkpoint_start_offsets()
-        self._checkpoint_high_watermarks()
-        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+        self._write(
+            {
+                names.RECOVERY_POINT_CHECKPOINT: self._recovery_points(),
+                names.LOG_START_CHECKPOINT: self._start_offsets(),
+                names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks(),
+                names.CLEANER_CHECKPOINT: self.cleaner_offsets,
+            }
+        )
 
     def note_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
         """Checkpoint that a log is clean below an offset (``cleaner-offset-checkpoint``).
@@ -224,10 +229,13 @@ class LogManager:
             StorageError: the disk fails.
         """
         self.cleaner_offsets[topic_partition] = offset
-        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+        self._write({names.CLEANER_CHECKPOINT: self.cleaner_offsets})
 
     def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
-        self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self._with_files()})
+        self._write({names.RECOVERY_POINT_CHECKPOINT: self._recovery_points()})
+
+    def _recovery_points(self) -> dict[TopicPartition, int]:
+        return {key: log.recovery_point for key, log in self._with_files()}
 
     def checkpoint_start_offsets(self, now_ms: int = 0) -> None:
         """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
@@ -237,19 +245,31 @@ class LogManager:
         Raises:
             StorageError: the disk fails.
         """
-        moved = {
+        self._write({names.LOG_START_CHECKPOINT: self._start_offsets()})
+
+    def _start_offsets(self) -> dict[TopicPartition, int]:
+        return {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
         }
-        self._write(names.LOG_START_CHECKPOINT, moved)
 
     def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
-        self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self._with_files()})
+        self._write({names.HIGH_WATERMARK_CHECKPOINT: self._high_watermarks()})
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {key: log.high_watermark for key, log in self._with_files()}
 
     def _with_files(self) -> Iterator[tuple[TopicPartition, PartitionLog]]:
         return ((key, log) for key, log in self.logs.items() if log.has_files)
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        keep_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
+    def _write(self, checkpoints: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        """Write the checkpoints that have changed since they were written; a flush takes several milliseconds."""
+        contents = {name: write_offset_checkpoint(offsets) for name, offsets in checkpoints.items()}
+        changed = {name: data for name, data in contents.items() if self._checkpoints.get(name) != data}
+        if changed:
+            for name in changed:  # a write that fails may have replaced some of them
+                self._checkpoints.pop(name, None)
+            keep_files(self.disk, self.path, changed)
+            self._checkpoints |= changed
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
         """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.
