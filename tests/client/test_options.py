@@ -10,7 +10,7 @@ from tests.under_mypy import said_by_mypy
 
 import kafkaframes.client as client
 from kafkaframes.client import options
-from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
 
 RIGHT = """\
 Producer({"bootstrap.servers": "a:1"}, acks="all", linger_ms=5)
@@ -49,7 +49,12 @@ def test_mypy_finds_names_and_types_that_do_not_fit(tmp_path):
 def test_each_option_says_what_it_means_and_what_it_is_by_default():
     """Editors show what stands below a name (Pylance and pyright do, for keywords of an ``Unpack``)."""
     tree = ast.parse(inspect.getsource(options))
-    for name, settings in (("Client", ClientSettings), ("Producer", ProducerSettings), ("Consumer", ConsumerSettings)):
+    for name, settings in (
+        ("Client", ClientSettings),
+        ("Producer", ProducerSettings),
+        ("Consumer", ConsumerSettings),
+        ("ShareConsumer", ShareConsumerSettings),
+    ):
         (body,) = (node.body for node in tree.body if getattr(node, "name", None) == f"{name}Options")
         defaults = {field.name: field.default for field in fields(settings)}
         for field, text in zip(body[1::2], body[2::2], strict=True):

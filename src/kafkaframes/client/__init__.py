@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from kafkaframes.client.metadata import TopicPartition
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
-    from kafkaframes.client.sync import Admin, Consumer, Producer
+    from kafkaframes.client.share_consumer import AsyncShareConsumer, ShareRecord
+    from kafkaframes.client.sync import Admin, Consumer, Producer, ShareConsumer
 
 __all__ = [
     "ANY_ENTITY",
@@ -80,6 +81,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "BrokerNode",
     "CommittedOffset",
     "ConfigEntry",
@@ -111,9 +113,11 @@ __all__ = [
     "ReplicaInfo",
     "ScramCredential",
     "ScramCredentialInfo",
+    "ShareConsumer",
     "ShareGroupDescription",
     "ShareGroupMember",
     "ShareGroupOffset",
+    "ShareRecord",
     "StreamsGroupDescription",
     "StreamsGroupMember",
     "Subtopology",
@@ -171,7 +175,8 @@ _MODULES = {
     "metadata": ("TopicPartition",),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
     "producer": ("AsyncProducer",),
-    "sync": ("Admin", "Consumer", "Producer"),
+    "share_consumer": ("AsyncShareConsumer", "ShareRecord"),
+    "sync": ("Admin", "Consumer", "Producer", "ShareConsumer"),
 }
 
 

@@ -198,3 +198,26 @@ class ConsumerOptions(ClientOptions, total=False):
     """Whether checksums are verified. Default: True."""
     formats: Sequence[int]
     """The record formats that this consumer reads; another is an error. Default: 0, 1, 2."""
+
+
+class ShareConsumerOptions(ClientOptions, total=False):
+    """Options of a share consumer, in addition to those of every client (KIP-932)."""
+
+    group_id: str | None
+    """The share group; required."""
+    client_rack: str
+    """Rack of the client, which the coordinator's assignor may use."""
+    share_acknowledgement_mode: str
+    """implicit: the next poll accepts the last one's records; explicit: the caller does. Default: implicit."""
+    share_acquire_mode: str
+    """batch_optimized, or record_limit for at most max_poll_records (KIP-1206). Default: batch_optimized."""
+    fetch_min_bytes: int
+    """A broker waits until it has so many bytes of records. Default: 1."""
+    fetch_max_wait_ms: int
+    """How long a broker waits for records, in milliseconds. Default: 500."""
+    fetch_max_bytes: int
+    """Largest size of a response, in bytes. Default: 52428800."""
+    max_poll_records: int
+    """Number of records that a poll asks each leader for. Default: 500."""
+    check_crcs: bool
+    """Whether checksums are verified. Default: True."""

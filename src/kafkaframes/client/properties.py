@@ -176,7 +176,7 @@ _REFUSED: Final = {
     "Java's names of ciphers are not OpenSSL's; give an ssl.SSLContext as ssl_context": "ssl.cipher.suites ssl.ciphers",
     "values are given as they are": "config.providers",
     "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
-    "share groups cannot be read yet": "share.acknowledgement.mode share.acquire.mode",
+    "settings of `ShareConsumer`": "share.acknowledgement.mode share.acquire.mode",
     "the key decides; a record can name its partition": "partitioner.class partitioner.ignore.keys partitioner",
     "transactions of two phases (KIP-939) are not spoken": "transaction.two.phase.commit.enable",
     "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """

@@ -261,6 +261,64 @@ class ConsumerSettings(ClientSettings):
         return [_ASSIGNORS.get(name.rpartition(".")[2], name) for name in _names(self.partition_assignment_strategy)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShareConsumerSettings(ClientSettings):
+    """Settings of a share consumer, in addition to those of every client (KIP-932)."""
+
+    client: ClassVar[str] = "consumer"
+    group_id: str | None = None
+    client_rack: str = ""
+    share_acknowledgement_mode: str = "implicit"
+    share_acquire_mode: str = "batch_optimized"
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 52_428_800
+    max_poll_records: int = 500
+    check_crcs: bool = True
+
+    def __post_init__(self) -> None:
+        """Check what can be known at once."""
+        super().__post_init__()
+        if not self.group_id:
+            raise OptionError("a share consumer needs group_id")
+        choices("share_acknowledgement_mode", self.share_acknowledgement_mode, ("implicit", "explicit"))
+        choices("share_acquire_mode", self.share_acquire_mode, ("batch_optimized", "record_limit"))
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return settings as ``ClientSettings.of`` does; reject those that share groups do not have (KIP-932)."""
+        for name in options:
+            if name.replace("_", ".") in _WITHOUT_MEANING_IN_SHARE_GROUPS:
+                raise OptionError(
+                    f"{name} has no meaning in a share group; set what the group has with `alter_configs`"
+                )
+        return super().of(options)
+
+    @property
+    def required_group_id(self) -> str:
+        """The group id, which every share consumer has."""
+        assert self.group_id is not None
+        return self.group_id
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether the caller acknowledges each record."""
+        return self.share_acknowledgement_mode == "explicit"
+
+
+_WITHOUT_MEANING_IN_SHARE_GROUPS: Final = frozenset(  # Java's share consumer rejects them, too
+    {
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "isolation.level",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
 _ASSIGNORS: Final = {  # Java's classes
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",

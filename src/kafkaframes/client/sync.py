@@ -35,10 +35,17 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
+from kafkaframes.client.share_consumer import AsyncShareConsumer
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, Servers
+    from kafkaframes.client.options import (
+        ClientOptions,
+        ConsumerOptions,
+        ProducerOptions,
+        Servers,
+        ShareConsumerOptions,
+    )
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -347,6 +354,41 @@ class Consumer(_Client):
             with self._reading("iteration"):
                 records = self._loop.call(self._twin._next_iterated())
             yield from records
+
+
+class ShareConsumer(_Client):
+    """Reads records of a share group; see ``AsyncShareConsumer``."""
+
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
+        """Take settings as keywords (``ShareConsumerOptions``), or a dict of properties, as ``Producer`` does."""
+        self._twin: AsyncShareConsumer = AsyncShareConsumer(bootstrap_servers, **options)
+        self._loop = LoopThread(self._name, closing=self._twin.close)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send the acknowledgements that were made, release the other records, leave the group and end."""
+        self._loop.end(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
+
+    subscribe = _waits(AsyncShareConsumer.subscribe)
+    unsubscribe = _waits(AsyncShareConsumer.unsubscribe)
+    poll = _waits(AsyncShareConsumer.poll)
+    fetch_arrow = _waits(AsyncShareConsumer.fetch_arrow)
+    acknowledge = _on_loop(AsyncShareConsumer.acknowledge)
+    renew = _waits(AsyncShareConsumer.renew)
+    commit = _waits(AsyncShareConsumer.commit)
+    assignment = _on_loop(AsyncShareConsumer.assignment)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that this consumer has subscribed to."""
+        return self._twin.subscription
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long a record stays locked for this member, as the broker said last; None before the first fetch."""
+        return self._twin.acquisition_lock_timeout_ms
 
 
 class Admin(_Client):

@@ -1,0 +1,749 @@
+"""The share consumer, on asyncio: members of a share group acquire records one by one and acknowledge them (KIP-932).
+
+Partitions are shared by all members. A broker locks each record that it gives to a member until the member acknowledges
+it, or the lock expires: then the record goes to another member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriable
+from kafkaframes.client.fetched import Fetched, Records, placed, schema_of
+from kafkaframes.client.loop import background, cancelled, waited
+from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.settings import ShareConsumerSettings, merged
+from kafkaframes.client.share_session import (
+    ACKNOWLEDGEMENTS,
+    FINAL_EPOCH,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    SESSION_LOST,
+    PartitionId,
+    ShareSession,
+    to_batches,
+)
+from kafkaframes.errors import (
+    LEADER_MOVED,
+    BrokerError,
+    CorruptRecordError,
+    ErrorCode,
+    KafkaframesError,
+    NetworkError,
+    OptionError,
+    PartialFailureError,
+    broker_error,
+)
+from kafkaframes.records.arrays import int64_values
+from kafkaframes.records.columns import DEFAULT_COLUMNS
+
+if TYPE_CHECKING:
+    from kafkaframes.client.options import Servers, ShareConsumerOptions
+
+AcknowledgementListener = Callable[[Mapping[TopicPartition, Sequence[int]], "BrokerError | NetworkError | None"], Any]
+SHARE_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS, "delivery_count")  # of ``fetch_arrow``
+_DELIVERY_COUNT: Final = "delivery_count"
+_JOIN, _LEAVE = 0, -1  # member epochs with a meaning of their own
+_FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_WITH_RENEWAL: Final = 2  # ShareFetch's and ShareAcknowledge's first version with renewals and the acquire mode
+_ACQUIRE_MODES: Final = {"batch_optimized": 0, "record_limit": 1}
+_GRACE_S: Final = 2.0  # after fetch_max_wait_ms, until a fetch is given up when the consumer ends
+_LOG: Final = logging.getLogger("kafkaframes.client")
+
+
+class ShareRecord(NamedTuple):
+    """A record of a share group.
+
+    Attributes:
+        timestamp: milliseconds since 1970, -1 for none.
+        delivery_count: how often the record was given to a member, this time included.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delivery_count: int
+
+
+class _Acquired(NamedTuple):
+    """Records that a node has given to this member: their partition, and how often each was delivered, by offset."""
+
+    partition: TopicPartition
+    partition_id: PartitionId
+    node: Broker
+    deliveries: dict[int, int]
+    batch: pa.RecordBatch
+
+
+class _Delivered(NamedTuple):
+    """A record that the caller has and has not acknowledged: where its lock is."""
+
+    node: Broker
+    partition_id: PartitionId
+
+
+class AsyncShareConsumer:
+    """Reads records of a share group: ``async with AsyncShareConsumer(servers, group_id="g") as consumer: ...``
+
+    With ``share_acknowledgement_mode="implicit"``, the default, the next ``poll``, ``fetch_arrow`` or ``commit``
+    accepts all records of the last one that were not acknowledged otherwise. With ``"explicit"`` the caller
+    acknowledges each.
+
+    A background task sends heartbeats. Records that are not acknowledged when the consumer closes are released to
+    other members.
+    """
+
+    def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
+        """Take settings as keywords (``ShareConsumerOptions``), or a dict of properties; see ``ShareConsumer``."""
+        self.settings = ShareConsumerSettings.of(merged(bootstrap_servers, options))
+        self._cluster = ClusterClient(self.settings)
+        self._member_id = str(uuid.uuid4())
+        self._member_epoch = _JOIN
+        self._topics: tuple[str, ...] = ()
+        self._sent_topics: tuple[str, ...] | None = None
+        self._assignment: dict[PartitionId, TopicPartition] = {}
+        self._assigned_ids: list[PartitionId] = []  # of the last assignment, with those whose topic has no name yet
+        self._sessions: dict[int, ShareSession] = {}
+        self._locks: dict[int, asyncio.Lock] = {}  # one request of a session at a time
+        self._nodes: dict[int, Broker] = {}
+        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._ready: list[_Acquired] = []
+        self._delivered: dict[tuple[str, int, int], _Delivered] = {}  # by topic, partition and offset
+        self._changed = asyncio.Event()
+        self._heartbeat_due = asyncio.Event()
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._errors: list[Exception] = []
+        self._results: list[tuple[dict[TopicPartition, list[int]], BrokerError | NetworkError | None]] = []
+        self._on_acknowledge: AcknowledgementListener | None = None
+        self.acquisition_lock_timeout_ms: int | None = None
+        """How long a record stays locked for this member, as the broker said last; None before the first fetch."""
+
+    async def __aenter__(self) -> AsyncShareConsumer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Send the acknowledgements that were made, release the other records, leave the group and end."""
+        try:
+            await self.unsubscribe()
+        finally:
+            await self._cluster.close()
+
+    # -------------------------------------------------------------------------------------------------- membership
+
+    async def subscribe(
+        self, topics: str | Iterable[str], *, on_acknowledge: AcknowledgementListener | None = None
+    ) -> None:
+        """Join the share group ``group_id`` for these topics, in place of those before.
+
+        Args:
+            topics: names. Topics that do not exist yet are read once they do.
+            on_acknowledge: called in ``poll``, ``fetch_arrow``, ``commit`` and ``close`` with the offsets of
+                acknowledged records, by partition, and the error if the broker did not accept the acknowledgement.
+
+        Raises:
+            OptionError: no topic is named.
+            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it rejects the client.
+        """
+        names = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
+        if not names:
+            raise OptionError("subscribe needs a topic; unsubscribe ends the subscription")
+        if self._cluster.cluster.updated_at is None:
+            await self._cluster.retried(lambda: self._cluster.refresh(names))
+        self._topics, self._on_acknowledge = names, on_acknowledge
+        self._heartbeat_due.set()
+        if self._heartbeats is None:
+            self._heartbeats = background(self._send_heartbeats())
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that this consumer has subscribed to."""
+        return frozenset(self._topics)
+
+    def assignment(self) -> list[TopicPartition]:
+        """List the partitions that the coordinator has assigned."""
+        return sorted(self._assignment.values())
+
+    async def unsubscribe(self) -> None:
+        """Send the acknowledgements that were made, release the other records and leave the group."""
+        await cancelled(self._heartbeats)
+        self._heartbeats, is_member = None, self._member_epoch > 0
+        if self._fetches:  # a node answers them in fetch_max_wait_ms; they carry acknowledgements
+            await asyncio.wait(list(self._fetches.values()), timeout=self.settings.fetch_max_wait_ms / 1000 + _GRACE_S)
+            await cancelled(*self._fetches.values())
+        try:
+            await asyncio.gather(*(self._end_session(node_id) for node_id in list(self._sessions)))
+            if is_member:
+                with contextlib.suppress(KafkaframesError):
+                    await self._heartbeat(_LEAVE)
+        finally:
+            self._sessions.clear()
+            self._ready.clear()
+            self._delivered.clear()
+            self._assignment, self._assigned_ids = {}, []
+            self._member_epoch, self._sent_topics, self._topics = _JOIN, None, ()
+            self._report_results()
+
+    async def _send_heartbeats(self) -> None:
+        """Send heartbeats until the consumer leaves; errors that a retry cannot mend are raised by the next poll."""
+        failures = 0
+        while True:
+            self._heartbeat_due.clear()
+            try:
+                interval_s = await self._heartbeat(self._member_epoch)
+                failures = 0
+            except (BrokerError, NetworkError) as error:
+                interval_s = self._cluster.backoff_s(failures)
+                failures += 1
+                self._heartbeat_failed(error)
+            except Exception as error:  # a mistake of our own ends the task, not in silence
+                self._errors.append(error)
+                self._changed.set()
+                return
+            await waited(self._heartbeat_due, interval_s)
+
+    def _heartbeat_failed(self, error: BrokerError | NetworkError) -> None:
+        self._sent_topics = None  # whether the coordinator has them is unknown
+        if isinstance(error, BrokerError) and error.code in _FENCED:
+            self._member_epoch = _JOIN
+            self._assignment, self._assigned_ids = {}, []
+            self._heartbeat_due.set()
+        elif not is_retriable(error):
+            self._errors.append(error)
+            self._changed.set()
+
+    async def _heartbeat(self, epoch: int) -> float:
+        """Send one heartbeat; return the interval to the next one, in seconds."""
+        settings, topics = self.settings, self._topics
+        group_id = settings.required_group_id
+        body = settings.message("ShareGroupHeartbeatRequest")(
+            group_id=group_id, member_id=self._member_id, member_epoch=epoch
+        )
+        if epoch == _JOIN:
+            body.rack_id = settings.client_rack or None
+        if epoch == _JOIN or (epoch > 0 and topics != self._sent_topics):
+            body.subscribed_topic_names = list(topics)
+        answer = await self._cluster.ask_coordinator(group_id, body, GROUP)
+        self._cluster.check_coordinator(
+            answer.error_code, f"share group {group_id}", group_id, said=answer.error_message
+        )
+        if epoch == _LEAVE:
+            return 0.0
+        self._sent_topics, self._member_epoch = topics, answer.member_epoch
+        if answer.assignment is not None:
+            self._assigned_ids = [
+                PartitionId(row.topic_id, number)
+                for row in answer.assignment.topic_partitions
+                for number in row.partitions
+            ]
+        await self._name_assignment()
+        return float(answer.heartbeat_interval_ms / 1000)
+
+    async def _name_assignment(self) -> None:
+        """Find the names of the assigned topics; the next heartbeat looks again for one that metadata lack."""
+        cluster = self._cluster.cluster
+        if any(cluster.topic_name(entry.topic_id) is None for entry in self._assigned_ids):
+            await self._cluster.refresh(self._topics)
+        names = {entry: cluster.topic_name(entry.topic_id) for entry in self._assigned_ids}
+        assignment = {entry: TopicPartition(name, entry.partition) for entry, name in names.items() if name is not None}
+        if assignment != self._assignment:
+            self._assignment = assignment
+            self._changed.set()
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[ShareRecord]:
+        """Return acquired records, at most about ``max_poll_records``; empty if none arrive in time.
+
+        The records of the last poll are accepted first if acknowledgements are implicit.
+
+        Raises:
+            OptionError: nothing is subscribed; or acknowledgements are explicit, and a record of the last poll has
+                none.
+            BrokerError: the group or a topic cannot be read.
+            CorruptRecordError: a batch is damaged. Its records were rejected, so that no member gets them again.
+        """
+        records: list[ShareRecord] = []
+        for acquired in await self._acquire(timeout_ms):
+            deliveries = acquired.deliveries
+            rows = Records(acquired.batch, acquired.partition).take(acquired.batch.num_rows)
+            records += [ShareRecord(*row, deliveries[row.offset]) for row in rows]
+        return records
+
+    async def fetch_arrow(self, timeout_ms: int = 1_000, *, columns: Sequence[str] = SHARE_COLUMNS) -> pa.Table:
+        """Return acquired records as columns; no rows if none arrive in time. See ``poll``.
+
+        Args:
+            timeout_ms: how long to wait for records.
+            columns: ``topic``, ``partition``, ``delivery_count`` and those of ``kafkaframes.read_records`` that records
+                have. ``acknowledge`` needs the first two and ``offset``.
+        """
+        inner = tuple(name for name in columns if name != _DELIVERY_COUNT)
+        _, schema = schema_of(inner)
+        fields = [pa.field(name, pa.int16()) if name == _DELIVERY_COUNT else schema.field(name) for name in columns]
+        batches = []
+        for acquired in await self._acquire(timeout_ms):
+            batch = placed(acquired.batch, acquired.partition, inner, schema)
+            offsets = int64_values(acquired.batch.column("offset")).tolist()
+            counts = pa.array([acquired.deliveries[offset] for offset in offsets], pa.int16())
+            arrays = [counts if name == _DELIVERY_COUNT else batch.column(name) for name in columns]
+            batches.append(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
+        return pa.Table.from_batches(batches, schema=pa.schema(fields))
+
+    async def _acquire(self, timeout_ms: int) -> list[_Acquired]:
+        """Return the records to give to the caller, whom they are delivered to from now on."""
+        if not self._topics:
+            raise OptionError("nothing is subscribed; call subscribe first")
+        self._settle_delivered()
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            self._changed.clear()
+            self._start_fetches()
+            if self._errors:
+                raise self._errors.pop(0)
+            left = deadline - time.monotonic()
+            if self._ready or left <= 0:
+                break
+            await waited(self._changed, left)
+        self._report_results()
+        acquired, self._ready = self._ready, []
+        for entry in acquired:
+            topic, partition = entry.partition.topic, entry.partition.partition
+            lock = _Delivered(entry.node, entry.partition_id)
+            for offset in int64_values(entry.batch.column("offset")).tolist():
+                self._delivered[topic, partition, offset] = lock
+        return acquired
+
+    def _settle_delivered(self) -> None:
+        """Accept the records of the last poll, or raise for one that has no acknowledgement."""
+        if not self._delivered:
+            return
+        if self.settings.is_explicit:
+            topic, partition, offset = next(iter(self._delivered))
+            count = len(self._delivered)
+            raise OptionError(
+                f"{count} records of the last poll have no acknowledgement, such as offset {offset} of "
+                f"{topic}-{partition}; with share_acknowledgement_mode=explicit each needs one"
+            )
+        self._acknowledge(list(self._delivered), ACKNOWLEDGEMENTS["accept"])
+
+    def _start_fetches(self) -> None:
+        """Send a ShareFetch to each node that leads assigned partitions and has none under way."""
+        by_node: dict[int, list[PartitionId]] = {}
+        needs_metadata = False
+        for partition_id, partition in self._assignment.items():
+            leader = self._cluster.cluster.leader(partition)
+            if leader is None:
+                needs_metadata = True
+            else:
+                self._nodes[leader.node_id] = leader
+                by_node.setdefault(leader.node_id, []).append(partition_id)
+        if needs_metadata:
+            self._heartbeat_due.set()
+            self._spawn_fetch(-1, self._refresh_metadata())
+        for node_id in {*by_node, *(number for number, session in self._sessions.items() if session.is_open)}:
+            self._spawn_fetch(node_id, self._fetch_from(node_id, by_node.get(node_id, [])))
+
+    def _spawn_fetch(self, node_id: int, fetch: Any) -> None:
+        if node_id in self._fetches:
+            fetch.close()
+            return
+        task = self._fetches[node_id] = background(fetch)
+        task.add_done_callback(lambda _: self._fetch_ended(node_id))
+
+    def _fetch_ended(self, node_id: int) -> None:
+        self._fetches.pop(node_id, None)
+        self._changed.set()
+
+    async def _refresh_metadata(self) -> None:
+        with contextlib.suppress(BrokerError, NetworkError):
+            await self._cluster.refresh(self._topics)
+        await asyncio.sleep(self._cluster.backoff_s(0))
+
+    async def _fetch_from(self, node_id: int, partition_ids: list[PartitionId]) -> None:
+        try:
+            async with self._locks.setdefault(node_id, asyncio.Lock()):
+                await self._fetch_once(node_id, partition_ids)
+        except NetworkError:
+            self._cluster.cluster.topics.clear()  # the leaders may have moved
+            await asyncio.sleep(self._cluster.backoff_s(0))
+        except BrokerError as error:
+            if not is_retriable(error):
+                self._errors.append(error)
+            await asyncio.sleep(self._cluster.backoff_s(0))
+        except Exception as error:
+            self._errors.append(error)
+
+    async def _fetch_once(self, node_id: int, partition_ids: list[PartitionId]) -> None:
+        settings, session = self.settings, self._sessions.setdefault(node_id, ShareSession())
+        pending = session.take_pending()
+        node = self._nodes[node_id]
+        if not session.is_open and pending:  # the records went to other members with the session
+            self._note_results(node_id, pending, broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, _text(node)))
+            pending = {}
+        cls = settings.message("ShareFetchRequest")
+        body = cls(
+            group_id=settings.required_group_id,
+            member_id=self._member_id,
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            max_records=settings.max_poll_records,
+            batch_size=settings.max_poll_records,
+        )
+        try:
+            connection = await self._cluster.connection(node, Channel.FETCH)
+            version = connection.version_of(body, least=1)
+            if version >= _WITH_RENEWAL:
+                body.share_acquire_mode = _ACQUIRE_MODES[settings.share_acquire_mode]
+            request = session.begin_request(partition_ids, pending)
+            body.share_session_epoch = request.epoch
+            body.topics = _topics(
+                request.added,
+                request.acknowledgements,
+                lambda topic_id, rows: cls.FetchTopic(topic_id=topic_id, partitions=rows),
+                lambda number, batches: cls.FetchPartition(
+                    partition_index=number,
+                    acknowledgement_batches=[_batch_of(cls, batch) for batch in batches],
+                ),
+            )
+            body.forgotten_topics_data = [
+                cls.ForgottenTopic(topic_id=entry.topic_id, partitions=[entry.partition]) for entry in request.forgotten
+            ]
+            wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+            response = await connection.request(body, version=version, timeout_ms=wait_ms)
+            if response.error_code:
+                raise broker_error(response.error_code, f"share fetch from {_text(node)}", response.error_message)
+        except BaseException as error:
+            session.reset()  # whether it was carried out is not known
+            known = error if isinstance(error, (BrokerError, NetworkError)) else NetworkError(f"no answer: {error!r}")
+            self._note_results(node_id, pending, known)
+            if isinstance(error, BrokerError) and error.code in SESSION_LOST:
+                return
+            raise
+        session.accept_response(partition_ids)
+        self.acquisition_lock_timeout_ms = response.acquisition_lock_timeout_ms or self.acquisition_lock_timeout_ms
+        self._take_response(node, session, response, pending)
+
+    def _take_response(
+        self, node: Broker, session: ShareSession, response: Any, pending: dict[PartitionId, dict[int, int]]
+    ) -> None:
+        codes: dict[PartitionId, BrokerError | None] = {}
+        for topic in response.responses:
+            for row in topic.partitions:
+                partition_id = PartitionId(topic.topic_id, row.partition_index)
+                if row.acknowledge_error_code:
+                    codes[partition_id] = broker_error(
+                        row.acknowledge_error_code, f"acknowledgement at {_text(node)}", row.acknowledge_error_message
+                    )
+                partition = self._partition_of(partition_id)
+                if row.error_code:
+                    self._partition_failed(partition, row)
+                elif row.acquired_records and partition is not None:
+                    self._take_records(node, session, partition_id, partition, row)
+        for partition_id, kinds in pending.items():
+            self._note_results(node.node_id, {partition_id: kinds}, codes.get(partition_id))
+
+    def _partition_of(self, partition_id: PartitionId) -> TopicPartition | None:
+        name = self._cluster.cluster.topic_name(partition_id.topic_id)
+        known = self._assignment.get(partition_id)
+        return known if known is not None or name is None else TopicPartition(name, partition_id.partition)
+
+    def _partition_failed(self, partition: TopicPartition | None, row: Any) -> None:
+        """Take that a partition cannot be read: look for its leader again, or raise in the next poll."""
+        error = broker_error(row.error_code, f"share fetch of {partition}", row.error_message)
+        if row.error_code in LEADER_MOVED or is_retriable(error):
+            if partition is not None:
+                self._cluster.cluster.topics.pop(partition.topic, None)
+            return
+        self._errors.append(error)
+
+    def _take_records(
+        self, node: Broker, session: ShareSession, partition_id: PartitionId, partition: TopicPartition, row: Any
+    ) -> None:
+        """Decode acquired records; acquired offsets without a record are acknowledged as gaps at once."""
+        deliveries = {
+            offset: acquired.delivery_count
+            for acquired in row.acquired_records
+            for offset in range(acquired.first_offset, acquired.last_offset + 1)
+        }
+        first = min(deliveries)
+        missing = dict.fromkeys(deliveries)
+        try:
+            if row.records:
+                fetched = Fetched(partition, first, memoryview(row.records))
+                acquired_offsets = pa.array(sorted(deliveries), pa.int64())
+                for batch in fetched.read(DEFAULT_COLUMNS, verify_crc=self.settings.check_crcs):
+                    mask = np.isin(int64_values(batch.column("offset")), acquired_offsets.to_numpy())
+                    chosen = batch if mask.all() else batch.filter(pa.array(mask))
+                    if chosen.num_rows:
+                        self._ready.append(_Acquired(partition, partition_id, node, deliveries, chosen))
+                        for offset in int64_values(chosen.column("offset")).tolist():
+                            missing.pop(offset, None)
+        except CorruptRecordError as error:
+            session.acknowledge(partition_id, missing, REJECT)
+            self._errors.append(error)
+        else:
+            session.acknowledge(partition_id, missing, GAP)
+
+    # --------------------------------------------------------------------------------------------- acknowledgement
+
+    def acknowledge(
+        self,
+        records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch,
+        kind: str = "accept",
+        *,
+        mask: Any = None,
+    ) -> None:
+        """Acknowledge records; the next poll or ``commit`` sends it.
+
+        Args:
+            records: of the last ``poll``, or a table of ``fetch_arrow`` with ``topic``, ``partition`` and ``offset``.
+            kind: ``accept``: they are processed. ``release``: another delivery may succeed. ``reject``: no delivery
+                will; nobody gets them again.
+            mask: for a table: booleans, which rows; all rows if None.
+
+        Raises:
+            OptionError: acknowledgements are implicit and a record was accepted already; a record was not in the last
+                poll, or was acknowledged already; the kind does not exist. Nothing is acknowledged then.
+        """
+        if kind not in ACKNOWLEDGEMENTS:
+            raise OptionError(f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENTS)}")
+        self._acknowledge(_places(records, mask), ACKNOWLEDGEMENTS[kind])
+
+    def _acknowledge(self, places: Sequence[tuple[str, int, int]], kind: int) -> None:
+        by_session = self._by_session(places)
+        for (node_id, partition_id), offsets in by_session.items():
+            self._sessions.setdefault(node_id, ShareSession()).acknowledge(partition_id, offsets, kind)
+        for place in places:
+            del self._delivered[place]
+
+    def _by_session(self, places: Sequence[tuple[str, int, int]]) -> dict[tuple[int, PartitionId], list[int]]:
+        result: dict[tuple[int, PartitionId], list[int]] = {}
+        for place in places:
+            delivered = self._delivered.get(place)
+            if delivered is None:
+                topic, partition, offset = place
+                raise OptionError(
+                    f"offset {offset} of {topic}-{partition} was not in the last poll, or is acknowledged already"
+                )
+            result.setdefault((delivered.node.node_id, delivered.partition_id), []).append(place[2])
+        if len(set(places)) < len(places):
+            raise OptionError("a record is acknowledged twice in one call")
+        return result
+
+    async def renew(
+        self, records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch, *, mask: Any = None
+    ) -> None:
+        """Extend the locks of records that take longer to process (KIP-1222); they still need an acknowledgement.
+
+        Raises:
+            OptionError: a record was not in the last poll, or was acknowledged already; a broker is older than
+                Kafka 4.2.
+            BrokerError: a lock had expired (INVALID_RECORD_STATE), or the group does not allow renewals.
+        """
+        results: dict[TopicPartition, Any] = {}
+        for (node_id, partition_id), offsets in self._by_session(_places(records, mask)).items():
+            kinds = {partition_id: dict.fromkeys(offsets, RENEW)}
+            results |= await self._send_acknowledgements(node_id, kinds, is_renewal=True)
+        _require(results)
+
+    async def commit(self) -> None:
+        """Send all acknowledgements and wait until brokers have accepted them; accept the rest of the last poll first
+        if acknowledgements are implicit.
+
+        Raises:
+            BrokerError: a broker did not accept them, such as INVALID_RECORD_STATE after a lock has expired. If there
+                are several partitions, a ``PartialFailureError``.
+            NetworkError: whether a broker has them is unknown; its records may be delivered again.
+        """
+        if not self.settings.is_explicit:
+            self._acknowledge(list(self._delivered), ACKNOWLEDGEMENTS["accept"])
+        results: dict[TopicPartition, Any] = {}
+        try:
+            for node_id in [number for number, session in self._sessions.items() if session.pending]:
+                results |= await self._send_acknowledgements(node_id, None, is_renewal=False)
+        finally:
+            self._report_results()
+        _require(results)
+
+    async def _send_acknowledgements(
+        self, node_id: int, kinds: dict[PartitionId, dict[int, int]] | None, *, is_renewal: bool, is_final: bool = False
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Send a ShareAcknowledge; return the result for each partition.
+
+        Args:
+            node_id: node of the session.
+            kinds: acknowledgement types by partition and offset; None is all that waits, once no request is under way.
+            is_renewal: whether they are renewals, which are sent by themselves.
+            is_final: end the session with it.
+        """
+        session, node = self._sessions[node_id], self._nodes[node_id]
+        async with self._locks.setdefault(node_id, asyncio.Lock()):
+            pending = session.take_pending() if kinds is None else kinds
+            if not pending and not is_final:
+                return {}
+            try:
+                if not session.is_open:
+                    raise broker_error(ErrorCode.SHARE_SESSION_NOT_FOUND, f"acknowledgement at {_text(node)}")
+                rows = await self._ask_to_acknowledge(node, session, pending, is_renewal=is_renewal, is_final=is_final)
+            except (BrokerError, NetworkError) as error:
+                session.reset()
+                self._note_results(node_id, pending, error)
+                raise
+            except asyncio.CancelledError:
+                session.reset()
+                self._note_results(node_id, pending, NetworkError("the call was cancelled before the broker answered"))
+                raise
+        results: dict[TopicPartition, BrokerError | None] = {}
+        for partition_id, offsets in pending.items():
+            partition = self._partition_of(partition_id)
+            if partition is not None:
+                results[partition] = rows.get(partition_id)
+            if not is_renewal:
+                self._note_results(node_id, {partition_id: offsets}, rows.get(partition_id))
+        return results
+
+    async def _ask_to_acknowledge(
+        self,
+        node: Broker,
+        session: ShareSession,
+        pending: dict[PartitionId, dict[int, int]],
+        *,
+        is_renewal: bool,
+        is_final: bool,
+    ) -> dict[PartitionId, BrokerError]:
+        settings = self.settings
+        cls = settings.message("ShareAcknowledgeRequest")
+        body = cls(group_id=settings.required_group_id, member_id=self._member_id, is_renew_ack=is_renewal)
+        connection = await self._cluster.connection(node, Channel.FETCH)
+        version = connection.version_of(body, least=1)
+        if is_renewal and version < _WITH_RENEWAL:
+            raise OptionError(f"renew is not supported by {_text(node)}: it needs Kafka 4.2 or later (KIP-1222)")
+        body.share_session_epoch = FINAL_EPOCH if is_final else session.epoch
+        body.topics = _topics(
+            [],
+            {partition_id: list(to_batches(kinds)) for partition_id, kinds in pending.items()},
+            lambda topic_id, rows: cls.AcknowledgeTopic(topic_id=topic_id, partitions=rows),
+            lambda number, batches: cls.AcknowledgePartition(
+                partition_index=number, acknowledgement_batches=[_batch_of(cls, batch) for batch in batches]
+            ),
+        )
+        response = await connection.request(body, version=version)
+        if response.error_code:
+            raise broker_error(response.error_code, f"acknowledgement at {_text(node)}", response.error_message)
+        session.advance()
+        return {
+            PartitionId(topic.topic_id, row.partition_index): broker_error(
+                row.error_code, f"acknowledgement at {_text(node)}", row.error_message
+            )
+            for topic in response.responses
+            for row in topic.partitions
+            if row.error_code
+        }
+
+    async def _end_session(self, node_id: int) -> None:
+        """Send what waits and end a session: its node releases the other records."""
+        session = self._sessions[node_id]
+        for entry in self._ready:
+            if entry.node.node_id == node_id:
+                offsets = int64_values(entry.batch.column("offset")).tolist()
+                session.acknowledge(entry.partition_id, offsets, RELEASE)
+        if session.is_open:
+            with contextlib.suppress(KafkaframesError):
+                await self._send_acknowledgements(node_id, None, is_renewal=False, is_final=True)
+
+    def _note_results(
+        self,
+        node_id: int,
+        kinds: Mapping[PartitionId, Mapping[int, int]],
+        error: BrokerError | NetworkError | None,
+    ) -> None:
+        """Keep the outcome of acknowledgements for the caller's listener; without one, errors are logged."""
+        offsets = {
+            partition: sorted(offset for offset, kind in entries.items() if kind != GAP)
+            for partition_id, entries in kinds.items()
+            if (partition := self._partition_of(partition_id)) is not None
+        }
+        offsets = {partition: numbers for partition, numbers in offsets.items() if numbers}
+        if not offsets:
+            return
+        if self._on_acknowledge is not None:
+            self._results.append((offsets, error))
+        elif error is not None:
+            count = sum(map(len, offsets.values()))
+            _LOG.warning("%d acknowledgements of share group %r failed: %s", count, self.settings.group_id, error)
+
+    def _report_results(self) -> None:
+        results, self._results = self._results, []
+        for offsets, error in results:
+            if self._on_acknowledge is not None:
+                self._on_acknowledge(offsets, error)
+
+
+def _require(results: Mapping[TopicPartition, BrokerError | None]) -> None:
+    errors = [error for error in results.values() if error is not None]
+    if errors and len(results) == 1:
+        raise errors[0]
+    if errors:
+        raise PartialFailureError(results)
+
+
+def _places(records: Any, mask: Any) -> list[tuple[str, int, int]]:
+    """Return topic, partition and offset of records or of the rows of a table."""
+    if isinstance(records, ShareRecord):
+        records = [records]
+    if not isinstance(records, (pa.Table, pa.RecordBatch)):
+        if mask is not None:
+            raise OptionError("mask selects rows of a table; select records before you acknowledge them")
+        return [(record.topic, record.partition, record.offset) for record in records]
+    missing = [name for name in ("topic", "partition", "offset") if name not in records.schema.names]
+    if missing:
+        raise OptionError(f"the table has no column {', '.join(missing)}, which name a record")
+    if mask is not None:
+        mask = mask if isinstance(mask, (pa.Array, pa.ChunkedArray)) else pa.array(mask, pa.bool_())
+        if len(mask) != records.num_rows:
+            raise OptionError(f"the mask has {len(mask)} values for {records.num_rows} rows")
+        records = records.filter(mask)
+    columns = [records.column(name).to_pylist() for name in ("topic", "partition", "offset")]
+    return list(zip(*columns, strict=True))
+
+
+def _topics(
+    added: Iterable[PartitionId],
+    acknowledgements: Mapping[PartitionId, Sequence[Any]],
+    topic: Callable[[Any, list[Any]], Any],
+    partition: Callable[[int, Sequence[Any]], Any],
+) -> list[Any]:
+    """Return a request's topics: partitions that are new in the session, and those with acknowledgements."""
+    by_topic: dict[Any, list[Any]] = {}
+    for entry in sorted({*added, *acknowledgements}):
+        by_topic.setdefault(entry.topic_id, []).append(partition(entry.partition, acknowledgements.get(entry, ())))
+    return [topic(topic_id, rows) for topic_id, rows in by_topic.items()]
+
+
+def _batch_of(cls: Any, batch: Any) -> Any:
+    return cls.AcknowledgementBatch(
+        first_offset=batch.first_offset, last_offset=batch.last_offset, acknowledge_types=batch.types
+    )
+
+
+def _text(node: Broker) -> str:
+    return f"broker {node.node_id} at {node.host}:{node.port}"
