@@ -526,26 +526,26 @@ class AsyncShareConsumer:
         """
         if kind not in ACKNOWLEDGEMENTS:
             raise OptionError(f"acknowledgement {kind!r} does not exist; expected one of {', '.join(ACKNOWLEDGEMENTS)}")
-        self._acknowledge(_places(records, mask), ACKNOWLEDGEMENTS[kind])
+        self._acknowledge(_record_keys(records, mask), ACKNOWLEDGEMENTS[kind])
 
-    def _acknowledge(self, places: Sequence[tuple[str, int, int]], kind: int) -> None:
-        by_session = self._by_session(places)
+    def _acknowledge(self, keys: Sequence[tuple[str, int, int]], kind: int) -> None:
+        by_session = self._by_session(keys)
         for (node_id, partition_id), offsets in by_session.items():
             self._sessions.setdefault(node_id, ShareSession()).acknowledge(partition_id, offsets, kind)
-        for place in places:
-            del self._delivered[place]
+        for key in keys:
+            del self._delivered[key]
 
-    def _by_session(self, places: Sequence[tuple[str, int, int]]) -> dict[tuple[int, PartitionId], list[int]]:
+    def _by_session(self, keys: Sequence[tuple[str, int, int]]) -> dict[tuple[int, PartitionId], list[int]]:
         result: dict[tuple[int, PartitionId], list[int]] = {}
-        for place in places:
-            delivered = self._delivered.get(place)
+        for key in keys:
+            delivered = self._delivered.get(key)
             if delivered is None:
-                topic, partition, offset = place
+                topic, partition, offset = key
                 raise OptionError(
                     f"offset {offset} of {topic}-{partition} was not in the last poll, or is acknowledged already"
                 )
-            result.setdefault((delivered.node.node_id, delivered.partition_id), []).append(place[2])
-        if len(set(places)) < len(places):
+            result.setdefault((delivered.node.node_id, delivered.partition_id), []).append(key[2])
+        if len(set(keys)) < len(keys):
             raise OptionError("a record is acknowledged twice in one call")
         return result
 
@@ -560,7 +560,7 @@ class AsyncShareConsumer:
             BrokerError: a lock had expired (INVALID_RECORD_STATE), or the group does not allow renewals.
         """
         results: dict[TopicPartition, Any] = {}
-        for (node_id, partition_id), offsets in self._by_session(_places(records, mask)).items():
+        for (node_id, partition_id), offsets in self._by_session(_record_keys(records, mask)).items():
             kinds = {partition_id: dict.fromkeys(offsets, RENEW)}
             results |= await self._send_acknowledgements(node_id, kinds, is_renewal=True)
         _require(results)
@@ -706,7 +706,7 @@ def _require(results: Mapping[TopicPartition, BrokerError | None]) -> None:
         raise PartialFailureError(results)
 
 
-def _places(records: Any, mask: Any) -> list[tuple[str, int, int]]:
+def _record_keys(records: Any, mask: Any) -> list[tuple[str, int, int]]:
     """Return topic, partition and offset of records or of the rows of a table."""
     if isinstance(records, ShareRecord):
         records = [records]
