@@ -428,3 +428,15 @@ def test_every_packet_is_of_a_connection_or_counted(seed, tmp_path):
     datagrams = sum(result is not None for result in results)  # each is read as a packet again
     assert packets_read.counters[layout.PACKETS] == len(mutated)
     assert packets_read.counters[layout.TCP_PACKETS] + counted + len(results) == len(mutated) + datagrams
+
+
+def test_much_of_a_connection_without_its_beginning_is_unknown_and_not_another_protocol(tmp_path):
+    """A megabyte of a Produce request whose beginning is not in the capture looks like anything."""
+    middle = [(True, b"\x81" * 1400)] * 80
+    raw = pcap([ethernet(IP4, one) for one in packets4(messages=middle, opening=False)])
+    assert kinds(read(tmp_path, raw)[1].entries) == {("unknown", "the protocol of the connection is not recognised")}
+    lost_head = packets4(messages=middle)
+    raw = pcap([ethernet(IP4, one) for one in lost_head[:3] + lost_head[4:]])
+    assert kinds(read(tmp_path, raw)[1].entries) == {("unknown", "the protocol of the connection is not recognised")}
+    raw = pcap([ethernet(IP4, one) for one in packets4(messages=middle)])
+    assert kinds(read(tmp_path, raw)[1].entries) == {("other", "another protocol over TCP")}

@@ -261,7 +261,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
     counters[layout.PAYLOAD] += length
     protocol = connections[connection, layout.PROTOCOL]
     done = connections[connection, layout.MET] and offset + captured <= connections[connection, base + layout.AT]
-    if every == 0 and (protocol in (layout.TLS, layout.OTHER) or done):
+    if every == 0 and (protocol in (layout.TLS, layout.OTHER, layout.UNRECOGNISED) or done):
         return 0, row, count
     rows[row, layout.TIME] = time
     rows[row, layout.DIRECTION] = connection * 2 + side

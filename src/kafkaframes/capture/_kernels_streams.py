@@ -48,7 +48,7 @@ from kafkaframes.capture._kernels_sides import cut_side, fill_extents
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 
 I64 = types.int64
-ENOUGH_UNDECIDED = 1 << 16  # bytes after which a connection that proves nothing is another protocol's
+ENOUGH_UNDECIDED = 1 << 16  # bytes after which a connection that proves nothing is given up
 SAVED = 8  # index in ``bounds`` of the columns of both sides as they were
 SAVED_SASL, SAVED_SASL_ID = SAVED + 2 * layout.SIDE_COLUMNS, SAVED + 2 * layout.SIDE_COLUMNS + 1
 
@@ -248,7 +248,7 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
             connections[connection, layout.CLIENT] = 1 - side
             return
     if total > ENOUGH_UNDECIDED:
-        connections[connection, layout.PROTOCOL] = layout.OTHER
+        connections[connection, layout.PROTOCOL] = layout.UNRECOGNISED
 
 
 @device
@@ -357,7 +357,7 @@ def cut_streams(
         is_quiet = (
             starts[2 * connection + 2] == starts[2 * connection] and waiting <= 0 and not settings[layout.S_FLUSH]
         )
-        if protocol in (layout.TLS, layout.OTHER) or is_quiet:
+        if protocol in (layout.TLS, layout.OTHER, layout.UNRECOGNISED) or is_quiet:
             connection += 1
             continue
         end = _fill_both(rows, order, starts, connections, connection, extents, into, bounds)

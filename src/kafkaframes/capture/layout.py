@@ -67,8 +67,9 @@ SIDE = 16  # where the columns of side A start; those of side B start SIDE_COLUM
 SIDE_COLUMNS = 16
 CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
 
-UNDECIDED, KAFKA, TLS, OTHER = range(4)
-PROTOCOLS = ("unknown", "kafka", "tls", "other")
+# OTHER began in the capture with bytes that are not Kafka's; of UNRECOGNISED much was seen, but not its beginning.
+UNDECIDED, KAFKA, TLS, OTHER, UNRECOGNISED = range(5)
+PROTOCOLS = ("unknown", "kafka", "tls", "other", "unknown")
 NEW, ALIGNED, LOST = range(3)  # MODE
 
 # ------------------------------------------------------------------------------------------------- frames

@@ -156,9 +156,10 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
     total, cut_packets = sizes.sum(axis=1), cut.sum(axis=1)
     has_payload = total > packets.sum(axis=1)  # a keepalive probe may hold a byte
     has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
-    is_cut = (cut_packets > 0) & ((protocol == layout.UNDECIDED) | (is_other & (not has_ports)))
+    is_undecided = (protocol == layout.UNDECIDED) | (protocol == layout.UNRECOGNISED)
+    is_cut = (cut_packets > 0) & (is_undecided | (is_other & (not has_ports)))
     is_silent = _is_silent_client(table, sides, packets, sizes)
-    is_unknown = (protocol == layout.UNDECIDED) & has_payload & ~is_cut
+    is_unknown = is_undecided & has_payload & ~is_cut
     file_numbers = table[:, layout.FIRST_NUMBER] >> FILE_SHIFT
     rules = (
         (ENCRYPTED, TLS_REASON, protocol == layout.TLS, total, None),
