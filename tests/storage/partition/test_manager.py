@@ -204,9 +204,9 @@ def test_settings_are_refused_before_anything_is_appended(given, said):
         LogSettings(**given)
 
 
-def test_checkpoints_that_have_not_changed_are_not_written_again(tmp_path, monkeypatch):
+def test_checkpoints_that_have_not_changed_are_not_written_again(opened, monkeypatch):
     """A start and a stop of a broker take eight flushes one after the other, not sixteen."""
-    manager = open_log_directory(str(tmp_path), now_ms=0, settings_of=LogSettings())
+    manager = opened()
     effects = []
     flush_all, sync_directory = LocalDisk.flush_all, LocalDisk.sync_directory
 
@@ -221,11 +221,10 @@ def test_checkpoints_that_have_not_changed_are_not_written_again(tmp_path, monke
     monkeypatch.setattr(LocalDisk, "flush_all", note_files)
     monkeypatch.setattr(LocalDisk, "sync_directory", note_directory)
     manager.checkpoint_all()
-    assert effects == [4, str(tmp_path)]
+    assert effects == [4, manager.path]
     manager.checkpoint_all()
     assert len(effects) == 2
     manager.note_cleaned(TopicPartition("t", 0), 5)
-    assert effects[2:] == [1, str(tmp_path)]
+    assert effects[2:] == [1, manager.path]
     manager.checkpoint_all()
     assert len(effects) == 4
-    manager.abandon()
