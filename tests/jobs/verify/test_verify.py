@@ -208,5 +208,6 @@ def test_the_page_lists_every_check():
         )
     )
     source = "".join((root / "src/kafkaframes/jobs/verify" / name).read_text() for name in _SOURCES)
+    source += (root / "src/kafkaframes/storage/log/swaps.py").read_text()
     used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
     assert used == listed
