@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kafkaframes.cli.options import json_option_of, pair_of
 from kafkaframes.cli.text import note, say
@@ -95,7 +96,7 @@ def reached(
     timeout: float,
     *,
     new_topic: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    flags: Mapping[str, Mapping[str, Any]] | None = None,
     kind: type[ClientSettings] | None = None,
 ) -> dict[str, Any]:
     """Return a client's settings once a broker has answered; say on standard error when that has to be waited for.
@@ -103,6 +104,8 @@ def reached(
     Args:
         timeout: in seconds.
         new_topic: a topic that is written to, and made if the brokers make topics (``auto.create.topics.enable``).
+        flags: the client settings that each of the command's parameters stands for. ``-X`` overrides the default of a
+            parameter, and a parameter that was typed overrides ``-X``.
         kind: of a producer or a consumer; by default of an admin.
 
     Raises:
@@ -112,19 +115,36 @@ def reached(
     """
     import asyncio
 
+    from kafkaframes.client.properties import merge_settings
     from kafkaframes.client.reaching import reach
     from kafkaframes.client.settings import ClientSettings
 
-    settings = settings_of(servers, properties) | dict(more or {})
+    typed = [settings for name, settings in (flags or {}).items() if is_typed(name)]
+    defaults = [settings for name, settings in (flags or {}).items() if not is_typed(name)]
+    settings = merge_settings(*defaults, settings_of(servers, properties), *typed)
     known = (kind or ClientSettings).of(settings)
     asyncio.run(reach(known, waiting=note, timeout_s=timeout, new_topic=new_topic))
     return settings
 
 
 def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, Any]:
-    """Return a client's settings; a property that is not of the form KEY=VALUE is an ``OptionError``."""
-    known = {"bootstrap.servers": servers or os.environ.get(SERVERS) or "localhost:9092"}
-    return known | pairs_of(properties, option="-X ")
+    """Return a client's settings: ``-b`` overrides ``-X``, which overrides the environment and the default.
+
+    Raises:
+        OptionError: a property is not of the form KEY=VALUE.
+    """
+    from kafkaframes.client.properties import merge_settings
+
+    default = {"bootstrap.servers": os.environ.get(SERVERS) or "localhost:9092"}
+    typed = {"bootstrap.servers": servers} if servers else {}
+    return merge_settings(default, pairs_of(properties, option="-X "), typed)
+
+
+def is_typed(name: str) -> bool:
+    """Return whether a parameter of the current command was given, and is not its default."""
+    context = click.get_current_context(silent=True)
+    source = None if context is None else context.get_parameter_source(name)
+    return source not in (None, ParameterSource.DEFAULT)
 
 
 def confirmed(question: str) -> Callable[[Function], Function]:

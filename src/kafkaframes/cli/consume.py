@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import connecting, reached
+from kafkaframes.cli.connecting import connecting, is_typed, reached
 from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.client import Consumer, TopicPartition
+    from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import Range
 
 _MOST = 2**63 - 1
@@ -56,12 +58,18 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
-    more = {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"}
     requested = parse_offsets(flags["offsets"])
-    if flags["group"] is not None:
-        more |= {"group.id": flags["group"], "auto.offset.reset": _reset(requested)}
+    client = {
+        "read_committed": {"isolation.level": "read_committed" if flags["read_committed"] else "read_uncommitted"},
+        "offsets": {"auto.offset.reset": _reset(requested)},
+        "group": {} if flags["group"] is None else {"group.id": flags["group"]},
+    }
     write = None if flags["form"] == "arrow" and not flags["pattern"] else _writer(flags["pattern"], flags["form"])
-    settings = reached(servers, properties, flags["timeout"], more=more, kind=ConsumerSettings)
+    settings = reached(servers, properties, flags["timeout"], flags=client, kind=ConsumerSettings)
+    consumer_settings = ConsumerSettings.of(settings)
+    flags["group"] = consumer_settings.group_id
+    if not is_typed("offsets"):
+        requested = _start_of(consumer_settings)
     with Consumer(**settings) as consumer:
         tables = _tables(consumer, topic, requested, flags)
         if write is None:
@@ -72,6 +80,17 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **flag
 
 def _reset(requested: Range) -> str:
     return "latest" if requested.start_offset == _MOST else "earliest"
+
+
+def _start_of(settings: ConsumerSettings) -> Range:
+    """Return where ``auto.offset.reset`` begins, for a consumer without ``--offset``."""
+    from kafkaframes.jobs.dump.kcat import parse_offsets
+
+    if settings.reset_duration_ms is not None:
+        return parse_offsets((f"s@{int(time.time() * 1000) - settings.reset_duration_ms}",))
+    if settings.auto_offset_reset == "none" and settings.group_id is None:
+        raise OptionError("auto.offset.reset=none needs committed offsets; add -g GROUP, or --offset")
+    return parse_offsets(("end" if settings.auto_offset_reset == "latest" else "beginning",))
 
 
 def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:

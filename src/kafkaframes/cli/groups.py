@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Offsets = dict[TopicPartition, int]
 
 
+_MAX_NAMED = 5
 _MEMBER = ("consumer_id", "host", "client_id")
 
 
@@ -89,23 +90,40 @@ def _is_nothing(result: GroupDescription | None) -> bool:
 
 
 def _offset_rows(admin: Admin, name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
-    from kafkaframes.client import LATEST
-
     if result is None and (rows := _share_offset_rows(admin, name)):
         return rows
     readers = {partition: one for one in (result.members if result is not None else ()) for partition in one.assignment}
     committed = admin.group_offsets(name)
     partitions = sorted({*committed, *readers}, key=lambda entry: (entry.topic, entry.partition))
-    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    ends = _log_ends(admin, partitions)
     rows = []
     for partition in partitions:
         offset = committed[partition].offset if partition in committed else None
         reader = readers.get(partition)
         said = (None,) * 3 if reader is None else (reader.member_id, reader.client_host, reader.client_id)
         row = {"group": name, "topic": partition.topic, "partition": partition.partition, "committed": offset}
-        row |= {"log_end_offset": ends[partition], "lag": None if offset is None else max(ends[partition] - offset, 0)}
+        end = ends.get(partition)
+        row |= {"log_end_offset": end, "lag": None if offset is None or end is None else end - offset}
         rows.append(row | dict(zip(_MEMBER, said, strict=True)))
     return rows
+
+
+def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
+    """Return where logs end; a topic that was deleted after a commit, or has no leader, has no end."""
+    from kafkaframes.client import LATEST
+    from kafkaframes.errors import BrokerError
+
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition)
+    ends: Offsets = {}
+    for of_topic in topics.values():
+        try:
+            ends |= admin.list_offsets(dict.fromkeys(of_topic, LATEST))
+        except BrokerError as error:
+            if error.code is None or not error.code.is_retriable:
+                raise
+    return ends
 
 
 def _share_offset_rows(admin: Admin, name: str) -> list[dict[str, Any]]:
@@ -196,12 +214,26 @@ def reset_group(
         if not result:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
         if not dry_run and not flags["to_current"]:
+            _check_inactive(admin, group)
             admin.alter_group_offsets(group, result)
     for partition, offset in result.items():
         if export:
             say(f'"{group}","{partition.topic}",{partition.partition},{offset}')
         else:
             say(f"{group}: {partition} {'would be ' if dry_run else ''}at {offset}")
+
+
+def _check_inactive(admin: Admin, group: str) -> None:
+    """Refuse to commit for a group whose members would overwrite or ignore it, as kafka-consumer-groups does."""
+    description = _described(admin, group)
+    members = () if description is None else description.members
+    if description is None or not members:
+        return
+    named = ", ".join(sorted({f"{one.client_id} at {one.client_host}" for one in members})[:_MAX_NAMED])
+    raise OptionError(
+        f"group {group} is active (state {description.state}, {len(members)} members: {named}); nothing was changed; "
+        "stop its consumers, wait until `kafkaframes groups describe --state` shows 0 members, and run this again"
+    )
 
 
 @command.command("delete-offsets")

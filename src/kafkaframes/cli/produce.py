@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from kafkaframes.cli.connecting import connecting, reached
+from kafkaframes.cli.line_input import StopSignal, catch_signals, read_lines
 from kafkaframes.cli.text import say
 from kafkaframes.errors import EncodeError, OptionError
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 10_000
+_MAX_TABLES = 4  # that wait for their answers
 
 
 @click.command("produce")
@@ -63,21 +67,41 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
     from kafkaframes.client import Producer
     from kafkaframes.client.settings import ProducerSettings
 
-    more = {"compression.type": flags["codec"]}
-    if flags["record_format"] is not None:
-        more["record_format"] = flags["record_format"]
-    settings = reached(servers, properties, flags["timeout"], new_topic=topic, more=more, kind=ProducerSettings)
+    client = {
+        "codec": {"compression.type": flags["codec"]},
+        "record_format": {} if flags["record_format"] is None else {"record_format": flags["record_format"]},
+    }
+    settings = reached(servers, properties, flags["timeout"], new_topic=topic, flags=client, kind=ProducerSettings)
+    linger_s = ProducerSettings.of(settings).linger_ms / 1000
     count = 0
-    with Producer(**settings) as producer:
-        for table in _tables(file, flags):
-            if flags["partition"] is not None:
-                table = _in_partition(table, flags["partition"])
-            producer.send_arrow(table, topic=topic)
-            count += table.num_rows
-    say(f"{count:,} {'record' if count == 1 else 'records'} written to {topic}", err=True)
+    with catch_signals() as stop:
+        with Producer(**settings) as producer:
+            under_way: deque[Future[pa.Table]] = deque()
+            try:
+                for table in _tables(file, flags, stop, linger_s):
+                    if flags["partition"] is not None:
+                        table = _in_partition(table, flags["partition"])
+                    under_way.append(producer.queue_arrow(table, topic=topic))
+                    while len(under_way) > _MAX_TABLES or under_way[0].done():
+                        count += _count_written(under_way.popleft())
+                        if not under_way:
+                            break
+                    if stop.number is not None:
+                        break
+            except OptionError:  # a line that is not a record: it says that those before it are written
+                producer.flush()
+                raise
+            while under_way:
+                count += _count_written(under_way.popleft())
+        say(f"{count:,} {'record' if count == 1 else 'records'} written to {topic}", err=True)
 
 
-def _tables(file: str | None, flags: dict[str, Any]) -> Iterator[pa.Table]:
+def _count_written(result: Future[pa.Table]) -> int:
+    """Wait until a table is written; return the number of its records."""
+    return sum(result.result().column("count").to_pylist())
+
+
+def _tables(file: str | None, flags: dict[str, Any], stop: StopSignal, linger_s: float) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     form = flags["form"]
@@ -89,19 +113,18 @@ def _tables(file: str | None, flags: dict[str, Any]) -> Iterator[pa.Table]:
     stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
     with stream:
         read = _json_row if form == "jsonl" else _line_reader(flags)
-        rows: list[dict[str, Any]] = []
-        for number, line in enumerate(stream, 1):
-            try:
-                rows.append(read(line.rstrip(b"\n"), number))
-            except OptionError as error:
-                if rows:
-                    yield pa.Table.from_pylist(rows, _schema())
-                written = f"the {number - 1:,} records before it are" if number > 1 else "nothing is"
-                raise OptionError(f"{error}; {written} written") from None
-            if len(rows) == _AT_ONCE:
-                yield pa.Table.from_pylist(rows, _schema())
-                rows = []
-        if rows:
+        before = 0
+        for lines in read_lines(stream, stop, linger_s=linger_s, max_lines=_AT_ONCE):
+            rows: list[dict[str, Any]] = []
+            for number, line in enumerate(lines, before + 1):
+                try:
+                    rows.append(read(line, number))
+                except OptionError as error:
+                    if rows:
+                        yield pa.Table.from_pylist(rows, _schema())
+                    written = f"the {number - 1:,} records before it are" if number > 1 else "nothing is"
+                    raise OptionError(f"{error}; {written} written") from None
+            before += len(lines)
             yield pa.Table.from_pylist(rows, _schema())
 
 

@@ -135,8 +135,8 @@ def _live(topics: tuple[str, ...], settings: TableSettings, flags: Mapping[str, 
     from kafkaframes.jobs.export.task import Settings
     from kafkaframes.jobs.tables.planning import live_plan
 
-    isolation = {"isolation.level": settings.isolation}
-    client = reached(flags["servers"], flags["properties"], flags["timeout"], more=isolation, kind=ConsumerSettings)
+    isolation = {"isolation": {"isolation.level": settings.isolation}}
+    client = reached(flags["servers"], flags["properties"], flags["timeout"], flags=isolation, kind=ConsumerSettings)
     return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", mode="FAILFAST")
 
 

@@ -307,6 +307,23 @@ _CALLED: Final = {"consumer": "a consumer", "producer": "a producer", "admin": "
 _HARMLESS: Final = ("ByteArraySerializer", "StringSerializer", "ByteArrayDeserializer")
 
 
+def merge_settings(*mappings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of several mappings; a later one overrides an earlier one, whatever name either uses.
+
+    >>> merge_settings({"compression.type": "none"}, {"compression.codec": "zstd"})
+    {'compression.codec': 'zstd'}
+    """
+    result: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for mapping in mappings:
+        for name, value in mapping.items():
+            key = name if name in _CODEC_OF_LEVEL else _key_of(name)
+            result.pop(names.get(key, name), None)
+            result[name] = value
+            names[key] = name
+    return result
+
+
 def say_ignored(names: Collection[str]) -> None:
     """Say why these have no meaning here, once in a process for each set of names."""
     _say_once(frozenset(names))
