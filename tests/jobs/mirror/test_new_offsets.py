@@ -272,3 +272,33 @@ def test_a_batch_that_is_larger_than_the_target_accepts_is_written_in_parts_and_
         (part,) = report.partitions
         assert part.opened["larger than the target accepts"] == 1
         assert part.batches_written == part.rebuilt > 7
+
+
+@pytest.mark.parametrize("index", [b"", None], ids=["empty", "missing"])
+def test_markers_of_a_directory_decide_what_is_aborted(tmp_path, index):
+    """A broker that was stopped cleanly believes its transaction index, Kafka's as well as the one that serves this."""
+    from kafkaframes.records.build import build_end_transaction, build_records
+
+    def data(base, producer, value):
+        options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        return bytes(build_records({"value": [value], "timestamp": [1]}, base_offset=base, **options))
+
+    def end(base, producer, *, commit):
+        return bytes(build_end_transaction(base, commit=commit, timestamp=1, producer_id=producer, producer_epoch=0))
+
+    partition = tmp_path / "log" / "t-0"
+    partition.mkdir(parents=True)
+    batches = [data(0, 1, b"no"), end(1, 1, commit=False), data(2, 2, b"yes"), end(3, 2, commit=True), data(4, 3, b"?")]
+    (partition / f"{0:020}.log").write_bytes(b"".join(batches))
+    (partition / f"{0:020}.index").touch()
+    (partition / f"{0:020}.timeindex").touch()
+    if index is not None:
+        (partition / f"{0:020}.txnindex").write_bytes(index)
+    (tmp_path / "log" / ".kafka_cleanshutdown").touch()
+    with Broker() as target:
+        report = run_mirror(
+            tmp_path / "log", target.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path / "state")
+        )
+        assert [record.value for record in target.records("t")] == [b"yes"]
+    (line,) = report.not_read
+    assert "producer 3 is open since offset 4" in line

@@ -18,7 +18,11 @@ from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode, LogDirError
 from kafkaframes.jobs.mirror.settings import KEEP_SETTING, MirrorReport, is_directory
 from kafkaframes.jobs.restore.source import metadata_of
+from kafkaframes.storage.copies.one_log import one_log_of
+from kafkaframes.storage.files.findings import Finding
 from kafkaframes.storage.log.discover import check_topics, discover, is_selected
+from kafkaframes.storage.log.notes import HiddenRecords, LogNotes
+from kafkaframes.storage.log.transactions import TransactionState, find_hidden_records, transactions_of
 
 _OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)
@@ -92,6 +96,28 @@ def configs_of_directory(directory: str) -> dict[str, dict[str, str]]:
         return {name: said.configs for name, said in metadata_of(discover(directory)).topics.items()}
     except LogDirError:  # a store that only a broker knows to read: it has no controller's metadata
         return {}
+
+
+def transactions_of_directory(
+    path: str, topics: Collection[str]
+) -> tuple[dict[TopicPartition, TransactionState], LogNotes]:
+    """Return the transactions of topics in a log directory, by their markers, and what there is to report of them.
+
+    A broker that serves the directory believes its transaction indexes if it was stopped cleanly.
+
+    Raises:
+        LogDirError: it cannot be read, or copies contradict each other.
+    """
+    states, findings, hidden = dict[TopicPartition, TransactionState](), list[Finding](), list[HiddenRecords]()
+    for directory in one_log_of(discover(path), check=False).directories:
+        for partition in directory.partitions:
+            if partition.is_live and partition.topic in topics:
+                state = transactions_of(directory.filesystem, partition)
+                states[TopicPartition(partition.topic, partition.partition)] = state
+                findings += state.findings
+                records = find_hidden_records(directory.filesystem, partition, state)
+                hidden += [] if records is None else [records]
+    return states, LogNotes(tuple(findings), tuple(hidden))
 
 
 def has_topic_id(path: str, topic: str) -> bool:

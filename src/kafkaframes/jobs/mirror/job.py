@@ -40,6 +40,7 @@ from kafkaframes.jobs.mirror.ends import (
     release,
     selected_topics,
     source_commits,
+    transactions_of_directory,
 )
 from kafkaframes.jobs.mirror.settings import (
     KEEP,
@@ -134,6 +135,13 @@ class _Job:
             of_source = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
             of_copy = AsyncConsumer(**{**reading, **target, "isolation.level": "read_uncommitted"})
             self.readers = await stack.enter_async_context(of_source), await stack.enter_async_context(of_copy)
+        if isinstance(writer, MappingWriter) and is_directory(self.source):
+            names = [topic.name for topic in selected]
+            states, notes = await asyncio.to_thread(transactions_of_directory, self.source, names)
+            writer.transactions = states
+            self.report.not_read += map(str, notes.hidden)
+            for line in notes:
+                self.say(line)
         await self._begin(selected, consumer, goal, writer)
         if goal is None or writer is None or settings.dry_run:
             return self.report
@@ -199,6 +207,9 @@ class _Job:
         ids = await self._target_ids(selected, goal)
         partitions = [TopicPartition(topic.name, number) for topic in selected for number in topic.partitions]
         starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        if isinstance(writer, MappingWriter):
+            stable = {one: state.last_stable_offset for one, state in writer.transactions.items() if state.open}
+            ends = {partition: min(end, stable.get(partition, end)) for partition, end in ends.items()}
         for topic in selected:
             self._note_limits(topic, writer)
             for number in topic.partitions:

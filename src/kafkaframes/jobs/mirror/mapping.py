@@ -24,6 +24,7 @@ from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
+from kafkaframes.storage.log.transactions import TransactionState
 from kafkaframes.wire.checksum import crc32c
 
 Runs = npt.NDArray[np.int64]  # rows of source, target, count
@@ -263,19 +264,27 @@ def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
     return damaged
 
 
-def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int = BATCH_BYTES) -> Renumbered:
+def renumber(
+    fetched: Fetched,
+    start: int,
+    damaged: Flags,
+    *,
+    batch_bytes: int = BATCH_BYTES,
+    transactions: TransactionState | None = None,
+) -> Renumbered:
     """Return what of an answer is to be written.
 
     Args:
         start: offsets below are left out.
         damaged: batches to leave out.
         batch_bytes: of batches that are built anew.
+        transactions: which batches are aborted; by default the answer says it.
 
     Raises:
         CorruptRecordError: a batch that must be opened is damaged.
     """
     batches, made = fetched.batches, Renumbered()
-    why = _reasons(fetched, batches, start, damaged)
+    why = _reasons(transactions or fetched.transactions, batches, start, damaged)
     codecs = batches.codecs
     first = 0
     while first < len(batches):
@@ -289,7 +298,7 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
     return made
 
 
-def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
+def _reasons(transactions: TransactionState, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
     """Say of each batch why it is left out or opened; None goes as it is."""
     base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     reasons = np.full(len(batches), None, object)
@@ -298,7 +307,7 @@ def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> 
         (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
         (new & (base < start), CUT),
         (~new, OLD_FORMAT),
-        (fetched.transactions.aborted_batches(batches), ABORTED),
+        (transactions.aborted_batches(batches), ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
         (batches.is_control, CONTROL_BATCH),
         (damaged, DAMAGED),

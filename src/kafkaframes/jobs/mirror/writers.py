@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -39,6 +39,7 @@ from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.divide import divide_batch
 from kafkaframes.records.scan import Batches, scan_all
+from kafkaframes.storage.log.transactions import TransactionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +293,7 @@ class MappingWriter:
     skip_damaged: bool = False
     is_dry_run: bool = False
     batch_bytes: dict[str, int] = field(default_factory=dict)  # by topic: max.message.bytes
+    transactions: dict[TopicPartition, TransactionState] = field(default_factory=dict)  # of a directory, by its markers
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
     _identities: dict[TopicPartition, str] = field(default_factory=dict)
 
@@ -308,10 +310,12 @@ class MappingWriter:
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
         """Send what a consumer of committed records sees, and write down where it goes before it does."""
         mapping, partition = self._mappings[fetched.partition], fetched.partition
+        fetched = self._stable_part(fetched)
         start = max(mapping.source_next, fetched.fetch_offset)
         damaged = damaged_batches(fetched, skip=self.skip_damaged)
         batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
-        made = renumber(fetched, start, damaged, batch_bytes=batch_bytes)
+        transactions = self.transactions.get(partition)
+        made = renumber(fetched, start, damaged, batch_bytes=batch_bytes, transactions=transactions)
         expected, ends, target_ends = mapping.target_next, list[int](), list[int]()
         position, target = 0, expected
         for batch, count in zip(made.batches, made.counts, strict=True):
@@ -335,6 +339,16 @@ class MappingWriter:
         report.batches_left_out += made.batches_left_out
         report.opened += made.opened
         report.target_end = target
+
+    def _stable_part(self, fetched: Fetched) -> Fetched:
+        """Return what a directory's markers show to be stable; its broker may not know of an open transaction."""
+        state = self.transactions.get(fetched.partition)
+        if state is None or not state.open:
+            return fetched
+        beyond = np.flatnonzero(fetched.batches.column("last_offset") >= state.last_stable_offset)
+        if not len(beyond):
+            return fetched
+        return replace(fetched, data=fetched.data[: int(fetched.batches.column("position")[beyond[0]])])
 
     def mapping_of(self, partition: TopicPartition) -> Mapping:
         """Return the mapping of a partition that was opened."""
