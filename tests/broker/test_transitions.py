@@ -107,7 +107,7 @@ def test_silent_producers_are_removed_as_often_as_it_is_set():
 
 
 def test_a_follower_describes_producers():
-    with Broker(nodes=2) as broker:
+    with Broker(cluster=2) as broker:
         broker.create_topic("t", 2)
         body = message("DescribeProducersRequest")
         body = body(topics=[body.TopicRequest(name="t", partition_indexes=[0, 1, 2])])
