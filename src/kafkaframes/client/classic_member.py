@@ -15,8 +15,9 @@ Rules (KIP-62, KIP-345, KIP-394, KIP-429):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
+from uuid import UUID
 
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE
 from kafkaframes.client.cluster import is_retriable
@@ -35,6 +36,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Cluster, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode
+from kafkaframes.protocol.spec.model import NIL_UUID
 
 _NO_GENERATION: Final = -1
 # A member that is refused with one of these joins again, and is in the group.
@@ -72,8 +74,8 @@ class MemberHost(Protocol):
     def lose_all(self) -> None:
         """Hand out no more records: other members may have the partitions."""
 
-    def set_target(self, partitions: Collection[TopicPartition]) -> None:
-        """Take the partitions that the group assigns."""
+    def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        """Take the partitions that the group assigns, with the ids of their topics if it assigns by id."""
 
     def forget_target(self) -> None:
         """Take that the group is about to assign everything anew."""
@@ -225,14 +227,15 @@ class ClassicMember:
         elif isinstance(request, SyncGroup):
             self._answer = self._assignment = None
             self._heartbeat_due = now + self._heartbeat_s
-            self._host.set_target(answer)  # type: ignore[arg-type]
+            self._host.set_target(dict.fromkeys(answer, NIL_UUID))  # type: ignore[call-overload]
 
     def _joined(self, request: JoinGroup, answer: JoinGroupAnswer, now: float) -> None:
         self._member_id = answer.member_id
         if answer.generation < 0:
             return  # it joins again under its id
         self._generation = answer.generation
-        self._must_join = request.topics != self._host.topics  # they have changed in the meantime
+        has_given_up = not set(request.owned).issubset(self._host.owned)  # what it claimed: others wait for it
+        self._must_join = has_given_up or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)
         self._heartbeat_due = now + self._heartbeat_s
@@ -243,7 +246,7 @@ class ClassicMember:
         if answer is None or answer.members is None:
             return
         self._counts = self._counts_now()
-        self._assignment = ASSIGNORS[answer.protocol](answer.members, self._counts)
+        self._assignment = {} if answer.skips_assignment else ASSIGNORS[answer.protocol](answer.members, self._counts)
 
     def _counts_now(self) -> dict[str, int]:
         cluster = self._host.cluster

@@ -624,8 +624,11 @@ class AsyncConsumer:
 
     def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         states = (self._machine.state_of(entry) for entry in partitions)
-        positions = {state.partition: state.hold_position() for state in states if state is not None}
-        return {entry: CommittedOffset(*position) for entry, position in positions.items() if position[0] >= 0}
+        return {
+            state.partition: CommittedOffset(*state.hold_position())
+            for state in states
+            if state is not None and state.has_offset
+        }
 
     async def _commit(
         self,
@@ -640,7 +643,12 @@ class AsyncConsumer:
             member, left_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
             try:
                 await group_offsets.commit(
-                    self._cluster, member, offsets, timeout_ms=left_ms, skip_unknown_topics=skip_unknown_topics
+                    self._cluster,
+                    member,
+                    offsets,
+                    timeout_ms=left_ms,
+                    skip_unknown_topics=skip_unknown_topics,
+                    topic_ids=self._topic_ids(offsets),
                 )
                 return
             except BrokerError as error:
@@ -649,6 +657,11 @@ class AsyncConsumer:
                 is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
                 if not is_stale or not await self._has_new_identity(member, deadline):
                     raise
+
+    def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
+        """Return the ids of the topics that offsets are of, as far as they are known."""
+        states = (self._machine.state_of(entry) for entry in offsets)
+        return {state.partition.topic: state.topic_id for state in states if state is not None and state.topic_id.int}
 
     async def _has_new_identity(self, member: GroupMember, deadline: float) -> bool:
         """Wait for the heartbeat that tells the member its epoch; return whether it is a member still."""

@@ -16,9 +16,10 @@ new. ``requests`` says what to send now, ``next_time`` when to ask again, ``next
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kafkaframes.client.classic_member import ClassicMember
 from kafkaframes.client.cluster import is_retriable
@@ -98,7 +99,7 @@ class ConsumerMachine:
         self.member: ClassicMember | ConsumerMember | None = None
         self.topics: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
-        self._target: frozenset[TopicPartition] | None = None
+        self._target: Mapping[TopicPartition, UUID] | None = None
         self.lost: dict[TopicPartition, PartitionState] = {}
         self._polled_at = 0.0
         self.is_waiting = False
@@ -169,12 +170,10 @@ class ConsumerMachine:
     @property
     def owned_by_id(self) -> TopicPartitionsById:
         """The same by topic id."""
-        topics: dict[str, list[int]] = {}
+        topics: dict[UUID, list[int]] = {}
         for entry in self.owned:
-            topics.setdefault(entry.topic, []).append(entry.partition)
-        known = self.cluster.topics
-        ids = ((known[topic].topic_id, tuple(sorted(all_))) for topic, all_ in topics.items() if topic in known)
-        return tuple(sorted(ids))
+            topics.setdefault(self.positions.states[entry].topic_id, []).append(entry.partition)
+        return tuple(sorted((topic_id, tuple(sorted(numbers))) for topic_id, numbers in topics.items()))
 
     def state_of(self, partition: TopicPartition) -> PartitionState | None:
         """Return the state of one of the caller's partitions."""
@@ -216,7 +215,14 @@ class ConsumerMachine:
         owned = self.owned if self.member is not None or self._is_ending else []
         if self._is_ending or (self.member is not None and self.member.must_revoke_all):
             return owned
-        return [] if self._target is None else [entry for entry in owned if entry not in self._target]
+        return [] if self._target is None else [entry for entry in owned if not self._is_meant(entry)]
+
+    def _is_meant(self, partition: TopicPartition) -> bool:
+        """Return whether the group assigns a partition, of the topic that is read."""
+        state, target = self.positions.states[partition], self._target or {}
+        if partition not in target:
+            return False
+        return not state.is_assigned_by_id or state.topic_id == target[partition]
 
     def _to_assign(self) -> list[TopicPartition]:
         """Return the new partitions, as soon as each has a position or an error."""
@@ -269,10 +275,10 @@ class ConsumerMachine:
 
     # ---------------------------------------------------------------------------------------- what the group decides
 
-    def set_target(self, partitions: Collection[TopicPartition]) -> None:
-        """Take the partitions that the group assigns."""
-        self._target = frozenset(partitions)
-        self._drop_pending(self._target)
+    def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        """Take the partitions that the group assigns, with the ids of their topics if it assigns by id."""
+        self._target = dict(partitions)
+        self._drop_pending([entry for entry in self.positions.states if self._is_meant(entry)])
         self._fill_target()
 
     def forget_target(self) -> None:
@@ -286,9 +292,9 @@ class ConsumerMachine:
 
     def _fill_target(self) -> None:
         """Begin to find the positions of what is new."""
-        for entry in sorted(self._target or ()):
+        for entry, topic_id in sorted((self._target or {}).items()):
             if entry not in self.positions.states:
-                self.positions.add(entry, Ownership.PENDING)
+                self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)
 
     def _drop_pending(self, kept: Collection[TopicPartition]) -> None:
         for state in list(self.positions.states.values()):

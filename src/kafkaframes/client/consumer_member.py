@@ -144,12 +144,12 @@ class ConsumerMember:
         if not self._is_resolved:
             self._host.refresh_topics()
         self._host.set_target(
-            [
-                TopicPartition(name, partition)
+            {
+                TopicPartition(name, partition): topic_id
                 for topic_id, partitions in self._assignment
                 if (name := names[topic_id]) is not None
                 for partition in partitions
-            ]
+            }
         )
 
     def failed(self, request: Request, error: Exception, now: float) -> None:

@@ -186,7 +186,7 @@ class Records:
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances as records are taken, and knows how many are left
-        self.resume()
+        self._begin()
 
     @property
     def unread_count(self) -> int:
@@ -210,6 +210,10 @@ class Records:
 
     def resume(self) -> None:
         """Let the next iteration begin with the first record that was not taken."""
+        if self._is_interrupted:
+            self._begin()
+
+    def _begin(self) -> None:
         self._is_interrupted = False
         self._gate: list[str] = []
         self._records = map(_NEW_RECORD, chain.from_iterable(self._steps()))
@@ -221,8 +225,7 @@ class Records:
 
     def take(self, count: int) -> list[ConsumerRecord]:
         """Return the next records, at most ``count``."""
-        if self._is_interrupted:
-            self.resume()
+        self.resume()
         return list(islice(self._records, count))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

@@ -80,9 +80,10 @@ class GroupMessages:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return JoinGroupAnswer(answer.member_id, -1)
         self._check(answer.error_code, f"joining group {self._group_id}")
-        is_leader = answer.leader == answer.member_id and not answer.skip_assignment
+        is_leader = answer.leader == answer.member_id
         members = {entry.member_id: _member(entry) for entry in answer.members} if is_leader else None
-        return JoinGroupAnswer(answer.member_id, answer.generation_id, answer.protocol_name, members)
+        generation, protocol = answer.generation_id, answer.protocol_name
+        return JoinGroupAnswer(answer.member_id, generation, protocol, members, answer.skip_assignment)
 
     def _subscription(self, request: JoinGroup) -> bytes:
         cls = self._settings.message("ConsumerProtocolSubscription")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
@@ -108,6 +109,7 @@ async def commit(
     *,
     timeout_ms: int | None = None,
     skip_unknown_topics: bool = False,
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> None:
     """Commit offsets for a group.
 
@@ -116,6 +118,7 @@ async def commit(
         offsets: the next offset to read of each partition.
         timeout_ms: how long to try, ``default_api_timeout_ms`` if None.
         skip_unknown_topics: pass over topics that do not exist, instead of trying until the time is over.
+        topic_ids: of the topics that the offsets are of; topics that were recreated since are passed over.
 
     Raises:
         BrokerError: the coordinator refuses: the member was put out (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID), a
@@ -130,7 +133,13 @@ async def commit(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
         )
+        for name in cluster.cluster.expired.intersection(topic_ids or ()):
+            await cluster.refresh([name])
         ids = {entry.topic: cluster.cluster.topic_id(entry.topic) for entry in offsets}
+        expected = {**ids, **(topic_ids or {})}
+        valid = [entry for entry in offsets if ids[entry.topic] in (NIL_UUID, expected[entry.topic])]
+        if not valid:
+            return
 
         def entry_of(partition: TopicPartition) -> Any:
             value = offsets[partition]
@@ -148,7 +157,7 @@ async def commit(
                 cls.OffsetCommitRequestTopic(
                     **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
                 )
-                for name, all_ in by_topic(offsets, entry_of).items()
+                for name, all_ in by_topic(valid, entry_of).items()
             ]
             response = await connection.request(body, version=at)
         names = {topic_id: name for name, topic_id in ids.items()}

@@ -31,13 +31,15 @@ class JoinGroupAnswer(NamedTuple):
     Attributes:
         member_id: of this member; with a negative generation it must join again under this id (KIP-394).
         protocol: the name of the assignor that the coordinator has chosen.
-        members: all members if this one is the leader and must assign partitions, else None.
+        members: all members if this one is the leader, else None.
+        skips_assignment: the leader must not assign partitions: it is a static member that returned (KIP-814).
     """
 
     member_id: str
     generation: int
     protocol: str = ""
     members: Mapping[str, Member] | None = None
+    skips_assignment: bool = False
 
 
 class SyncGroup(NamedTuple):

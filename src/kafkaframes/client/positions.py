@@ -9,7 +9,8 @@ Each partition takes these steps; every failure is repeated after a backoff, and
    ended (KIP-320). If the log was truncated below the position, go back to the point of divergence.
 4. ``FETCH``: fetch, buffer, and hand out in the order of arrival.
 
-A position gets another version whenever it changes by anything but reading. Answers to older versions are ignored.
+If a topic is deleted and created again, its partitions begin anew with ``RESET``. A position gets another version
+whenever it changes by anything but reading. Answers to older versions are ignored.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from typing import Final, NamedTuple, Protocol
+from uuid import UUID
 
 from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.group_offsets import CommittedOffset
@@ -34,6 +36,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, EpochEnd, EpochQuery, OffsetAndTimestamp
 from kafkaframes.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, broker_error
+from kafkaframes.protocol.spec.model import NIL_UUID
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
@@ -122,6 +125,8 @@ class PartitionState:
         version: another one whenever the position changes by anything but reading.
         requested: the version that a request under way is for.
         end: nothing is fetched from this offset on.
+        topic_id: of the topic that the position is of; the nil UUID where brokers have none (before 2.8).
+        is_assigned_by_id: the group assigns the partition of this very topic (KIP-848).
         leader: node and epoch of the leader that the position was validated with.
         replica: the node that the leader prefers for reading, until ``replica_until``.
         error: why it is stuck; of other steps, the last failure.
@@ -140,6 +145,8 @@ class PartitionState:
     is_paused: bool = False
     not_before: float = 0.0
     failures: int = 0
+    topic_id: UUID = NIL_UUID
+    is_assigned_by_id: bool = False
     leader: tuple[int, int] | None = None
     replica: int = _NO_NODE
     replica_until: float = 0.0
@@ -264,10 +271,16 @@ class Positions:
     # -------------------------------------------------------------------------------------------------- the caller
 
     def add(
-        self, partition: TopicPartition, ownership: Ownership, *, offset: int | None = None, end: int | None = None
+        self,
+        partition: TopicPartition,
+        ownership: Ownership,
+        *,
+        offset: int | None = None,
+        topic_id: UUID = NIL_UUID,
     ) -> PartitionState:
-        """Begin with a partition, at an offset if one is given."""
-        state = PartitionState(partition, ownership, Step.FETCH, self._max_bytes, end=end)
+        """Begin with a partition, at an offset if one is given; of this topic alone if the group assigns it by id."""
+        state = PartitionState(partition, ownership, Step.FETCH, self._max_bytes, topic_id=topic_id)
+        state.is_assigned_by_id = topic_id != NIL_UUID
         if offset is not None:
             state.offset = offset
         elif self._has_group:
@@ -313,7 +326,7 @@ class Positions:
         """Return what to send now."""
         due: dict[Step, list[PartitionState]] = {step: [] for step in Step}
         for state in self.states.values():
-            if state.ownership is not Ownership.REVOKING:
+            if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
                 self._check_leader(state, cluster)
                 if state.not_before <= now and not state.is_requested:
                     due[state.step].append(state)
@@ -340,6 +353,22 @@ class Positions:
             if state.not_before > now and not state.is_requested and (state.step is not Step.FETCH or state.is_selected)
         )
         return min(waits, default=None)
+
+    def _check_topic(self, state: PartitionState, cluster: Cluster) -> bool:
+        """Begin anew if the topic was recreated; return whether the partition can be read."""
+        topic_id = cluster.topic_id(state.partition.topic)
+        if topic_id in (NIL_UUID, state.topic_id):
+            return True
+        if state.is_assigned_by_id:  # the group will revoke it
+            return False
+        is_recreated, state.topic_id = state.topic_id != NIL_UUID, topic_id
+        if is_recreated and state.step is Step.COMMITTED:
+            state.move(Step.COMMITTED)
+        elif is_recreated:
+            state.hold_position()
+            state.leader = None
+            self._reset(state, f"topic {state.partition.topic} was deleted and created again")
+        return True
 
     def _check_leader(self, state: PartitionState, cluster: Cluster) -> None:
         """Validate the position if the leader, or its epoch, is another one than before."""

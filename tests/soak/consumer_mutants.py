@@ -1,0 +1,345 @@
+"""Break the rules of the consumer's state machine one at a time, and see whether random schedules notice.
+
+    python -m tests.soak.consumer_mutants [--schedules 3000] [--only NAME]
+
+Each mutant is a module of the machine, a text of it, and its replacement; the text must occur once in today's module.
+``SAFE`` says of a mutant why no schedule can notice it: the change costs time or requests, never a record. Prints for
+each mutant the first schedule that went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from tests.soak import consumer_schedules
+
+from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
+
+CLASSIC, CONSUMER, MACHINE, POSITIONS = classic_member, consumer_member, consumer_machine, positions
+MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
+    "joins before on_revoke has returned": (
+        CLASSIC,
+        "return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned)",
+        "return False",
+    ),
+    "joins before the caller knows of lost partitions": (
+        CLASSIC,
+        "return self._must_join and (self.must_revoke_all or self._host.has_lost)",
+        "return self._must_join and self.must_revoke_all",
+    ),
+    "keeps its generation when it is unknown": (
+        CLASSIC,
+        'self._member_id, self._generation = "", _NO_GENERATION\n        self._must_join = True',
+        'self._member_id = ""\n        self._must_join = True',
+    ),
+    "keeps its partitions when it is unknown": (CLASSIC, "        self._host.lose_all()\n", ""),
+    "keeps an id that the coordinator does not know": (
+        CLASSIC,
+        'member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id',
+        "member_id = self._member_id",
+    ),
+    "does not join again in a rebalance": (
+        CLASSIC,
+        "        self._must_join = True\n        self._answer = self._assignment = None\n        if code",
+        "        self._answer = self._assignment = None\n        if code",
+    ),
+    "does not join again after it gave up": (
+        CLASSIC,
+        "        if not self._must_join and not self._is_eager:\n            self._must_join, self._not_before = True, now\n",
+        "",
+    ),
+    "sends no heartbeats": (CLASSIC, "and self.is_member and now >= self._heartbeat_due:", "and False:"),
+    "an old assignment is handed over in a rebalance": (
+        CLASSIC,
+        "            if self._is_eager:\n                host.forget_target()\n",
+        "",
+    ),
+    "the leader does not look at grown topics": (
+        CLASSIC,
+        "if is_leader and not self._must_join and self._counts_now() != self._counts:",
+        "if False:",
+    ),
+    "forgets a subscription that changed while it joined": (
+        CLASSIC,
+        "self._must_join = request.topics != self._host.topics",
+        "self._must_join = False",
+    ),
+    "stays in the group without polls (classic)": (
+        CLASSIC,
+        "        self.awaits_poll = True\n        self._under_way = request",
+        "        self._under_way = request",
+    ),
+    "joins before the caller knows of lost partitions (consumer)": (
+        CONSUMER,
+        "return self._epoch == _JOIN and self._host.has_lost",
+        "return False",
+    ),
+    "keeps its epoch when it is fenced": (
+        CONSUMER,
+        "        self._epoch = _JOIN\n        self._topics",
+        "        self._topics",
+    ),
+    "keeps its partitions when it is fenced": (CONSUMER, "        self._host.lose_all()\n", ""),
+    "ignores that it was fenced": (CONSUMER, "        elif code in _FENCED:\n            self._forget()\n", ""),
+    "does not repeat everything after a lost heartbeat": (
+        CONSUMER,
+        "        self._under_way = self._topics = None\n        if is_leave:",
+        "        self._under_way = None\n        if is_leave:",
+    ),
+    "does not report what it owns": (
+        CONSUMER,
+        "owned if is_full or owned != self._owned else None,",
+        "owned if is_full else None,",
+    ),
+    "does not report what it subscribes to": (
+        CONSUMER,
+        "self._host.topics if is_full or self._host.topics != self._topics else None,",
+        "self._host.topics if is_full else None,",
+    ),
+    "does not resolve new topics": (
+        CONSUMER,
+        "        if self._assignment is not None and not self._is_resolved:\n            self._resolve()\n",
+        "",
+    ),
+    "ignores its assignment": (CONSUMER, "            self._resolve()\n\n    def _resolve", "\n    def _resolve"),
+    "reports a partition as given up too early": (
+        MACHINE,
+        "return [state.partition for state in states if state.ownership is not Ownership.PENDING]",
+        "return [s.partition for s in states if s.ownership not in (Ownership.PENDING, Ownership.REVOKING)]",
+    ),
+    "revokes nothing": (
+        MACHINE,
+        "return [] if self._target is None else [entry for entry in owned if not self._is_meant(entry)]",
+        "return []",
+    ),
+    "hands over before positions are found": (
+        MACHINE,
+        "ready = [state for state in new if state.has_offset or state.step is Step.STUCK]",
+        "ready = new",
+    ),
+    "a partition is over when on_assign raises": (
+        MACHINE,
+        "new = [state for state in states if state.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]",
+        "new = [state for state in states if state.ownership is Ownership.PENDING]",
+    ),
+    "hands out records of a partition that is being revoked": (
+        MACHINE,
+        "else Ownership.REVOKING\n        for entry",
+        "else Ownership.OWNED\n        for entry",
+    ),
+    "does not remove revoked partitions": (
+        MACHINE,
+        "                self.positions.remove(entry)\n                self._lost_while_revoking.discard(entry)\n",
+        "                state.ownership = Ownership.OWNED\n",
+    ),
+    "lost partitions go on": (
+        MACHINE,
+        "            state = self.positions.remove(entry)\n            if state is not None:\n                self.lost[entry] = state\n\n",
+        "            self.lost[entry] = self.positions.states[entry]\n\n",
+    ),
+    "pending partitions stay when the target changes": (
+        MACHINE,
+        "            if state.ownership is Ownership.PENDING and state.partition not in kept:\n                self.positions.remove(state.partition)\n",
+        "            pass\n",
+    ),
+    "a recreated topic is the same": (
+        MACHINE,
+        "return not state.is_assigned_by_id or state.topic_id == target[partition]",
+        "return True",
+    ),
+    "late polls are taken for polls": (
+        MACHINE,
+        "        request = self.member.expire()\n        if request is not None:\n            self._leaving.append(request)\n",
+        "",
+    ),
+    "a leave is not sent": (MACHINE, "            self._leaving.append(request)\n", "            pass\n"),
+    "patterns are matched once": (MACHINE, "if topics != self.topics and self.member is not None:", "if False:"),
+    "metadata is refreshed once": (
+        MACHINE,
+        "return max(self._metadata_at + self._metadata_age_s, self._metadata_not_before)",
+        "return None",
+    ),
+    "stale topics are not refreshed": (
+        MACHINE,
+        "        if self.positions.stale_topics:\n            return self._metadata_not_before\n",
+        "",
+    ),
+    "a failed refresh is not repeated": (
+        MACHINE,
+        "            self._metadata_request = None\n            self._metadata_not_before",
+        "            self._metadata_not_before",
+    ),
+    "answers to old positions are taken": (
+        POSITIONS,
+        "current = [state for state in states if state.version == versions[state.partition]]",
+        "current = states",
+    ),
+    "a seek keeps its version": (POSITIONS, "        self.version = _NEXT_VERSION()\n", ""),
+    "a seek keeps buffered records": (
+        POSITIONS,
+        "        for entry in self.buffer:\n            entry.stop()\n        self.buffer.clear()\n",
+        "",
+    ),
+    "a seek does not stop buffered records": (
+        POSITIONS,
+        "        for entry in self.buffer:\n            entry.stop()\n        self.buffer.clear()\n",
+        "        self.buffer.clear()\n",
+    ),
+    "fetches again what is buffered": (
+        POSITIONS,
+        "        if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):\n            return False\n",
+        "",
+    ),
+    "fetches from the position and not after the buffer": (
+        POSITIONS,
+        "        return self.buffer[-1].next_offset, self.buffer[-1].leader_epoch\n",
+        "        return self.offset, self.epoch\n",
+    ),
+    "paused partitions are handed out": (
+        POSITIONS,
+        "if state.ownership is Ownership.OWNED and not state.is_paused and not _is_read(state, entry):",
+        "if state.ownership is Ownership.OWNED and not _is_read(state, entry):",
+    ),
+    "partitions are handed out before they are owned": (
+        POSITIONS,
+        "if state.ownership is Ownership.OWNED and not state.is_paused and not _is_read(state, entry):",
+        "if not state.is_paused and not _is_read(state, entry):",
+    ),
+    "a partition is fetched before it is owned": (
+        POSITIONS,
+        "if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or self.is_requested:",
+        "if self.step is not Step.FETCH or self.is_paused or self.is_requested:",
+    ),
+    "a change of leader is not noticed": (
+        POSITIONS,
+        "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n                self._check_leader(state, cluster)\n",
+        "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n",
+    ),
+    "a recreated topic goes on at the old offset": (
+        POSITIONS,
+        "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):",
+        "if state.ownership is not Ownership.REVOKING:",
+    ),
+    "old metadata is taken for new": (
+        POSITIONS,
+        "if leader == state.leader or (state.leader is not None and 0 <= known.leader_epoch < state.leader[1]):",
+        "if leader == state.leader:",
+    ),
+    "buffered records survive a change of leader": (
+        POSITIONS,
+        "            state.move(Step.VALIDATE, *state.hold_position())\n",
+        "            state.step, state.version = Step.VALIDATE, _NEXT_VERSION()\n            state.offset, state.epoch = state.position_and_epoch\n",
+    ),
+    "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
+    "an unknown epoch is no truncation": (
+        POSITIONS,
+        "        if answer.end_offset < 0 or answer.epoch < 0:\n",
+        "        if False:\n",
+    ),
+    "goes back to the start after a truncation": (
+        POSITIONS,
+        "            state.move(Step.FETCH, answer.end_offset, answer.epoch)\n",
+        "            self._reset(state, 'truncated')\n",
+    ),
+    "commits forget the epoch": (
+        POSITIONS,
+        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)\n                state.leader = None",
+        "state.move(Step.FETCH, entry.offset)\n                state.leader = None",
+    ),
+    "a committed position is not validated": (
+        POSITIONS,
+        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)\n                state.leader = None",
+        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)",
+    ),
+    "an offset out of range is asked for again and again": (
+        POSITIONS,
+        "            if is_read and not is_replica:",
+        "            if False:",
+    ),
+    "an offset out of range drops what is buffered": (
+        POSITIONS,
+        "            is_read = state.position == state.fetch_offset\n",
+        "            is_read = True\n",
+    ),
+    "a failed look-up is not repeated": (
+        POSITIONS,
+        "        for state in current:\n            state.requested = -1\n",
+        "",
+    ),
+    "a failed fetch keeps its node busy": (
+        POSITIONS,
+        "        if isinstance(request, FetchRecords):\n            self.busy.discard(request.node.node_id)\n",
+        "",
+    ),
+    "a failure does not refresh the topic": (
+        POSITIONS,
+        "        if state.step is not Step.COMMITTED:\n            self.stale_topics.add(state.partition.topic)\n",
+        "",
+    ),
+    "read batches are kept": (POSITIONS, "        state.release_read()\n    return", "        pass\n    return"),
+}
+SAFE: dict[str, str] = {}
+
+
+def mutant(name: str) -> ModuleType:
+    """Return the module with one text replaced."""
+    module, before, after = MUTANTS[name]
+    text = Path(module.__file__ or "").read_text(encoding="utf-8")
+    assert text.count(before) == 1, f"{name}: {before!r} occurs {text.count(before)} times in {module.__name__}"
+    result = ModuleType(f"{module.__name__}_mutant")
+    sys.modules[result.__name__] = result
+    exec(compile(text.replace(before, after), name, "exec"), result.__dict__)
+    return result
+
+
+def install(name: str) -> None:
+    """Let schedules run with a mutant; the modules that import from it get its classes."""
+    broken = mutant(name)
+    module = MUTANTS[name][0]
+    public = {key: value for key, value in vars(broken).items() if getattr(value, "__module__", "") == broken.__name__}
+    for user in (positions, classic_member, consumer_member, consumer_machine, consumer_schedules):
+        for key, value in public.items():
+            if getattr(vars(user).get(key), "__module__", None) == module.__name__:
+                setattr(user, key, value)
+    if module is consumer_machine:
+        consumer_schedules.ConsumerMachine = broken.ConsumerMachine  # type: ignore[misc]
+
+
+def first_wrong(name: str, schedules: int) -> str | None:
+    """Return what the first schedule that notices says; None if none does."""
+    saved = {user: dict(vars(user)) for user in (positions, classic_member, consumer_member, consumer_machine)}
+    of_schedules = dict(vars(consumer_schedules))
+    install(name)
+    try:
+        for seed in range(schedules):
+            try:
+                consumer_schedules.explore(seed)
+            except Exception as error:  # whatever a broken module runs into
+                return f"schedule {seed}: {type(error).__name__} {error}"[:160]
+        return None
+    finally:
+        for user, names in saved.items():
+            vars(user).update(names)
+        vars(consumer_schedules).update(of_schedules)
+
+
+def main() -> None:
+    """Try each mutant."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=3_000)
+    parser.add_argument("--only", action="append", choices=MUTANTS)
+    options = parser.parse_args()
+    wrong = 0
+    for name in options.only or MUTANTS:
+        result = first_wrong(name, options.schedules)
+        wrong += (result is None) != (name in SAFE)
+        print(f"{'survives' if result is None else 'dies    '} {name}: {result or SAFE.get(name, '')}", flush=True)
+    print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

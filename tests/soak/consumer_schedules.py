@@ -1,0 +1,1043 @@
+"""Explore what can happen between the members of a group and a cluster: random schedules, without sockets and clocks.
+
+    python -m tests.soak.consumer_schedules [--schedules 100000] [--seed 1] [--processes 2]
+
+Each ``SimulatedMember`` has the real ``ConsumerMachine``, of one of the group protocols and assignors. On the other side
+are the embedded broker's group coordinator (``coordination/groups``) and logs with leader epochs, as Kafka has them:
+OffsetForLeaderEpoch, fenced epochs, offsets out of range. In between: requests that are lost or handled long after their
+connection is gone, answers that are lost or late, refused look-ups, leaders that are away for minutes, a coordinator that
+moves and loses what it holds back, callers that poll too late, callbacks that raise, commits in a rebalance, pauses,
+seeks, truncated logs, topics that are created, deleted, recreated and grown.
+
+Laws, checked at every record, callback and commit. A record is (topic id, partition, leader epoch, offset).
+
+* None is skipped, and none is handed out twice within one ownership without a seek in between.
+* None is handed out of a partition without an owner, after its ``on_revoke`` has begun, or after it was lost.
+* A partition has one owner among the members that the coordinator knows.
+* Nothing is committed that was not handed out, and no committed offset goes back without a cause.
+* Once all faults have ended, every partition has an owner and every record is handed out, within a bound.
+* No member raises errors for ever, and none stays in the group without being served.
+
+A schedule is a seed. ``consumer_mutants.py`` breaks the machine's rules one at a time; ``tests/client`` runs a short form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from kafkaframes.broker.clock import Clock
+from kafkaframes.client.assignors import Member
+from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
+from kafkaframes.client.group_offsets import CommittedOffset
+from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    FetchCommitted,
+    FetchEpochEnds,
+    FetchMetadata,
+    FetchRecords,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    ListOffsets,
+    SyncGroup,
+)
+from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.offsets import EARLIEST, EpochEnd, OffsetAndTimestamp
+from kafkaframes.client.positions import FetchAnswer, Step
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
+from kafkaframes.coordination.groups.commits import Offset
+from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.coordinator import GroupCoordinator
+from kafkaframes.coordination.groups.ports import Committer, GroupSettings
+from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, RefusedError, broker_error
+
+GROUP = "g"
+NODES = 2
+MAX_MEMBERS = 3
+MAX_POLL_S, SESSION_S, HEARTBEAT_S = 20.0, 8.0, 1.0
+REQUEST_TIMEOUT_S = 15.0
+HEALING_STEPS, HEALING_STEP_S = 1_200, 0.1
+KINDS = {
+    "range": {"partition_assignment_strategy": "range"},
+    "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
+    "default": {},
+    "consumer": {"group_protocol": "consumer"},
+}
+GROUP_SETTINGS = {
+    "consumer.assignment.interval.ms": 0,
+    "consumer.heartbeat.interval.ms": int(HEARTBEAT_S * 1000),
+    "consumer.session.timeout.ms": int(SESSION_S * 1000),
+}
+COORDINATOR_FAULTS = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+LEADER_FAULTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR)
+LOOK_UP_FAULTS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE)
+COMMIT_REFUSALS = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+
+
+@cache
+def settings_of(kind: str, reset: str, instance: str | None) -> ConsumerSettings:
+    """Return the settings of a member."""
+    times = {
+        "session_timeout_ms": int(SESSION_S * 1000),
+        "heartbeat_interval_ms": int(HEARTBEAT_S * 1000),
+        "max_poll_interval_ms": int(MAX_POLL_S * 1000),
+        "metadata_max_age_ms": 3_000,
+        "default_api_timeout_ms": 20_000,
+    }
+    options = {"bootstrap_servers": "a:1", "group_id": GROUP, "group_instance_id": instance, "auto_offset_reset": reset}
+    return ConsumerSettings.of({**options, **times, **KINDS[kind]})
+
+
+# ---------------------------------------------------------------------------------------------------- the cluster
+
+
+@dataclass
+class Log:
+    """A partition: the leader epoch of each record, and where epochs begin."""
+
+    epochs: list[int] = field(default_factory=list)
+    leader: int = 0
+    is_away: bool = False
+    leader_epoch: int = 0
+    starts: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # epoch, first offset
+    was_truncated: bool = False
+
+    def append(self, number: int) -> None:
+        self.epochs += [self.leader_epoch] * number
+
+    def lead(self, node: int) -> None:
+        self.leader, self.leader_epoch = node, self.leader_epoch + 1
+        self.starts.append((self.leader_epoch, len(self.epochs)))
+
+    def truncate(self, end: int) -> None:
+        """Lose records as an unclean election does."""
+        del self.epochs[end:]
+        self.starts = [(epoch, start) for epoch, start in self.starts if start < end] or [(0, 0)][: int(end > 0)]
+        self.was_truncated = True
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        if epoch == self.leader_epoch:
+            return EpochEnd(epoch, len(self.epochs))
+        known = [entry for entry in self.starts if entry[0] <= epoch]
+        if not known:
+            return EpochEnd(-1, -1)
+        later = [start for number, start in self.starts if number > epoch]
+        return EpochEnd(known[-1][0], min(later, default=len(self.epochs)))
+
+    def check(self, node: int, epoch: int) -> ErrorCode | None:
+        """Return why the leader refuses a request that names its epoch."""
+        if self.leader != node or self.is_away:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if 0 <= epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.leader_epoch else None
+
+
+class World:
+    """The topics, their logs, and the coordinator with a log in memory."""
+
+    partitions = 1  # of __consumer_offsets
+
+    def __init__(self) -> None:
+        self.clock = Clock(source=lambda: 1_000_000, is_frozen=True)
+        self.rows: list[Any] = []
+        self.ids = count(1)
+        self.topics: dict[str, UUID] = {}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.version = 0
+        self.deleted_ms: dict[TopicPartition, int] = {}
+        self.coordinator = self._new_coordinator()
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        settings = GroupSettings(min_session_timeout_ms=1)
+
+        def new_id() -> str:
+            return f"id{next(self.ids)}"
+
+        def setting(_: str, name: str) -> int:
+            return GROUP_SETTINGS[name]
+
+        return GroupCoordinator(self.clock, self, settings, new_id, self, new_id, setting)
+
+    def append(self, partition: int, records: Any, *, producer_id: int = -1, producer_epoch: int = -1) -> None:
+        """Write records of the coordinator."""
+        loaded = (SimpleNamespace(partition=partition, key=key, value=value) for key, value in records)
+        for row in loaded:
+            row.producer_id, row.is_transactional, row.is_marker, row.is_commit = producer_id, False, False, False
+            self.rows.append(row)
+
+    def restart_coordinator(self) -> None:
+        """Let another node load the coordinator's records."""
+        for group in self.coordinator.groups.values():
+            group.stop_timers()
+        self.coordinator = self._new_coordinator()
+        self.coordinator.load(list(self.rows))
+        offsets = self.coordinator.commits.store.of_group(GROUP)
+        for entry, deleted_ms in self.deleted_ms.items():  # Kafka writes tombstones for offsets of deleted topics
+            if entry in offsets and offsets[entry].commit_ms <= deleted_ms:
+                self.coordinator.commits.store.remove(GROUP, entry)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now_ms / 1000
+
+    # what the coordinator knows of topics
+
+    def names(self) -> list[str]:
+        return list(self.topics)
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        if name not in self.topics:
+            return None
+        return self.topics[name], sum(entry.topic == name for entry in self.logs)
+
+    def has_topic(self, one: SimulatedMember, partition: TopicPartition) -> bool:
+        """Return whether a commit names a topic, by its id, that exists."""
+        state = one.machine.state_of(partition)
+        known = {self.topics.get(partition.topic), UUID(int=0)}
+        return partition in self.logs and state is not None and state.topic_id in known
+
+    def create(self, name: str, size: int) -> None:
+        if name not in self.topics:
+            self.topics[name] = UUID(int=next(self.ids))
+        for number in range(size):
+            self.logs.setdefault(TopicPartition(name, number), Log(leader=number % NODES))
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        self.topics.pop(name, None)
+        for entry in [entry for entry in self.logs if entry.topic == name]:
+            del self.logs[entry]
+            self.deleted_ms[entry] = self.clock.now_ms
+            self.coordinator.commits.store.remove(GROUP, entry)
+        self.version += 1
+
+    def metadata(self, names: frozenset[str] | None) -> Any:
+        """Return a Metadata response as of now."""
+        topics = []
+        for name in sorted(self.topics) if names is None else sorted(names):
+            rows = [
+                SimpleNamespace(
+                    partition_index=entry.partition,
+                    leader_id=-1 if log.is_away else log.leader,
+                    leader_epoch=log.leader_epoch,
+                    replica_nodes=(),
+                    isr_nodes=(),
+                    error_code=0,
+                )
+                for entry, log in self.logs.items()
+                if entry.topic == name
+            ]
+            code = 0 if name in self.topics else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic_id = self.topics.get(name, UUID(int=0))
+            row = SimpleNamespace(name=name, topic_id=topic_id, is_internal=False, error_code=code, partitions=rows)
+            topics.append(row)
+        brokers = [SimpleNamespace(node_id=node, host="a", port=node + 1, rack=None) for node in range(NODES)]
+        return SimpleNamespace(brokers=brokers, topics=topics, cluster_id="c", controller_id=0)
+
+
+class Batches:
+    """Fetched records: offset and epoch of each."""
+
+    def __init__(self, topic_id: UUID, first: int, epochs: list[int]) -> None:
+        self.topic_id = topic_id
+        self.first = self.position = first
+        self.epochs = epochs
+        self.next_offset = first + len(epochs)
+        self.leader_epoch = epochs[-1]
+        self.is_opened = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.position == self.next_offset
+
+    def last_epoch(self, otherwise: int) -> int:
+        return otherwise if self.position == self.first else self.epochs[self.position - self.first - 1]
+
+    def take(self) -> tuple[int, int]:
+        self.is_opened = True
+        self.position += 1
+        return self.position - 1, self.epochs[self.position - 1 - self.first]
+
+    def interrupt(self) -> None:
+        """Nothing iterates here."""
+
+    def stop(self) -> None:
+        self.position = self.next_offset
+
+
+# ----------------------------------------------------------------------------------------------------- the members
+
+
+@dataclass(eq=False)
+class Pending:
+    """A request on its way: to the broker, then back."""
+
+    request: Any
+    detail: Any = None  # of a Fetch: topic id, offset and epoch by partition
+    sent_s: float = 0.0
+    is_handled: bool = False
+    answers: list[Any] = field(default_factory=list)  # one, once the broker has answered
+
+
+@dataclass
+class Ownership:
+    """What a member has handed out of a partition since it took it over.
+
+    Attributes:
+        expected: the offset that comes next.
+        seen: records since the last seek.
+    """
+
+    expected: int
+    seen: set[tuple[UUID, int, int]] = field(default_factory=set)
+    last: tuple[UUID, int, int] | None = None
+    was_moved: bool = True
+
+
+CHANNELS = {JoinGroup: "join", SyncGroup: "join", FetchRecords: "fetch"}
+
+
+class SimulatedMember:
+    """A consumer: the machine, its view of the cluster, the requests on their way, and the caller."""
+
+    def __init__(self, simulation: Simulation, number: int, instance: str | None) -> None:
+        self.simulation, self.world, self.number = simulation, simulation.world, number
+        self.settings = settings_of(simulation.kind, simulation.reset, instance)
+        self.instance = instance
+        self.cluster = Cluster()
+        self.machine = ConsumerMachine(
+            self.settings,
+            self.cluster,
+            backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3),
+            new_id=lambda: f"member{number}",
+        )
+        self.pending: dict[str, deque[Pending]] = {}
+        self.owned: dict[TopicPartition, Ownership] = {}
+        self.errors: Counter[str] = Counter()
+        self.is_in_callback = False
+
+    def subscribe(self) -> None:
+        self.cluster.update(self.world.metadata(None), now=self.world.now, is_everything=True)
+        pattern = self.simulation.pattern
+        names = self.world.names() if pattern is not None else self.simulation.subscription
+        if pattern is not None:
+            names = [name for name in names if pattern.fullmatch(name)]
+        self.machine.subscribe(names, pattern, self.world.now)
+
+    # requests
+
+    def send(self) -> None:
+        """Let the machine send what is due."""
+        for request in self.machine.requests(self.world.now):
+            detail = None
+            if isinstance(request, FetchRecords):
+                detail = {}
+                for entry, version in request.versions.items():
+                    state, known = self.machine.positions.states.get(entry), self.cluster.partition(entry)
+                    if state is not None and state.version == version and known is not None:
+                        detail[entry] = self.cluster.topic_id(entry.topic), state.fetch_offset, known.leader_epoch
+            channel = self.channel_of(request)
+            self.pending.setdefault(channel, deque()).append(Pending(request, detail, self.world.now))
+        for channel, waiting in list(self.pending.items()):
+            limit_s = MAX_POLL_S + REQUEST_TIMEOUT_S if channel == "join" else REQUEST_TIMEOUT_S
+            if waiting and self.world.now - waiting[0].sent_s > limit_s:
+                self.cut(channel, handles_rest=False)
+
+    @staticmethod
+    def channel_of(request: Any) -> str:
+        channel = CHANNELS.get(type(request), "requests")
+        node = getattr(request, "node", None)
+        return channel if node is None else f"{channel}{node.node_id}"
+
+    def handle(self, channel: str, fault: Callable[[Any], ErrorCode | None]) -> None:
+        """Let the broker handle the first request of a connection."""
+        waiting = self.pending.get(channel, ())
+        for entry in waiting:
+            if not entry.is_handled:
+                entry.is_handled = True
+                self.simulation.execute(self, entry, fault(entry.request))
+                return
+            if not entry.answers:
+                return  # the broker holds back what comes after it
+
+    def deliver(self, channel: str) -> None:
+        """Let the client read an answer."""
+        waiting = self.pending.get(channel)
+        if waiting and waiting[0].answers:
+            entry = waiting.popleft()
+            self.take(entry.request, entry.answers[0])
+
+    def take(self, request: Any, answer: Any) -> None:
+        now = self.world.now
+        if isinstance(answer, Exception):
+            self.machine.failed(request, answer, now)
+        else:
+            if isinstance(request, FetchMetadata):
+                self.cluster.update(answer, now=now, is_everything=request.topics is None)
+            self.machine.answered(request, answer, now)
+        self.check_lost()
+
+    def cut(self, channel: str, *, handles_rest: bool) -> None:
+        """End a connection; the broker may still handle what it has received."""
+        waiting, self.pending[channel] = self.pending.get(channel, deque()), deque()
+        for entry in waiting:
+            if handles_rest and not entry.is_handled:
+                self.simulation.ghosts.append((self, entry))
+        for entry in waiting:
+            self.take(entry.request, NetworkError("cut"))
+
+    # the caller
+
+    def poll(self, most: int) -> int:
+        """Poll as ``AsyncConsumer`` does; return how many records were handed out."""
+        machine = self.machine
+        machine.polled(self.world.now)
+        self.check_lost()
+        self.send()
+        for _ in range(20):
+            callback = machine.next_callback()
+            if callback is None:
+                break
+            if not self.run_callback(callback, commits=True):
+                return 0
+        error = machine.take_error()
+        if error is not None:
+            self.raise_error(error)
+            return 0
+        taken = 0
+        while taken < most and (found := machine.positions.next_buffer()) is not None:
+            state, batches = found
+            self.check_record(state.partition, batches)
+            taken += 1
+        self.send()
+        return taken
+
+    def raise_error(self, error: Exception) -> None:
+        self.errors[str(error)] += 1
+        self.simulation.seen["errors raised"] += 1
+        if "auto_offset_reset is none" in str(error):
+            for state in list(self.machine.positions.states.values()):
+                if state.step is Step.STUCK and state.partition in self.owned:
+                    self.seek(state.partition, 0)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        state = self.machine.state_of(partition)
+        if state is not None and partition in self.owned:
+            state.move(Step.FETCH, offset)
+            self.owned[partition] = Ownership(offset)
+            self.simulation.sought.add(partition)
+
+    def run_callback(self, callback: Callback, *, commits: bool) -> bool:
+        """Call the caller's function; return whether it has not raised."""
+        machine, simulation = self.machine, self.simulation
+        machine.callback_begun(callback)
+        if callback.kind is CallbackKind.REVOKE and commits:
+            self.commit(callback.partitions)
+        if callback.kind is CallbackKind.ASSIGN:
+            simulation.check_owners(self, callback.partitions)
+            for entry in callback.partitions:
+                self.owned[entry] = Ownership(machine.positions.states[entry].position)
+        else:
+            for entry in callback.partitions:
+                self.owned.pop(entry, None)
+        self.is_in_callback = True
+        is_slow, raises = simulation.chance(0.1), simulation.chance(0.05)
+        if is_slow:
+            simulation.pass_time(simulation.random.choice((0.5, 3.0, SESSION_S + 1)))
+        if simulation.chance(0.3):
+            simulation.step()
+        self.is_in_callback = False
+        if raises and callback.kind is CallbackKind.ASSIGN:
+            simulation.seen["on_assign raised"] += 1
+            machine.callback_aborted(callback)
+            return False
+        machine.callback_returned(callback, self.world.now)
+        self.send()
+        return True
+
+    def commit(self, partitions: Any = None) -> None:
+        """Commit positions, in one request that is answered at once, lost, or handled and not answered."""
+        simulation, member = self.simulation, self.machine.member
+        if member is None or not member.is_member:
+            return
+        offsets = {}
+        for entry in self.machine.owned if partitions is None else partitions:
+            state = self.machine.state_of(entry)
+            if state is not None and state.has_offset:
+                offsets[entry] = state.hold_position()
+        fate = simulation.random.choice(("answered", "answered", "answered", "lost", "unanswered"))
+        if not offsets or (fate == "lost" and not simulation.is_healing):
+            return
+        identity = member.identity
+        committer = Committer(GROUP, identity.member_id, identity.group_instance_id, identity.generation_id)
+        for entry, (offset, _) in offsets.items():
+            ownership = self.owned.get(entry)
+            assert ownership is not None, f"{entry} was committed by a member that does not own it"
+            assert offset <= ownership.expected, f"{entry} was committed at {offset}, and read to {ownership.expected}"
+        try:
+            there = {
+                entry: Offset(*position) for entry, position in offsets.items() if self.world.has_topic(self, entry)
+            }
+            simulation.check_commit(self, there)
+            self.world.coordinator.commit(committer, there)
+            simulation.seen["commits"] += 1
+        except RefusedError as refused:
+            assert refused.code in COMMIT_REFUSALS, refused
+            simulation.seen[f"commit: {ErrorCode(refused.code).name}"] += 1
+            if fate == "answered":
+                self.machine.commit_refused(broker_error(refused.code, "commit"), self.world.now)
+                self.check_lost()
+
+    def check_lost(self) -> None:
+        """Forget the ownership of partitions that were lost: nothing may be handed out of them."""
+        for entry in self.machine.lost:
+            self.owned.pop(entry, None)
+
+    def shares_topic(self, other: SimulatedMember, partition: TopicPartition) -> bool:
+        """Return whether two members mean the same topic, and not one that was recreated."""
+        mine, theirs = self.machine.state_of(partition), other.machine.state_of(partition)
+        return mine is not None and theirs is not None and mine.topic_id == theirs.topic_id
+
+    def check_record(self, partition: TopicPartition, batches: Batches) -> None:
+        """Take a record, and compare it with what was handed out before."""
+        offset, epoch = batches.take()
+        ownership = self.owned.get(partition)
+        assert ownership is not None, f"{partition}@{offset} was handed out without an owner"
+        record = (batches.topic_id, epoch, offset)
+        assert record not in ownership.seen, f"{partition}@{offset} was handed out twice"
+        if offset > ownership.expected:
+            is_other = ownership.last is None or ownership.last[0] != batches.topic_id
+            log_was_cut = partition in self.simulation.truncated or is_other
+            assert log_was_cut, f"{partition}: {ownership.expected} comes next, {offset} was handed out"
+        ownership.seen.add(record)
+        ownership.last, ownership.expected = record, offset + 1
+        self.simulation.returned.add((partition, *record))
+        self.simulation.seen["records"] += 1
+
+    def close(self, *, is_polite: bool = True) -> None:
+        """Close, or go away without a word."""
+        if is_polite:
+            self.machine.begin_end()
+            for _ in range(5):
+                callback = self.machine.next_callback()
+                if callback is None:
+                    break
+                self.run_callback(callback, commits=self.simulation.chance(0.8))
+            request = self.machine.end()
+            assert not self.machine.assignment
+            if request is not None and self.simulation.chance(0.8):
+                self.simulation.execute(self, Pending(request), None)
+        self.owned.clear()
+        self.simulation.members.remove(self)
+
+
+# -------------------------------------------------------------------------------------------------- the simulation
+
+
+class Simulation:
+    """One schedule."""
+
+    def __init__(self, seed: int) -> None:
+        import re
+
+        self.random = rng = random.Random(seed)
+        self.kind = rng.choice(list(KINDS))
+        self.reset = "none" if rng.random() < 0.15 else "earliest"
+        self.pattern = re.compile("t.*") if rng.random() < 0.3 else None
+        self.subscription = ["t", "later"] if rng.random() < 0.3 else ["t"]
+        self.has_static = rng.random() < 0.3
+        self.changes_logs = rng.random() < 0.4
+        self.changes_topics = rng.random() < 0.4
+        self.fault_rate = rng.choice((0.0, 0.05, 0.2))
+        self.late_rate = rng.choice((0.0, 0.3))
+        self.is_healing = False
+        self.depth = 0
+        self.world = World()
+        self.world.create("t", rng.randint(1, 4))
+        self.members: list[SimulatedMember] = []
+        self.ghosts: list[tuple[SimulatedMember, Pending]] = []
+        self.numbers = count(1)
+        self.returned: set[tuple[TopicPartition, UUID, int, int]] = set()
+        self.truncated: set[TopicPartition] = set()
+        self.sought: set[TopicPartition] = set()
+        self.committed: dict[tuple[UUID, TopicPartition], int] = {}
+        self.seen: Counter[str] = Counter()
+        self.tokens: dict[bytes, Any] = {}
+
+    def chance(self, rate: float) -> bool:
+        return not self.is_healing and self.random.random() < rate
+
+    # events
+
+    def events(self) -> dict[str, tuple[int, Callable[[], None]]]:
+        rng, world = self.random, self.world
+
+        def member() -> SimulatedMember | None:
+            free = [one for one in self.members if not one.is_in_callback]
+            return rng.choice(free) if free else None
+
+        def of_member(call: Callable[[SimulatedMember], object]) -> Callable[[], None]:
+            def run() -> None:
+                one = member()
+                if one is not None:
+                    call(one)
+
+            return run
+
+        def channel(one: SimulatedMember) -> str:
+            return rng.choice(list(one.pending)) if one.pending else "requests"
+
+        def exchange(one: SimulatedMember) -> None:
+            for _ in range(rng.randint(1, 6)):
+                one.send()
+                name = channel(one)
+                one.handle(name, self.fault)
+                if rng.random() >= self.late_rate:
+                    one.deliver(name)
+
+        def seek(one: SimulatedMember) -> None:
+            if one.owned:
+                entry = rng.choice(sorted(one.owned))
+                one.seek(entry, rng.randint(0, max(one.owned[entry].expected, 0)))
+
+        def pause(one: SimulatedMember) -> None:
+            for entry in one.owned:
+                state = one.machine.state_of(entry)
+                if state is not None:
+                    state.is_paused = rng.random() < 0.5
+
+        log_rate, topic_rate = int(self.changes_logs), int(self.changes_topics)
+        return {
+            "exchange": (60, of_member(exchange)),
+            "deliver": (20, of_member(lambda one: one.deliver(channel(one)))),
+            "poll": (45, of_member(lambda one: one.poll(rng.choice((0, 1, 3, 100))))),
+            "commit": (12, of_member(lambda one: one.commit())),
+            "write": (15, lambda: self.write(rng.randint(1, 4))),
+            "join": (4, self.join),
+            "close": (2, of_member(lambda one: one.close(is_polite=rng.random() < 0.7))),
+            "cut": (
+                3 if self.fault_rate else 0,
+                of_member(lambda one: one.cut(channel(one), handles_rest=rng.random() < 0.5)),
+            ),
+            "ghost": (2, self.handle_ghost),
+            "time": (10, lambda: self.pass_time(rng.choice((0.05, 0.3, 1.0, 1.0, SESSION_S / 2, SESSION_S + 1)))),
+            "long time": (1, lambda: self.pass_time(MAX_POLL_S + 1)),
+            "seek": (1, of_member(seek)),
+            "pause": (2, of_member(pause)),
+            "move coordinator": (1, self.move_coordinator),
+            "lead": (2 * log_rate, lambda: self.move_leader(truncates=False)),
+            "truncate": (2 * log_rate, lambda: self.move_leader(truncates=True)),
+            "away": (2 * log_rate, self.toggle_leader),
+            "grow": (2 * topic_rate, lambda: world.create("t", 1 + sum(entry.topic == "t" for entry in world.logs))),
+            "create": (2 * topic_rate, lambda: world.create(rng.choice(("later", "t-other")), rng.randint(1, 2))),
+            "delete": (topic_rate, lambda: world.delete(rng.choice(("later", "t-other", "t")))),
+        }
+
+    def step(self) -> None:
+        """Let one thing happen, perhaps in the middle of another."""
+        if self.depth > 1:
+            return
+        self.depth += 1
+        names, weights = zip(*((name, weight) for name, (weight, _) in self.table.items()), strict=True)
+        self.table[self.random.choices(names, weights)[0]][1]()
+        self.depth -= 1
+
+    def run(self) -> Counter[str]:
+        self.table = self.events()
+        self.join()
+        for _ in range(self.random.randint(40, 250)):
+            self.step()
+        self.heal()
+        return self.seen
+
+    def join(self) -> None:
+        if len(self.members) < MAX_MEMBERS:
+            instance = None
+            if self.has_static:
+                free = {"a", "b", "c"} - {one.instance for one in self.members}
+                instance = self.random.choice(sorted(free))
+            one = SimulatedMember(self, next(self.numbers), instance)
+            self.members.append(one)
+            one.subscribe()
+            one.poll(1)
+
+    def write(self, number: int) -> None:
+        if self.world.logs:
+            log = self.world.logs[self.random.choice(sorted(self.world.logs))]
+            if not log.is_away:
+                log.append(number)
+
+    def move_leader(self, *, truncates: bool) -> None:
+        if self.world.logs:
+            entry = self.random.choice(sorted(self.world.logs))
+            log = self.world.logs[entry]
+            if truncates:
+                log.truncate(self.random.randint(0, len(log.epochs)))
+                self.truncated.add(entry)
+                self.seen["truncations"] += 1
+            log.is_away = False
+            log.lead((log.leader + self.random.randint(0, 1)) % NODES)
+            log.append(self.random.randint(0, 4))
+
+    def toggle_leader(self) -> None:
+        if self.world.logs:
+            log = self.world.logs[self.random.choice(sorted(self.world.logs))]
+            log.is_away = not log.is_away
+
+    def move_coordinator(self) -> None:
+        self.world.restart_coordinator()
+        self.seen["coordinators moved"] += 1
+        for one in list(self.members):
+            for channel in list(one.pending):
+                if channel in ("join", "requests"):
+                    one.cut(channel, handles_rest=False)
+
+    def handle_ghost(self) -> None:
+        """Handle a request long after its connection is gone."""
+        if self.ghosts:
+            one, entry = self.ghosts.pop(self.random.randrange(len(self.ghosts)))
+            self.execute(one, entry, None)
+
+    def pass_time(self, seconds: float) -> None:
+        self.world.clock.advance(seconds)
+        for one in list(self.members):
+            one.send()
+            one.check_lost()
+
+    def fault(self, request: Any) -> ErrorCode | None:
+        """Return with what a broker refuses a request, None if it does not."""
+        if not self.chance(self.fault_rate):
+            return None
+        if isinstance(request, (ListOffsets, FetchEpochEnds)):
+            return self.random.choice(LEADER_FAULTS + LOOK_UP_FAULTS)
+        if isinstance(request, FetchRecords):
+            return self.random.choice(LEADER_FAULTS)
+        if isinstance(request, FetchMetadata):
+            return None
+        faults = COORDINATOR_FAULTS
+        if isinstance(request, FetchCommitted):
+            faults = (*faults, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return self.random.choice(faults)
+
+    # brokers
+
+    def execute(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> None:
+        """Let a broker carry a request out."""
+        try:
+            if fault is not None and not isinstance(entry.request, (ListOffsets, FetchRecords, FetchEpochEnds)):
+                raise RefusedError(fault)
+            answer = EXECUTIONS[type(entry.request)](self, one, entry, fault)
+        except RefusedError as refused:
+            answer = broker_error(refused.code, type(entry.request).__name__)
+        if answer is not NotImplemented:
+            entry.answers.append(answer)
+
+    def _join(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        request = entry.request
+        member = Member(frozenset(request.topics), request.owned, request.generation, one.instance)
+        token = b"%d" % len(self.tokens)
+        self.tokens[token] = member
+
+        def reply(result: JoinResult) -> None:
+            if result.error == ErrorCode.MEMBER_ID_REQUIRED:
+                entry.answers.append(JoinGroupAnswer(result.member_id, -1))
+            elif result.error:
+                entry.answers.append(broker_error(result.error, "join"))
+            else:
+                is_leader = result.leader == result.member_id
+                members = {row.member_id: self.tokens[row.metadata] for row in result.members} if is_leader else None
+                identity = result.member_id, result.generation, result.protocol_name or ""
+                entry.answers.append(JoinGroupAnswer(*identity, members, result.skip_assignment))
+
+        times = int(SESSION_S * 1000), int(MAX_POLL_S * 1000)
+        protocols = tuple((name, token) for name in one.settings.strategies)
+        self.world.coordinator.join(
+            Join(GROUP, request.member_id, one.instance, "c", "/h", *times, "consumer", protocols), reply
+        )
+        return NotImplemented
+
+    def _sync(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        request, assignments = entry.request, {}
+        for member_id, partitions in (request.assignment or {}).items():
+            token = b"%d" % len(self.tokens)
+            self.tokens[token] = list(partitions)
+            assignments[member_id] = token
+
+        def reply(result: SyncResult) -> None:
+            is_refused = bool(result.error)
+            partitions = self.tokens[result.assignment] if result.assignment else []
+            entry.answers.append(broker_error(result.error, "sync") if is_refused else partitions)
+
+        identity = GROUP, request.generation, request.member_id, one.instance
+        self.world.coordinator.sync(Sync(*identity, assignments, "consumer", request.protocol), reply)
+        return NotImplemented
+
+    def _heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        request = entry.request
+        code = self.world.coordinator.heartbeat(GROUP, request.member_id, one.instance, request.generation)
+        return broker_error(code, "heartbeat") if code else None
+
+    def _leave(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        self.world.coordinator.leave(GROUP, [Leaving(entry.request.member_id)])
+
+    def _consumer_heartbeat(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        request = entry.request
+        owned = None
+        if request.owned is not None:
+            owned = frozenset((topic_id, number) for topic_id, numbers in request.owned for number in numbers)
+        more: dict[str, Any] = {}
+        if request.is_full:
+            more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)
+        instance = one.instance if request.is_full or request.epoch < 0 else None
+        beat = Beat(GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned=owned, **more)
+        if owned:
+            beat = beat._replace(owns_rows=True)
+        answer = self.world.coordinator.consumer_heartbeat(beat)
+        assignment = None
+        if answer.assignment is not None:
+            by_id: dict[UUID, list[int]] = {}
+            for topic_id, number in sorted(answer.assignment):
+                by_id.setdefault(topic_id, []).append(number)
+            assignment = tuple((topic_id, tuple(numbers)) for topic_id, numbers in by_id.items())
+        return ConsumerHeartbeatAnswer(answer.member_id, answer.epoch, answer.interval_ms / 1000, assignment)
+
+    def _metadata(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        return self.world.metadata(entry.request.topics)
+
+    def _committed(self, one: SimulatedMember, entry: Pending, _: ErrorCode | None) -> Any:
+        offsets = self.world.coordinator.commits.fetch(Committer(GROUP), list(entry.request.versions))
+        return {
+            partition: CommittedOffset(offset.offset, offset.leader_epoch)
+            for partition, offset in offsets.items()
+            if offset.offset >= 0
+        }
+
+    def _at_leader(
+        self, entry: Pending, fault: ErrorCode | None, epochs: dict[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, Log | None, Exception | None]]:
+        for partition in entry.request.versions:
+            log = self.world.logs.get(partition)
+            code = fault if fault is not None else None
+            if code is None and log is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is None and log is not None:
+                code = log.check(entry.request.node.node_id, epochs.get(partition, -1))
+            yield partition, log, None if code is None else broker_error(code, f"{partition}")
+
+    def _list(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+        answers: dict[TopicPartition, Any] = {}
+        for partition, log, error in self._at_leader(entry, fault, {}):
+            assert log is not None or error is not None
+            if error is None:
+                is_first = entry.request.timestamps[partition] == EARLIEST
+                answers[partition] = OffsetAndTimestamp(0 if is_first else len(log.epochs), -1, log.leader_epoch)
+                if is_first:
+                    first = log.epochs[0] if log.epochs else log.leader_epoch
+                    answers[partition] = OffsetAndTimestamp(0, -1, first)
+            else:
+                answers[partition] = error
+        return answers
+
+    def _epoch_ends(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+        queries = entry.request.epochs
+        current = {partition: query.current_epoch for partition, query in queries.items()}
+        return {
+            partition: error if error is not None else log.epoch_end(queries[partition].epoch)
+            for partition, log, error in self._at_leader(entry, fault, current)
+        }
+
+    def _fetch(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> Any:
+        answers: dict[TopicPartition, FetchAnswer] = {}
+        detail = entry.detail
+        current = {partition: row[2] for partition, row in detail.items()}
+        for partition, log, error in self._at_leader(entry, fault, current):
+            if partition not in detail:
+                continue
+            topic_id, offset, _ = detail[partition]
+            if error is None and self.world.topics.get(partition.topic) != topic_id:
+                error = broker_error(ErrorCode.UNKNOWN_TOPIC_ID, f"{partition}")
+            if error is None and offset > len(log.epochs):
+                error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}")
+            if error is not None:
+                answers[partition] = FetchAnswer(error)
+            elif offset < len(log.epochs):
+                most = self.random.randint(1, 6)
+                answers[partition] = FetchAnswer(None, Batches(topic_id, offset, log.epochs[offset : offset + most]))
+        return answers
+
+    # laws
+
+    def check_owners(self, one: SimulatedMember, partitions: tuple[TopicPartition, ...]) -> None:
+        """Check that no other member that the coordinator knows has a partition that one takes over."""
+        group = self.world.coordinator.groups.get(GROUP)
+        known = set() if group is None else set(group.members)
+        if one.machine.member is None or one.machine.member.identity.member_id not in known:
+            return  # it does not know yet that it was removed
+        for other in self.members:
+            member = other.machine.member
+            if other is one or member is None or member.identity.member_id not in known:
+                continue
+            if (
+                self.kind == "consumer"
+                and group.members[member.identity.member_id].epoch > member.identity.generation_id
+            ):
+                continue  # it was replaced, or does not know its epoch
+            both = [entry for entry in partitions if entry in other.owned and one.shares_topic(other, entry)]
+            assert not both, f"{both} belong to members {one.number} and {other.number}"
+
+    def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, Offset]) -> None:
+        """Check that all records below a commit were handed out to some member."""
+        for entry, offset in offsets.items():
+            if entry in self.sought or entry in self.truncated:
+                continue
+            log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
+            ownership = one.owned[entry]
+            if ownership.last is None or ownership.last[0] != topic_id:
+                continue
+            missing = [
+                number
+                for number in range(offset.offset)
+                if (entry, topic_id, log.epochs[number], number) not in self.returned
+            ]
+            assert not missing, f"{entry} was committed at {offset.offset}, and {missing[0]} was not handed out"
+
+    def heal(self) -> None:
+        """End all faults, and check that every partition is read."""
+        self.is_healing = True
+        while self.ghosts:
+            self.handle_ghost()
+        for log in self.world.logs.values():
+            log.is_away = False
+        if not self.members:
+            self.join()
+        for one in self.members:
+            for entry in one.owned:
+                state = one.machine.state_of(entry)
+                if state is not None:
+                    state.is_paused = False
+        if self.has_static and self.kind != "consumer":  # a leader that returns may have missed a change (KIP-814)
+            self.pass_time(4.0)
+            for name in list(self.world.topics):
+                self.world.create(name, 1 + sum(entry.topic == name for entry in self.world.logs))
+        self.settle("after the faults")
+        for log in self.world.logs.values():
+            log.append(1)
+        self.settle("after one more record each")
+
+    def settle(self, when: str) -> None:
+        for _ in range(HEALING_STEPS):
+            for one in [one for one in self.members if one.machine.member and one.machine.member.fatal]:
+                one.close()  # another member has taken its instance id over
+                self.join()
+            for one in list(self.members):
+                one.send()
+                for channel in list(one.pending):
+                    for _ in range(3):
+                        one.handle(channel, self.fault)
+                        one.deliver(channel)
+                one.poll(100)
+            if not (problem := self.problem()):
+                return
+            self.pass_time(HEALING_STEP_S)
+        raise AssertionError(f"{when}: {problem}")
+
+    def problem(self) -> str | None:
+        """Return what is not as it should be at the end."""
+        meant = {entry for entry in self.world.logs if self.is_subscribed(entry.topic)}
+        owners = Counter(entry for one in self.members for entry in one.owned)
+        if set(owners) != meant or any(number > 1 for number in owners.values()):
+            return f"owners are {dict(owners)}, and partitions {sorted(meant)}"
+        for entry in meant:
+            log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
+            first = len(log.epochs) - 1 if entry in self.sought else 0
+            for offset in range(max(first, 0), len(log.epochs)):
+                if (entry, topic_id, log.epochs[offset], offset) not in self.returned:
+                    return f"{entry}@{offset} of epoch {log.epochs[offset]} was never handed out"
+        return None
+
+    def is_subscribed(self, topic: str) -> bool:
+        if self.pattern is not None:
+            return self.pattern.fullmatch(topic) is not None
+        return topic in self.subscription
+
+
+EXECUTIONS: dict[type, Callable[..., Any]] = {
+    JoinGroup: Simulation._join,
+    SyncGroup: Simulation._sync,
+    Heartbeat: Simulation._heartbeat,
+    LeaveGroup: Simulation._leave,
+    ConsumerHeartbeat: Simulation._consumer_heartbeat,
+    FetchMetadata: Simulation._metadata,
+    FetchCommitted: Simulation._committed,
+    ListOffsets: Simulation._list,
+    FetchEpochEnds: Simulation._epoch_ends,
+    FetchRecords: Simulation._fetch,
+}
+
+
+def explore(seed: int) -> Counter[str]:
+    """Run the schedule of a seed; return what was seen in it."""
+    return Simulation(seed).run()
+
+
+def explore_range(first: int, number: int) -> tuple[Counter[str], list[str]]:
+    """Run schedules one after the other; return what was seen, and what was wrong."""
+    seen: Counter[str] = Counter()
+    wrong = []
+    for seed in range(first, first + number):
+        try:
+            seen += explore(seed)
+        except Exception as error:  # whatever a wrong machine runs into
+            wrong.append(f"seed {seed}: {type(error).__name__} {error}")
+    return seen, wrong
+
+
+def main() -> None:
+    """Explore as many schedules as the command says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    size = min(500, max(options.schedules // options.processes, 1))
+    firsts = range(options.seed, options.seed + options.schedules, size)
+    sizes = [min(size, options.seed + options.schedules - first) for first in firsts]
+    with ProcessPoolExecutor(options.processes) as pool:
+        for counts, lines in pool.map(explore_range, firsts, sizes):
+            seen += counts
+            wrong += lines
+            print("\n".join(lines), end="\n" if lines else "", flush=True)
+    print("\n".join(f"{name}: {number}" for name, number in sorted(seen.items())))
+    print(f"schedules explored: {options.schedules}, wrong: {len(wrong)}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
