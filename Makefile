@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR)/src
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run look test check format agreement bench interop clients matrix docs dist fuzz deep soak soak-producer soak-broker soak-spark clean
+.PHONY: help setup lock run look test check format agreement bench interop clients matrix docs dist fuzz deep soak soak-client soak-producer soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -103,11 +103,15 @@ fuzz: setup ## feed every decoder with hostile bytes, a minute each
 deep: setup ## the suite with many examples for each property
 	KAFKAFRAMES_PROFILE=deep $(PY) -m pytest -q --timeout 3000
 
-soak: soak-producer soak-broker soak-spark ## kill what can be killed, for long; compare with what was acknowledged
+soak: soak-producer soak-client soak-broker soak-spark ## kill what can be killed, for long; compare with what was acknowledged
 
 soak-producer: setup ## 200,000 simulated schedules of the producer, then 500 runs through a proxy that cuts connections
 	$(PY) -m tests.soak.producer_schedules --schedules 200000
 	$(PY) -m tests.soak.producer_proxy --runs 500
+
+soak-client: setup ## 100,000 simulated schedules of consumers in a group, and mutants of their state machine
+	$(PY) -m tests.soak.consumer_schedules --schedules 100000
+	$(PY) -m tests.soak.consumer_mutants
 
 soak-broker: setup ## 200 kills of a broker under load; what one client can cost the others
 	$(PY) -m tests.soak.broker_kills

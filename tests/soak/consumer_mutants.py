@@ -4,7 +4,8 @@
 
 Each mutant is a module of the machine, a text of it, and its replacement; the text must occur once in today's module.
 ``SAFE`` says of a mutant why no schedule can notice it: the change costs time or requests, never a record. Prints for
-each mutant the first schedule that went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that is.
+each mutant the first schedule that went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that
+is.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "does not join again after it gave up": (
         CLASSIC,
-        "        if not self._must_join and not self._is_eager:\n            self._must_join, self._not_before = True, now\n",
+        "        if not self._must_join and not self._is_eager:\n"
+        "            self._must_join, self._not_before = True, now\n",
         "",
     ),
     "sends no heartbeats": (CLASSIC, "and self.is_member and now >= self._heartbeat_due:", "and False:"),
@@ -64,8 +66,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "forgets a subscription that changed while it joined": (
         CLASSIC,
+        "self._must_join = is_claim_old or request.topics != self._host.topics",
+        "self._must_join = is_claim_old",
+    ),
+    "forgets that it gave up what it claims": (
+        CLASSIC,
+        "self._must_join = is_claim_old or request.topics != self._host.topics",
         "self._must_join = request.topics != self._host.topics",
-        "self._must_join = False",
     ),
     "stays in the group without polls (classic)": (
         CLASSIC,
@@ -137,12 +144,16 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "lost partitions go on": (
         MACHINE,
-        "            state = self.positions.remove(entry)\n            if state is not None:\n                self.lost[entry] = state\n\n",
+        "            state = self.positions.remove(entry)\n"
+        "            if state is not None:\n"
+        "                self.lost[entry] = state\n"
+        "\n",
         "            self.lost[entry] = self.positions.states[entry]\n\n",
     ),
     "pending partitions stay when the target changes": (
         MACHINE,
-        "            if state.ownership is Ownership.PENDING and state.partition not in kept:\n                self.positions.remove(state.partition)\n",
+        "            if state.ownership is Ownership.PENDING and state.partition not in kept:\n"
+        "                self.positions.remove(state.partition)\n",
         "            pass\n",
     ),
     "a recreated topic is the same": (
@@ -152,7 +163,9 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "late polls are taken for polls": (
         MACHINE,
-        "        request = self.member.expire()\n        if request is not None:\n            self._leaving.append(request)\n",
+        "        request = self.member.expire()\n"
+        "        if request is not None:\n"
+        "            self._leaving.append(request)\n",
         "",
     ),
     "a leave is not sent": (MACHINE, "            self._leaving.append(request)\n", "            pass\n"),
@@ -190,7 +203,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "fetches again what is buffered": (
         POSITIONS,
-        "        if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):\n            return False\n",
+        "        if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):\n"
+        "            return False\n",
         "",
     ),
     "fetches from the position and not after the buffer": (
@@ -210,12 +224,14 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "a partition is fetched before it is owned": (
         POSITIONS,
-        "if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or self.is_requested:",
+        "if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or "
+        "self.is_requested:",
         "if self.step is not Step.FETCH or self.is_paused or self.is_requested:",
     ),
     "a change of leader is not noticed": (
         POSITIONS,
-        "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n                self._check_leader(state, cluster)\n",
+        "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n"
+        "                self._check_leader(state, cluster)\n",
         "if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):\n",
     ),
     "a recreated topic goes on at the old offset": (
@@ -231,7 +247,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "buffered records survive a change of leader": (
         POSITIONS,
         "            state.move(Step.VALIDATE, *state.hold_position())\n",
-        "            state.step, state.version = Step.VALIDATE, _NEXT_VERSION()\n            state.offset, state.epoch = state.position_and_epoch\n",
+        "            state.step, state.version = Step.VALIDATE, _NEXT_VERSION()\n"
+        "            state.offset, state.epoch = state.position_and_epoch\n",
     ),
     "a truncation is not noticed": (POSITIONS, "elif answer.end_offset >= offset:", "elif True:"),
     "an unknown epoch is no truncation": (

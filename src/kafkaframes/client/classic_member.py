@@ -234,8 +234,8 @@ class ClassicMember:
         if answer.generation < 0:
             return  # it joins again under its id
         self._generation = answer.generation
-        has_given_up = not set(request.owned).issubset(self._host.owned)  # what it claimed: others wait for it
-        self._must_join = has_given_up or request.topics != self._host.topics
+        is_claim_old = not set(request.owned).issubset(self._host.owned)  # what it claimed: others wait for it
+        self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)
         self._heartbeat_due = now + self._heartbeat_s
