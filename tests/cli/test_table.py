@@ -259,11 +259,11 @@ def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_pat
     registry.answers["/schemas/ids/7"] = {"schema": json.dumps(V1)}
     registry.answers[subject] = {"id": 7, "schema": json.dumps(V1)}
     broken = avro(V1, 7, {"id": 3, "offset": 3})[:-1]
-    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\1xxxxx", b"\0", broken])
+    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\2xxxxx", b"\0", broken])
     told(*flags)
     assert [(row["id"], row["value_offset"]) for row in rows(form, place)] == [(0, 0), (1, 1), (2, 2)]
     reasons = [row["reason"] for row in rows(form, place, dead=True)]
-    assert "the first byte is 1" in reasons[0]
+    assert "the first byte is 2" in reasons[0]
     assert "too few" in reasons[1]
     assert "not an Avro value of its schema" in reasons[2]
     assert registry.asked[0][1] == "Basic " + base64.b64encode(b"me:secret word").decode()

@@ -127,6 +127,19 @@ def test_avro_of_several_schemas_of_a_registry(spark, broker, registry):
         spark.read.format("kafka-topic").options(**by_subject).load()
 
 
+def test_avro_whose_schema_id_is_a_guid_in_a_header(spark, broker, registry):
+    """The headers are read for it, also where they are not among the columns."""
+    import uuid
+
+    schema_id = registry.register("guids-value", json.dumps(OLD))
+    prefix = b"\1" + uuid.UUID(registry.guid_of(schema_id)).bytes
+    framed = avro(schema_id, OLD, {"id": 7})
+    broker.create_topic("guids", 1)
+    broker.append("guids", [{"value": framed[5:], "headers": [("__value_schema_id", prefix)]}, {"value": framed}])
+    rows = read(spark, broker, "guids", "avro", schemaRegistry=registry.url)
+    assert rows == [{"value": {"id": 7}, "_error": None}] * 2
+
+
 def test_json_by_a_registry(spark, broker, registry):
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "string"}}}
     schema_id = registry.register("json-value", json.dumps(schema), schema_type="JSON")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records.arrays import repeated
-from kafkaframes.scan.values.columns import decoded_struct
+from kafkaframes.scan.values.columns import decoded_struct, prepend_schema_ids
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
 
 ERROR: Final = "_error"  # the column that says why a value is none
@@ -26,6 +26,11 @@ class ValueDecoding:
 
     decoding: Decoding
     raises: bool = False
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that values are decoded from: schema ids may be in headers."""
+        return ("value", "headers") if self.decoding.has_prefix else ("value",)
 
     @property
     def mode(self) -> str:
@@ -46,7 +51,8 @@ class ValueDecoding:
         schema = self.schema(batch.schema, columns)
         if "value" not in batch.schema.names:
             return batch
-        values, reasons = decoded_struct(batch.column("value"), self.decoding.decoder())
+        framed = prepend_schema_ids(batch) if self.decoding.has_prefix else batch
+        values, reasons = decoded_struct(framed.column("value"), self.decoding.decoder())
         if reasons and self.raises:
             row = min(reasons)
             names = [name for name in ("topic", "partition", "offset") if name in batch.schema.names]

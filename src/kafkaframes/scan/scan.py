@@ -164,7 +164,9 @@ class Scan:
         """The columns that the source reads: with ``value``, where ``_error`` is about it."""
         if self.decoding is None:
             return self.columns
-        return tuple(dict.fromkeys("value" if self._is_reason(name) else name for name in self.columns))
+        names = list(dict.fromkeys("value" if self._is_reason(name) else name for name in self.columns))
+        more = self.decoding.sources if "value" in names else ()
+        return (*names, *(name for name in more if name not in names))
 
     def _is_reason(self, name: str) -> bool:
         return self.decoding is not None and name == ERROR

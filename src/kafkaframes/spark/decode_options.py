@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.decoded import ValueDecoding
 
 VALUE: Final = "value"
+HEADERS: Final = "headers"
 ERROR: Final = "_error"
 DECODE: Final = "decode"
 MODES: Final = ("json", "avro", "protobuf")
@@ -148,14 +149,20 @@ def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType,
     """Return the schema that the source reads, with bytes as ``value``, and the decoding into what Spark has."""
     if values is None:
         return schema, None
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
     from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from kafkaframes.scan.arrow import ARROW_TYPES
+    from kafkaframes.scan.columns import HEADERS_TYPE
 
     fields = [
         StructField(field.name, BinaryType(), metadata=field.metadata) if field.name == VALUE else field
         for field in schema
         if field.name != ERROR
     ]
+    names = [field.name for field in fields]
+    if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, and left out again
+        fields.append(StructField(HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
     return StructType(fields), Values(values.decoding, to_arrow_schema(schema, timezone="UTC"))
 
 

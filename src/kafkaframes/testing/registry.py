@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
@@ -121,6 +122,7 @@ class SchemaRegistry:
             Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
             Route("GET", "/schemas/types", lambda request: list(TYPES)),
             Route("GET", "/schemas/ids/{}", lambda request: self._of_id(request.path[0]).shown()),
+            Route("GET", "/schemas/guids/{}", lambda request: self._of_guid(request.path[0]).shown()),
             Route("GET", "/schemas/ids/{}/schema", lambda request: _loaded(self._of_id(request.path[0]))),
             Route("GET", "/schemas/ids/{}/versions", self._where),
             Route("GET", "/config", lambda request: {"compatibilityLevel": _LEVEL}),
@@ -197,11 +199,27 @@ class SchemaRegistry:
         number = self._versions(subject)[version]
         return {"subject": subject, "version": version, "id": number, **self._by_id[number].shown()}
 
+    def guid_of(self, schema_id: int) -> str:
+        """Return a schema's GUID, which serializers write into headers."""
+        with self._lock:
+            return _guid_of(self._by_id[schema_id])
+
+    def _of_guid(self, text: str) -> Schema:
+        with self._lock:
+            result = next((one for one in self._by_id.values() if _guid_of(one) == text), None)
+        if result is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
+        return result
+
     def _of_id(self, text: str) -> Schema:
         result = self._by_id.get(_id_of(text))
         if result is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
         return result
+
+
+def _guid_of(schema: Schema) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{schema.type} {schema.text} {schema.references}"))
 
 
 def _requested_schema(request: HttpRequest) -> Schema:

@@ -246,7 +246,8 @@ class Content:
         if self.decoding is None and not self.latest:
             return rows, None
         decoder = None if self.decoding is None else self.decoding.decoder()
-        good, bad = split_rows(rows, decoder, needs_key=self.latest)
+        has_prefix = self.decoding is not None and self.decoding.has_prefix
+        good, bad = split_rows(rows, decoder, needs_key=self.latest, has_prefix=has_prefix)
         if self.latest and decoder is None:
             good = good.append_column(TOMBSTONE, good.column("value").is_null())
         return good, bad

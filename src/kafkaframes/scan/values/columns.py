@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import flag_values, flags
 from kafkaframes.scan.arrow import FAR_TIMES
-from kafkaframes.scan.values.registry import BadValueError
+from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID, BadValueError
 
 REASON: Final = "reason"
 TOMBSTONE: Final = "tombstone"
@@ -121,13 +122,39 @@ def _is_path_into(name: str, others: Collection[str]) -> bool:
     return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
 
 
-def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool) -> tuple[pa.RecordBatch, Any]:
+def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with a schema registry's prefix before each value whose headers have it.
+
+    Serializers can write what would be the prefix, bytes for bytes, into the header ``VALUE_SCHEMA_ID``.
+
+    Args:
+        batch: rows with ``value`` (binary); without ``headers`` they are returned as they are.
+    """
+    if "headers" not in batch.schema.names:
+        return batch
+    headers, values = batch.column("headers"), batch.column("value")
+    keys = pc.struct_field(headers.flatten(), 0)
+    if not len(keys) or not pc.any(pc.equal(keys.cast(pa.string()), VALUE_SCHEMA_ID)).as_py():
+        return batch
+    made = [_with_prefix(*row) for row in zip(values.to_pylist(), headers.to_pylist(), strict=True)]
+    return batch.set_column(batch.schema.get_field_index("value"), "value", pa.array(made, values.type))
+
+
+def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> bytes | None:
+    prefix = next((one["value"] for one in headers or () if one["key"] == VALUE_SCHEMA_ID), None)
+    return value if value is None or prefix is None else prefix + value
+
+
+def split_rows(
+    batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool, has_prefix: bool = False
+) -> tuple[pa.RecordBatch, Any]:
     """Decode the column ``value``, and part good rows from bad ones.
 
     Args:
         batch: rows with ``key`` and ``value`` (binary); a null value is a tombstone, of which all fields are null.
         decoder: None leaves ``value`` as it is.
         needs_key: whether a row without a key is a bad one.
+        has_prefix: whether values begin with a schema registry's prefix, or have it in their headers.
 
     Returns:
         The good rows, with ``tombstone`` and the value's columns in place of ``value`` if there is a decoder; and the
@@ -139,7 +166,8 @@ def split_rows(batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: boo
         missing = np.flatnonzero(flag_values(batch.column("key").is_null()))
         reasons |= dict.fromkeys(missing.tolist(), "no key: a table of the latest value by key needs one")
     if decoder is not None:
-        values = columns.pop("value")
+        values = (prepend_schema_ids(batch) if has_prefix else batch).column("value")
+        del columns["value"]
         columns[TOMBSTONE] = values.is_null()
         columns |= _decoded(values, decoder, reasons)
     made = pa.RecordBatch.from_pydict(columns)

@@ -89,7 +89,7 @@ class _Framed:
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
         self._registry = None if decoding.registry is None else Registry(decoding.registry)
-        self._parsed: dict[int, Any] = {}
+        self._parsed: dict[Any, Any] = {}
 
     def payload(self, value: bytes) -> bytes:
         """Return a value without its prefix, whatever wrote it."""
@@ -104,7 +104,7 @@ class _Framed:
             self._parsed[number] = self._avro_schema(number)
         return self._parsed[number], payload
 
-    def _avro_schema(self, number: int) -> Any:
+    def _avro_schema(self, number: int | str) -> Any:
         if self._registry is None:
             return _avro_text(_known(self._decoding, number).decode("utf-8", "replace"))
         return avro_schema(_by_id(self._registry, number, registries.AVRO))
@@ -119,28 +119,28 @@ class _Framed:
             return value
         number, rest = split_prefix(value)
         indexes, payload = split_indexes(rest)
-        name = self._parsed.get((number, indexes))  # type: ignore[call-overload]
+        name = self._parsed.get((number, indexes))
         if name is None:
-            name = self._parsed[number, indexes] = message_name(self._protobuf_files(number), indexes)  # type: ignore[index]
+            name = self._parsed[number, indexes] = message_name(self._protobuf_files(number), indexes)
         if name != requested:
             raise BadValueError(f"a message {name}, the table has {requested}")
         return payload
 
-    def _protobuf_files(self, number: int) -> list[bytes]:
+    def _protobuf_files(self, number: int | str) -> list[bytes]:
         if self._registry is None:
             return files_of_set(_known(self._decoding, number))
         return _registered_files(_by_id(self._registry, number, registries.PROTOBUF))
 
 
-def _by_id(registry: Registry, number: int, kind: str) -> Registered:
+def _by_id(registry: Registry, number: int | str, kind: str) -> Registered:
     result = registry.by_id(number)
     if result.kind != kind:
         raise BadValueError(f"schema {number} is {result.kind}, not {kind}")
     return result
 
 
-def _known(decoding: Decoding, number: int) -> bytes:
-    result = decoding.by_id.get(number)
+def _known(decoding: Decoding, number: int | str) -> bytes:
+    result = decoding.by_id.get(number) if isinstance(number, int) else None
     if result is None:
         raise BadValueError(f"schema {number} is not among those given")
     return result

@@ -10,6 +10,7 @@ import base64
 import json
 import urllib.error
 import urllib.request
+import uuid
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -17,6 +18,8 @@ from kafkaframes.errors import DecodeError, NetworkError, OptionError, Truncated
 from kafkaframes.storage.files.http_client import open_url
 
 PREFIX_SIZE: Final = 5
+GUID_PREFIX_SIZE: Final = 17
+VALUE_SCHEMA_ID: Final = "__value_schema_id"  # the header that has a value's prefix; __key_schema_id is the key's
 _MOST_INDEXES: Final = 64  # deeper nesting than any protoc takes
 _VARINT_BITS: Final = 35
 
@@ -25,20 +28,25 @@ class BadValueError(Exception):
     """A value is not what its schema says: the reason, for the table of dead letters."""
 
 
-def split_prefix(value: bytes) -> tuple[int, bytes]:
-    """Return the schema's id and what follows it.
+def split_prefix(value: bytes) -> tuple[int | str, bytes]:
+    """Return the schema's id, a number or a GUID, and what follows it.
 
     >>> split_prefix(bytes([0, 0, 0, 1, 2]) + b"payload")
     (258, b'payload')
+    >>> split_prefix(bytes([1, *range(16)]) + b"payload")
+    ('00010203-0405-0607-0809-0a0b0c0d0e0f', b'payload')
 
     Raises:
         BadValueError: there is no such prefix.
     """
-    if len(value) < PREFIX_SIZE:
+    size = GUID_PREFIX_SIZE if value[:1] == b"\1" else PREFIX_SIZE
+    if len(value) < size:
         raise BadValueError(f"{len(value)} bytes are too few for a schema registry's prefix")
+    if value[0] == 1:
+        return str(uuid.UUID(bytes=value[1:size])), value[size:]
     if value[0] != 0:
-        raise BadValueError(f"no schema registry's prefix: the first byte is {value[0]}, not 0")
-    return int.from_bytes(value[1:PREFIX_SIZE], "big"), value[PREFIX_SIZE:]
+        raise BadValueError(f"no schema registry's prefix: the first byte is {value[0]}, not 0 or 1")
+    return int.from_bytes(value[1:size], "big"), value[size:]
 
 
 def split_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
@@ -121,10 +129,10 @@ class Registry:
         self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")).rstrip(
             "/"
         )
-        self._by_id: dict[int, Registered | str] = {}
+        self._by_id: dict[int | str, Registered | str] = {}
 
-    def by_id(self, schema_id: int) -> Registered:
-        """Return a schema.
+    def by_id(self, schema_id: int | str) -> Registered:
+        """Return a schema by its number or its GUID.
 
         Raises:
             BadValueError: the registry does not know the id.
@@ -132,10 +140,11 @@ class Registry:
         """
         known = self._by_id.get(schema_id)
         if known is None:
-            answer = self._ask(f"/schemas/ids/{schema_id}")
+            path = f"/schemas/{'guids' if isinstance(schema_id, str) else 'ids'}/{schema_id}"
+            answer = self._ask(path)
             known = f"the registry knows no schema {schema_id}" if answer is None else self._registered(answer)
             if isinstance(known, Registered) and known.kind == PROTOBUF:
-                again = self._ask(f"/schemas/ids/{schema_id}?format=serialized") or answer
+                again = self._ask(f"{path}?format=serialized") or answer
                 known = known._replace(text=str((again or {}).get("schema")))
             self._by_id[schema_id] = known
         if isinstance(known, str):
