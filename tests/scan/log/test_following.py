@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.errors import OptionError
+from kafkaframes.records.build import build_records
 from kafkaframes.scan.columns import choose_columns
-from kafkaframes.scan.log.following import Follower
+from kafkaframes.scan.log.following import AppendedRows, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flat, nested
+from kafkaframes.scan.where import EVERYTHING
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_options import log_options
 
@@ -157,3 +159,44 @@ def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
     source = KafkaLogDataSource({"path": "/data"})
     with pytest.raises(OptionError, match=r"needs Spark 4\.2 or later"):
         source.streamReader(None)
+
+
+def appended(path):
+    return AppendedRows([str(path)], columns=("offset", "value"), where=EVERYTHING, storage={})
+
+
+def values_of(rows):
+    return [value for batch in rows.new() for value in batch.column("value").to_pylist()]
+
+
+def write_values(path, base, *values, suffix=""):
+    path.mkdir(exist_ok=True)
+    raw = b"".join(bytes(build_records({"value": [value]}, base_offset=base + at)) for at, value in enumerate(values))
+    (path / f"{base:020}.log{suffix}").write_bytes(raw)
+
+
+def test_a_segment_that_the_cleaner_rewrites_brings_nothing_twice(tmp_path):
+    """A swap file has another path, and a cleaned segment another size: offsets say what was read."""
+    partition = tmp_path / "t-0"
+    write_values(partition, 0, b"0", b"1", b"2")
+    write_values(partition, 3, b"3")
+    rows = appended(tmp_path)
+    assert values_of(rows) == [b"0", b"1", b"2", b"3"]
+    write_values(partition, 0, b"0", b"1", suffix=".swap")
+    assert values_of(rows) == []
+    (partition / f"{0:020}.log.swap").rename(partition / f"{0:020}.log")
+    write_values(partition, 3, b"3", b"4")
+    assert values_of(rows) == [b"4"]
+
+
+@pytest.mark.parametrize("topic_ids", [("", ""), ("A" * 21 + "Q", "A" * 21 + "g")], ids=["shorter", "another id"])
+def test_a_log_that_was_recreated_is_read_from_its_start(tmp_path, topic_ids):
+    partition = tmp_path / "t-0"
+    old, new = ([b"0", b"1", b"2"], [b"a"]) if not topic_ids[0] else ([b"0"], [b"a", b"b"])
+    for values, topic_id in zip((old, new), topic_ids, strict=True):
+        write_values(partition, 0, *values)
+        if topic_id:
+            (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        if values is old:
+            rows = appended(tmp_path)
+        assert values_of(rows) == values

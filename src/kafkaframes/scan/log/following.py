@@ -12,7 +12,7 @@ later is read from its start. A micro-batch ends before a batch that is not ther
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, log
 from kafkaframes.scan.ranges import EARLIEST, LATEST, lost_start, per_partition, report_loss, text_of, was_cut
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
-from kafkaframes.storage.files.directory import Segment
+from kafkaframes.storage.files.directory import Partition, Segment
+from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover, is_selected
@@ -210,8 +211,36 @@ def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
     return end
 
 
+@dataclass(slots=True)
+class _PartitionProgress:
+    """What was read of a partition.
+
+    Attributes:
+        topic_id: of the topic that was read; empty if its directory has none.
+        next_offset: the offset after the last batch that was read.
+        last_base: the base offset of the last segment.
+        positions: by a segment's path, the position after the last batch that was read.
+    """
+
+    topic_id: str = ""
+    next_offset: int = 0
+    last_base: int = 0
+    positions: dict[str, int] = field(default_factory=dict)
+
+    def is_of(self, partition: Partition) -> bool:
+        """Return whether the log is still the one that was read: not recreated, and not truncated."""
+        topic_id = "" if partition.metadata is None else partition.metadata.topic_id
+        if (topic_id and self.topic_id and topic_id != self.topic_id) or not partition.segments:
+            return topic_id == self.topic_id
+        last = partition.segments[-1]
+        return last.base_offset >= self.last_base and last.size_bytes >= self.positions.get(last.path, 0)
+
+
 class AppendedRows:
-    """The position of a reader in each segment. Each copy of a partition is read by itself; there are no markers.
+    """The progress of a reader in each partition. Each copy of a partition is read by itself; there are no markers.
+
+    What was read is known by its offsets: a segment that the cleaner has rewritten brings nothing twice. A log that was
+    recreated or truncated is read from its start.
 
     Args:
         paths: log directories or partitions; new partitions and segments under them are read, too.
@@ -236,7 +265,7 @@ class AppendedRows:
         self.errors: list[ReadError] = []
         self._paths, self._topics, self._storage = list(paths), topics, storage
         self._columns, self._where = tuple(columns), where
-        self._positions: dict[str, int] = {}
+        self._progress: dict[str, _PartitionProgress] = {}
         self._options = RecordOptions(
             columns=sources_of(columns, where),
             control_records=False,
@@ -254,8 +283,7 @@ class AppendedRows:
         for directory in discover(self._paths, options=self._storage):
             for partition in directory.partitions:
                 if partition.is_live and self._wants(partition.topic_partition):
-                    for segment in partition.segments:
-                        yield from self._rest_of(partition.topic_partition, segment)
+                    yield from self._rest_of(directory.filesystem, partition)
 
     def _wants(self, of: TopicPartition) -> bool:
         is_hidden = not self._topics and of.topic in INTERNAL_TOPICS
@@ -263,17 +291,32 @@ class AppendedRows:
             is_selected(of.topic, self._topics) and self._where.has_partition(of.topic, of.partition) and not is_hidden
         )
 
-    def _rest_of(self, of: TopicPartition, segment: Segment) -> Iterator[pa.RecordBatch]:
-        start = self._positions.get(segment.path, 0)
+    def _rest_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
+        progress = self._progress.get(partition.directory)
+        if progress is None or not progress.is_of(partition):
+            progress = self._progress[partition.directory] = _PartitionProgress()
+        progress.topic_id = "" if partition.metadata is None else partition.metadata.topic_id
+        for segment in partition.segments:
+            yield from self._rest_of_segment(filesystem, partition.topic_partition, segment, progress)
+            progress.last_base = segment.base_offset
+
+    def _rest_of_segment(
+        self, filesystem: FileSystem, of: TopicPartition, segment: Segment, progress: _PartitionProgress
+    ) -> Iterator[pa.RecordBatch]:
+        start = progress.positions.get(segment.path, 0)
         if segment.size_bytes <= start:
             return
         origin = RowOrigin(of.topic, of.partition, segment.path)
+        first = self._options.first_offset
+        options = self._options._replace(first_offset=max(progress.next_offset, 0 if first is None else first))
         with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:
-            reader = RecordReader(opened.source, self._options, errors=self.errors, start=start, end=segment.size_bytes)
+            reader = RecordReader(opened.source, options, errors=self.errors, start=start, end=segment.size_bytes)
             for batch in reader:
                 rows = rows_of(batch, origin, self._columns, self._where)
                 if rows is not None:
                     yield rows
         # An incomplete batch is still being written; it is read next time.
         is_torn = reader.end is not None and not reader.end.corrupt
-        self._positions[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes
+        progress.positions[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes
+        with open_segment(filesystem, segment) as headers:
+            progress.next_offset = max(progress.next_offset, headers.next_offset)
