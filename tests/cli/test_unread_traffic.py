@@ -231,3 +231,18 @@ def test_measurements_of_traffic_in_part_have_the_status_of_damage(words, tmp_pa
     assert result.stdout
     whole = ask(*words, write(tmp_path, ALL["Kafka"], "whole.pcap"))
     assert (whole.exit_code, whole.stderr) == (0, "")
+
+
+def test_a_path_that_does_not_exist_has_the_same_words_in_all_commands(tmp_path):
+    missing = tmp_path / "missing"
+    commands = (
+        ["audit"],
+        ["redact", "-o", tmp_path / "out"],
+        ["report"],
+        ["info"],
+        ["verify"],
+        ["spec", "propose", "kip-636"],
+    )
+    assert {str(ask(*command, missing).exception) for command in commands} == {
+        f"no such file or directory (at {missing})"
+    }

@@ -44,8 +44,8 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
         else:
             names = [one for one in glob.glob(text) if os.path.isfile(one)]
         if not names:
-            what = "holds no capture or request log" if location.is_dir() else "does not exist"
-            raise OptionError(f"{text}: {what}")
+            what = "holds no capture or request log" if location.is_dir() else "no such file or directory"
+            raise OptionError(f"{what} (at {text})")
         result += sorted(names, key=natural)
     return list(dict.fromkeys(result))
 
@@ -87,7 +87,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
         head = raw.read(4)
         raw.seek(0)
     except OSError as error:
-        raise OptionError(f"{path}: {error.strerror or error}") from error
+        raise OptionError(f"{error.strerror or error} (at {path})") from error
     with raw:
         yield open_compressed(raw, head)
 
