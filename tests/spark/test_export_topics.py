@@ -70,3 +70,11 @@ def test_isolation_is_part_of_what_a_table_holds(spark, servers, tmp_path):
     kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options=options)
     with pytest.raises(OptionError, match="isolation"):
         kafkaframes.spark.export_topics(spark, "flights", tmp_path / "t", options={"kafka.bootstrap.servers": servers})
+
+
+def test_a_session_of_spark_connect_is_refused_by_name(monkeypatch, tmp_path):
+    from kafkaframes.spark import checkpoint_files
+
+    monkeypatch.setattr(checkpoint_files, "is_connect", lambda spark: True)
+    with pytest.raises(OptionError, match="export_topics needs a classic session of Spark, not Spark Connect"):
+        kafkaframes.spark.export_topics(None, "t", tmp_path, options={"kafka.bootstrap.servers": "h:1"})

@@ -1,5 +1,6 @@
 """Lag of a session's streams as Prometheus gauges."""
 
+import json
 import re
 import socket
 import urllib.request
@@ -46,9 +47,9 @@ def test_lag_is_served_while_a_query_runs_and_goes_when_it_ends(spark, tmp_path)
         found = {}
         while ("kafkaframes_spark_batch_id", "copied") not in found:
             found = gauges(port)
-        assert found["kafkaframes_spark_lag_offsets", "copied", "t", "0"] == 30
-        assert found["kafkaframes_spark_next_offset", "copied", "t", "1"] == 20
-        assert found["kafkaframes_spark_latest_offset", "copied", "t", "1"] == 40
+        assert found["kafkaframes_spark_lag_offsets", "copied", "t", "0", "0"] == 30
+        assert found["kafkaframes_spark_next_offset", "copied", "t", "1", "0"] == 20
+        assert found["kafkaframes_spark_latest_offset", "copied", "t", "1", "0"] == 40
         assert found["kafkaframes_spark_batch_rows", "copied"] == 50
         assert found["kafkaframes_spark_batch_end_seconds", "copied"] > 1_700_000_000
         query.stop()
@@ -63,6 +64,26 @@ def test_an_address_at_which_nobody_can_listen_is_refused(spark):
         port = taken.getsockname()[1]
         with pytest.raises(OptionError, match=rf"metrics cannot be served on 127\.0\.0\.1:{port}"):
             kafkaframes.spark.register(spark, metrics_port=port)
+
+
+def test_a_topic_that_two_sources_of_a_query_read_has_a_series_for_each():
+    from kafkaframes.spark.topic_metrics import TopicMetrics
+
+    sources = [{"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}, "numInputRows": at} for at in (2, 5)]
+    progress = {"id": "q", "runId": "r", "name": "n", "batchId": 0, "sources": sources}
+    metrics = TopicMetrics("127.0.0.1", 0)
+    metrics.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(json=json.dumps(progress))))
+    found = gauges(metrics._server.port)
+    metrics._server.close()
+    assert [found["kafkaframes_spark_lag_offsets", "n", "t", "0", source] for source in "01"] == [8, 5]
+    assert [found["kafkaframes_spark_next_offset", "n", "t", "0", source] for source in "01"] == [2, 5]
+
+
+@pytest.mark.parametrize("port", [99_999, -1])
+def test_a_port_that_does_not_exist_is_refused_before_spark_starts(port):
+    for ask in (kafkaframes.spark.session, lambda **given: kafkaframes.spark.register(None, **given)):
+        with pytest.raises(OptionError, match=rf"metrics_port={port} must be from 0 to 65535"):
+            ask(metrics_port=port)
 
 
 def test_a_new_application_of_spark_is_listened_to_and_its_predecessor_forgotten():

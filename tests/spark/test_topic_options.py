@@ -105,3 +105,23 @@ def test_what_has_no_meaning_is_said_when_a_query_is_planned_and_by_no_task(capl
         ConsumerSettings.of(options.client)
     assert [line.getMessage().partition(":")[0] for line in caplog.records] == ["client.dns.lookup has no meaning here"]
     assert ConsumerSettings.of(options.client).client_rack == "eu-1"
+
+
+def test_limits_of_a_micro_batch_must_leave_room():
+    servers_options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    for stream in (True, False):
+        with pytest.raises(OptionError, match="minOffsetsPerTrigger=20 must not be above maxOffsetsPerTrigger=15"):
+            topic_options(
+                {**servers_options, "minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, is_stream=stream
+            )
+    topic_options({**servers_options, "minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "15"}, is_stream=True)
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "bounds"), [("zstd", "99", "-131072 to 22"), ("gzip", "10", "-1 to 9"), ("lz4", "0", "1 to 17")]
+)
+def test_a_compression_level_is_checked_when_planned(codec, level, bounds):
+    options = {"kafka.bootstrap.servers": "h:1", "kafka.compression.type": codec}
+    with pytest.raises(OptionError, match=rf"option kafka\.compression\.{codec}\.level={level} must be from {bounds}"):
+        topic_write_options({**options, f"kafka.compression.{codec}.level": level})
+    topic_write_options({**options, f"kafka.compression.{codec}.level": "5"})

@@ -39,11 +39,18 @@ def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
     assert found.partitions == (
         PartitionLag("t", 0, 5, 7),
         PartitionLag("t", 1, 9, 9),
-        PartitionLag("u", 0, 1, 1),
+        PartitionLag("u", 0, 1, 1, source=1),
     )
     assert found.offsets_behind == 2
     assert found.next_offsets[TopicPartition("t", 1)] == 9
     assert progress_of(said(rate, files)) is None
+
+
+def test_a_topic_that_is_read_twice_is_behind_twice_and_its_group_stays_at_the_lower_offset():
+    found = progress_of(said(*({"endOffset": {"t": {"0": at}}, "latestOffset": {"t": {"0": 10}}} for at in (5, 2, 7))))
+    assert [(lag.source, lag.offsets) for lag in found.partitions] == [(0, 5), (1, 8), (2, 3)]
+    assert found.offsets_behind == 16
+    assert found.next_offsets == {TopicPartition("t", 0): 2}
 
 
 def test_what_is_behind_is_estimated_from_batches_there(servers):

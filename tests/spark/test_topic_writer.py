@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 from tests.spark.topics import read
 
+from kafkaframes.errors import EncodeError
 from kafkaframes.scan.topic.options import TopicWriteOptions
+from kafkaframes.spark.topic_options import topic_write_options
 from kafkaframes.spark.topic_writer import _written_columns, written_columns
 
 pytestmark = pytest.mark.spark
@@ -67,3 +69,12 @@ def test_rows_that_are_no_records(spark, servers, select, options, reason):
     writer = spark.sql(f"SELECT {select}").write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     with pytest.raises(Exception, match=reason):
         writer.options(**options).mode("append").save()
+
+
+def test_a_negative_partition_is_refused_as_by_sparks_sink():
+    """KafkaSink: "Invalid partition: -1. Partition number should always be non-negative or null."."""
+    options = topic_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    rows = pa.record_batch({"value": [b"v"] * 3, "partition": pa.array([None, 0, -1], pa.int32())})
+    with pytest.raises(EncodeError, match=r"column partition is -1; must be null or the number of a partition"):
+        _written_columns(rows, options)
+    assert _written_columns(rows.slice(0, 2), options).num_rows == 2

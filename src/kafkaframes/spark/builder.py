@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 OFFERS.append(unpacked)
+_MAX_PORT = 65_535
 _ANSWER_SECONDS = 5.0  # that a master has to take a connection
 # Names of settings and options whose values Spark hides in its UI and its logs: its own, and Kafka's clients'.
 _REDACTED = (
@@ -73,9 +74,20 @@ def session(
         MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
         OptionError: ``master`` is not a URL of one, or no server answers there; nobody can listen for metrics.
     """
+    check_metrics_port(metrics_port)
     spark = _session(app_name, master, remote, memory, config)
     _serve_metrics(spark, metrics_host, metrics_port)
     return spark
+
+
+def check_metrics_port(port: int | None) -> None:
+    """Check a port before Spark takes seconds to start.
+
+    Raises:
+        OptionError: it is not the number of a port.
+    """
+    if port is not None and not 0 <= port <= _MAX_PORT:
+        raise OptionError(f"metrics_port={port} must be from 0 to {_MAX_PORT}")
 
 
 def _serve_metrics(spark: SparkSession, host: str, port: int | None) -> None:
@@ -128,6 +140,7 @@ def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_ho
     """
     from kafkaframes.spark import _compat
 
+    check_metrics_port(metrics_port)
     _compat.require_pyspark("kafkaframes.spark.register()")
     from kafkaframes.spark.kafka_capture import KafkaCaptureDataSource
     from kafkaframes.spark.kafka_log import KafkaLogDataSource

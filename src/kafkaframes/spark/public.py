@@ -213,7 +213,7 @@ def export_topics(
         What was written; ``report.table`` says version and offsets.
 
     Raises:
-        OptionError: an option or the place does not fit, or records are lost.
+        OptionError: an option or the place does not fit, records are lost, or the session is of Spark Connect.
         MissingExtraError: the format's library is absent.
         BrokerError, NetworkError: the topics cannot be read.
         KafkaframesError: a task failed.
@@ -225,11 +225,17 @@ def export_topics(
     from kafkaframes.jobs.tables.state import table_settings
     from kafkaframes.jobs.tables.targets import open_table
     from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.spark.checkpoint_files import is_connect
     from kafkaframes.spark.jobs import runner
     from kafkaframes.spark.topic_options import reader_settings
 
     if format not in FORMATS:
         raise OptionError(f"no format {format!r}: one of {', '.join(FORMATS)}")
+    if is_connect(spark):
+        raise OptionError(
+            "export_topics needs a classic session of Spark, not Spark Connect: run it where the driver is, or use "
+            "`kafkaframes table`, or df.write of a DataFrame of kafka-topic"
+        )
     names = [topics] if isinstance(topics, str) else list(topics)
     read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
     target = os.fspath(to)

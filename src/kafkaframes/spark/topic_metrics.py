@@ -73,11 +73,7 @@ class TopicMetrics(StreamingQueryListener):
 
     def _lines(self) -> Iterator[str]:
         queries = list(self._latest.values())
-        partitions = [
-            (labels(query=_name(progress), topic=lag.topic, partition=str(lag.partition)), lag)
-            for progress, _ in queries
-            for lag in progress.partitions
-        ]
+        partitions = [(_labels_of(progress, lag), lag) for progress, _ in queries for lag in progress.partitions]
         for name, words, value in _OF_PARTITIONS:
             yield from metric(_PREFIX + name, "gauge", words, [(label, value(lag)) for label, lag in partitions])
         each = [(labels(query=_name(progress)), progress, at) for progress, at in queries]
@@ -94,6 +90,12 @@ _OF_PARTITIONS: Final[tuple[tuple[str, str, Callable[[PartitionLag], int]], ...]
     ("next_offset", "where the query goes on", lambda lag: lag.next_offset),
     ("latest_offset", "where the partition ended when the micro-batch was planned", lambda lag: lag.latest_offset),
 )
+
+
+def _labels_of(progress: TopicProgress, lag: PartitionLag) -> str:
+    """Return the labels of a gauge: a query that reads a topic twice has one for each of its sources."""
+    partition = str(lag.partition)
+    return labels(query=_name(progress), topic=lag.topic, partition=partition, source=str(lag.source))
 
 
 def _name(progress: TopicProgress) -> str:

@@ -68,6 +68,7 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
     chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
     if len(chosen) != 1:
         raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
+    _check_trigger_limits(values)
     if is_stream:
         values.setdefault("start", LATEST)
         _check_stream(own)
@@ -96,7 +97,9 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
     values = field_values(WRITE_OPTIONS, own)
     if "record_format" in values:
         client["record_format"] = values.pop("record_format")
-    return TopicWriteOptions(client=_checked_client(client, ProducerSettings), **values)
+    checked = _checked_client(client, ProducerSettings)
+    _check_compression_level(checked)
+    return TopicWriteOptions(client=checked, **values)
 
 
 def check_exactly_once(options: TopicWriteOptions) -> None:
@@ -152,6 +155,7 @@ def _port(text: str) -> int:
 
 
 _LAST_PORT: Final = 65_535
+_COMPRESSION_LEVELS: Final = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}  # Kafka's CompressionType
 _CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # by a write exactly once
 _ROWS: Final = (
     LOG_OPTIONS["subscribe"],
@@ -294,6 +298,21 @@ _OUR_NAME: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 def _kafkas_name(match: re.Match[str]) -> str:
     name = match[0].replace("_", ".")
     return name if name in java_properties() or match[0] in ProducerSettings.__dataclass_fields__ else match[0]
+
+
+def _check_trigger_limits(values: Mapping[str, Any]) -> None:
+    least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger={least} must not be above maxOffsetsPerTrigger={most}")
+
+
+def _check_compression_level(client: Mapping[str, Any]) -> None:
+    settings = ProducerSettings.of(client)
+    lowest, highest = _COMPRESSION_LEVELS.get(settings.compression_type, (None, None))
+    level = settings.compression_level
+    if level is not None and lowest is not None and highest is not None and not lowest <= level <= highest:
+        name = f"kafka.compression.{settings.compression_type}.level"
+        raise OptionError(f"option {name}={level} must be from {lowest} to {highest}")
 
 
 def _check_stream(values: Mapping[str, str]) -> None:

@@ -25,12 +25,20 @@ _SAMPLE_WAIT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Where the query goes on in one partition, and where that ends."""
+    """Where one source of a query continues in one partition, and where the partition ends.
+
+    Attributes:
+        topic, partition: the partition.
+        next_offset: the first offset that is not read yet.
+        latest_offset: the end of the partition when the micro-batch was planned.
+        source: the number of the source in the query, which may read a topic several times.
+    """
 
     topic: str
     partition: int
     next_offset: int
     latest_offset: int
+    source: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -69,13 +77,19 @@ class TopicProgress:
 
     @property
     def offsets_behind(self) -> int:
-        """The exact lag: offsets that are not read yet, of all partitions."""
+        """The exact lag: offsets that are not read yet, of all partitions and sources."""
         return sum(one.offsets for one in self.partitions)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """Where the query goes on: what a group of its own would have committed."""
-        return {one.topic_partition: one.next_offset for one in self.partitions}
+        """Where the query continues: what a group of its own would have committed.
+
+        Of a partition that several sources read it is the lowest offset, from which none of them misses records.
+        """
+        result: dict[TopicPartition, int] = {}
+        for lag in self.partitions:
+            result[lag.topic_partition] = min(lag.next_offset, result.get(lag.topic_partition, lag.next_offset))
+        return result
 
 
 def progress_of(text: str) -> TopicProgress | None:
@@ -87,17 +101,17 @@ def progress_of(text: str) -> TopicProgress | None:
     2
     """
     said = json.loads(text)
-    lags = [lag for source in said.get("sources", ()) for lag in _lags(source)]
+    lags = [lag for number, source in enumerate(said.get("sources", ())) for lag in _lags(number, source)]
     if not lags:
         return None
     rows = sum(source.get("numInputRows", 0) for source in said["sources"])
     return TopicProgress(said["id"], said["runId"], said.get("name"), said["batchId"], rows, tuple(lags))
 
 
-def _lags(source: Mapping[str, Any]) -> Iterable[PartitionLag]:
+def _lags(number: int, source: Mapping[str, Any]) -> Iterable[PartitionLag]:
     ends, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     for (topic, partition), offset in sorted(ends.items()):
-        yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset))
+        yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset), number)
 
 
 def _offsets(values: Any) -> dict[tuple[str, int], int]:

@@ -156,7 +156,7 @@ def written_rows(rows: Iterator[pa.RecordBatch], options: TopicWriteOptions) -> 
 def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     import pyarrow as pa
 
-    from kafkaframes.jobs.write_topic.packing import check_topics
+    from kafkaframes.jobs.write_topic.packing import check_partitions, check_topics
 
     arrays, names = [], []
     for name in batch.schema.names:
@@ -167,6 +167,8 @@ def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.Re
         names.append(name)
     if "topic" in names:
         check_topics(batch.column("topic"))
+    if "partition" in names:
+        check_partitions(batch.column("partition"))
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 

@@ -87,6 +87,8 @@ class Packer:
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self.counts_of(topic)
+        if "partition" in rows.schema.names and not pa.types.is_null(rows.column("partition").type):
+            check_partitions(rows.column("partition"))
         partitions, wrong = partitions_of_rows(rows, count)
         if wrong is not None:
             raise OptionError(f"topic {topic} has no partition {partitions[wrong]}, it has {count}")
@@ -116,6 +118,20 @@ def check_topics(names: pa.Array) -> None:
     if names.null_count:
         row = pc.index(names.is_null(), True).as_py()
         raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
+
+
+def check_partitions(numbers: pa.Array) -> None:
+    """Check that each row names a partition, or none by a null, as Kafka's producer does.
+
+    Raises:
+        EncodeError: a number is negative; names the row.
+    """
+    negative = pc.less(numbers, 0)
+    if pc.any(negative).as_py():
+        row = pc.index(negative, True).as_py()
+        raise EncodeError(
+            f"column partition is {numbers[row].as_py()}; must be null or the number of a partition, from 0"
+        ).within(row)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
