@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ class Change:
 def record(*fields: tuple[Any, ...], name: str = "R") -> dict[str, Any]:
     rows = [{"name": one[0], "type": one[1], **({"default": one[2]} if len(one) > 2 else {})} for one in fields]
     return {"type": "record", "name": name, "fields": rows}
+
+
+def decimal(precision: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
 
 
 def avro(name, old, old_value, new, new_value, rows, refused=()) -> Change:
@@ -115,6 +120,9 @@ def changes() -> Iterator[Change]:
     yield avro("`int` to `long` inside a record", record(("c", record(("n", "int"), name="In"))), {"c": {"n": 1}},
                record(("c", record(("n", "long"), name="In"))), {"c": {"n": 2**40}},
                ({"c": {"n": 1}}, {"c": {"n": 2**40}}), widening)  # fmt: skip
+    cents, large_cents = Decimal("12.34"), Decimal("12345678.90")
+    yield avro("a decimal of more digits", record(("n", decimal(6))), {"n": cents}, record(("n", decimal(10))),
+               {"n": large_cents}, ({"n": cents}, {"n": large_cents}), widening)  # fmt: skip
     optional = ["null", "int"]
     yield avro("a type to a union with null", record(("n", "int")), {"n": 1}, record(("n", optional)), {"n": None},
                ({"n": 1}, {"n": None}))  # fmt: skip

@@ -229,3 +229,29 @@ def test_duckdb_has_what_fits_and_the_number_of_the_rest(tmp_path):
     assert kafkaframes.scan_log(tmp_path / "logs").to_arrow().schema.field("timestamp").type == pa.timestamp(
         "ms", "UTC"
     )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_dates_and_instants_of_values_beyond_the_calendar(form, tmp_path):
+    """Iceberg's bounds of every column, not of ``timestamp`` alone."""
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}.get(form, "pyarrow"))
+    from tests.scan.values.avro_pairs import zigzag
+
+    fields = [
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    ]
+    (tmp_path / "r.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    rows = [
+        (19_675, 1_700_000_000_000_000),
+        (2**31 - 1, 2**63 - 1),
+        (-(2**31), -(2**63)),
+        (2_932_897, 253_402_300_800_000_000),
+    ]
+    values = [zigzag(day) + zigzag(at) for day, at in rows]
+    logs = write_log(tmp_path, [0] * len(rows), values=values)
+    flags = ("--topic", "orders", "--to", form, tmp_path / "t", "--mode", "avro", "--schema", tmp_path / "r.avsc")
+    assert "fit no schema" not in run("table", logs, *flags)
+    table = read_table(form, tmp_path / "t").sort_by("offset")
+    assert table.column("day").cast(pa.int32()).to_pylist() == [day for day, _ in rows]
+    assert table.column("at").cast(pa.int64()).to_pylist() == [at for _, at in rows]
