@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 from tests.broker.test_durability import ask
 
-from kafkaframes.broker import Broker
+from kafkaframes.broker import Broker, server
 from kafkaframes.broker.login_states import ALLOWED_APIS, LoginState
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.options import Credentials
 from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.build import build_records
 
@@ -171,3 +175,34 @@ def test_protocols_of_groups_that_are_not_offered(api, version, fields):
     broker = DirectBroker(group_coordinator_rebalance_protocols="classic")
     answer = broker.send(api, version, group_id="g", member_id="m", member_epoch=0, **fields)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_session_of_many_unknown_partitions_is_answered_in_turns_and_encoded_apart(monkeypatch):
+    """Eight sessions of 100,000 partitions held other clients for 11 s: the answer of a short request is long."""
+    encode, threads = server.encode_answer, []
+
+    def note(answer, version):
+        threads.append(threading.get_ident())
+        return encode(answer, version)
+
+    monkeypatch.setattr(server, "encode_answer", note)
+    types = message("FetchRequest")
+    partitions = [types.FetchPartition(partition=index, partition_max_bytes=1) for index in range(5_000)]
+    topics = [types.FetchTopic(topic="unknown", partitions=partitions)]
+    with Broker(journal=False) as broker, socket.create_connection(("127.0.0.1", broker.port), 60) as peer:
+        connection = ClientConnection()
+
+        def fetch(**fields):
+            connection.send_request(types(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, **fields), 11)
+            peer.sendall(connection.data_to_send())
+            while (frame := connection.next_response()) is None:
+                connection.receive_data(peer.recv(1 << 16))
+            return frame.body
+
+        first = fetch(session_epoch=0, topics=topics)
+        loop_thread = broker.call(lambda _: threading.get_ident())
+        threads.clear()
+        second = fetch(session_id=first.session_id, session_epoch=1)
+        assert len(second.responses[0].partitions) == 5_000
+        assert threads
+        assert loop_thread not in threads

@@ -69,6 +69,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
         answer_tags: such fields for the response's header; a hook may add some.
         journal_entry: what the journal notes of it, if there is one.
         throttle_ms: for how long its connection is not heard after the answer: it is over a quota.
+        has_long_answer: its answer may have so many rows that it is encoded in a thread.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
     """
 
@@ -87,6 +88,7 @@ class RequestOf(Generic[RequestT, ResponseT]):
     class_of: ClassOf = class_in_catalog
     decoded: RequestT | None = None
     throttle_ms: int = 0
+    has_long_answer: bool = False
     is_unknown_version: bool = False
     journal_entry: Any = None
 

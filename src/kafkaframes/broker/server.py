@@ -290,6 +290,11 @@ class Connection(asyncio.BufferedProtocol):
             _LOG.error("a handler failed", exc_info=later.error)
             self.close()
             return
+        if request.has_long_answer and isinstance(later.answer, Message):
+            self._later = apart = Later()
+            apart.when_complete(lambda done: self._late(request, done))
+            self._encode_apart(request, apart, later.answer)
+            return
         out: Buffers = []
         self._take(request, later.answer, out)
         self._send(out)

@@ -100,7 +100,7 @@ class Fetch:
             return self._failed()
         if not (must_answer or urgent or size >= self._min_bytes):
             return None
-        return self._answer(rows)
+        return (yield from self._answer(rows))
 
     def _failed(self) -> Message:
         """Answer as Kafka's handler does where it fails: a session that this request was to begin is not there."""
@@ -221,16 +221,19 @@ class Fetch:
         wrong = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
         return self._request.version >= _FIRST_WITH_LEADER and code in wrong
 
-    def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Message:
+    def _answer(self, rows: list[tuple[Key, FetchedPartition, Any]]) -> Steps[Message]:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
-        news = [one for one in rows if not self._is_incremental or is_news(one[1], one[2])]
+        news = []
+        for number, one in enumerate(rows, start=1):
+            if number % _AT_ONCE == 0:
+                yield
+            has_changed = self._session is not None and is_news(one[1], one[2])
+            if has_changed or not self._is_incremental:
+                news.append(one)
         if _has_no_name_to_compare(news):
             return self._failed()
         if session is not None:
-            if not self._is_incremental:
-                for _, requested, row in rows:
-                    is_news(requested, row)
             for key, _, row in news:  # the next fetch begins with those that had nothing this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
@@ -294,6 +297,7 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
     """
     known = broker.fetch_sessions.count(request.body.session_id)
     if broker.store is None and (request.may_be_long or known > _AT_ONCE):
+        request.has_long_answer = True
         return broker.changes.beside(_answered(request, broker))
     return finished(_answered(request, broker))
 
@@ -376,7 +380,9 @@ def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSessio
     session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
     if session is None:
         return None, code
-    for key, partition in requested.items():
+    for number, (key, partition) in enumerate(requested.items(), start=1):
+        if number % _AT_ONCE == 0:
+            yield
         known = session.partitions.get(key)
         if known is None:
             session.partitions[key] = partition
