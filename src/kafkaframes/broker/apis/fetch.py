@@ -225,12 +225,12 @@ class Fetch:
         session = self._session
         rows.sort(key=lambda row: _LAST_IN_ANSWERS.get(row[2].error_code, 0))
         news = []
-        for number, one in enumerate(rows, start=1):
+        for number, (key, requested, row) in enumerate(rows, start=1):
             if number % _AT_ONCE == 0:
                 yield
-            has_changed = self._session is not None and is_news(one[1], one[2])
+            has_changed = self._session is not None and is_news(requested, row)
             if has_changed or not self._is_incremental:
-                news.append(one)
+                news.append((key, requested, row))
         if _has_no_name_to_compare(news):
             return self._failed()
         if session is not None:
