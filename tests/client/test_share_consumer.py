@@ -91,12 +91,16 @@ def test_records_that_are_not_acknowledged_go_to_another_member_when_the_consume
     produce(servers, topic, 10)
     with share(servers, topic) as consumer:
         consumer.subscribe(topic)
-        assert len(read(consumer, 10)) == 10
+        first, deadline = [], time.monotonic() + PATIENCE_S
+        while not first and time.monotonic() < deadline:
+            first = consumer.poll(500)  # the next poll would accept them
+        assert first
     with share(servers, topic) as consumer:
         consumer.subscribe(topic)
         records = read(consumer, 10)
         assert values(records) == list(range(10))
-        assert {record.delivery_count for record in records} == {2}
+        deliveries = {int(record.value): record.delivery_count for record in records}
+        assert {deliveries[number] for number in values(first)} == {2}
         consumer.commit()
 
 
@@ -180,8 +184,6 @@ def test_columns_are_acknowledged_by_a_mask(servers, topic):
             first = [count == 1 for count in table.column("delivery_count").to_pylist()]
             rows += sum(first)
             again += [row for row, is_first in enumerate(first) if not is_first]
-            if not table.num_rows:
-                assert consumer.fetch_arrow(10).schema == table.schema
         assert table.schema.names[:3] == ["topic", "partition", "offset"]
         with pytest.raises(OptionError, match="the mask has 2 values for 0 rows"):
             consumer.acknowledge(table.slice(0, 0), mask=[True, False])

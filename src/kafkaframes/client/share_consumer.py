@@ -80,7 +80,7 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-class _Acquired(NamedTuple):
+class _AcquiredBatch(NamedTuple):
     """Records that a node has given to this member: their partition, and how often each was delivered, by offset."""
 
     partition: TopicPartition
@@ -122,7 +122,7 @@ class AsyncShareConsumer:
         self._locks: dict[int, asyncio.Lock] = {}  # one request of a session at a time
         self._nodes: dict[int, Broker] = {}
         self._fetches: dict[int, asyncio.Task[None]] = {}
-        self._ready: list[_Acquired] = []
+        self._ready: list[_AcquiredBatch] = []
         self._delivered: dict[tuple[str, int, int], _Delivered] = {}  # by topic, partition and offset
         self._changed = asyncio.Event()
         self._heartbeat_due = asyncio.Event()
@@ -307,7 +307,7 @@ class AsyncShareConsumer:
             batches.append(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
         return pa.Table.from_batches(batches, schema=pa.schema(fields))
 
-    async def _acquire(self, timeout_ms: int) -> list[_Acquired]:
+    async def _acquire(self, timeout_ms: int) -> list[_AcquiredBatch]:
         """Return the records to give to the caller, whom they are delivered to from now on."""
         if not self._topics:
             raise OptionError("nothing is subscribed; call subscribe first")
@@ -494,7 +494,7 @@ class AsyncShareConsumer:
                     mask = np.isin(int64_values(batch.column("offset")), acquired_offsets.to_numpy())
                     chosen = batch if mask.all() else batch.filter(pa.array(mask))
                     if chosen.num_rows:
-                        self._ready.append(_Acquired(partition, partition_id, node, deliveries, chosen))
+                        self._ready.append(_AcquiredBatch(partition, partition_id, node, deliveries, chosen))
                         for offset in int64_values(chosen.column("offset")).tolist():
                             missing.pop(offset, None)
         except CorruptRecordError as error:

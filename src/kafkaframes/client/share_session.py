@@ -37,7 +37,7 @@ class AcknowledgementBatch(NamedTuple):
     types: list[int]
 
 
-class SessionRequest(NamedTuple):
+class ShareSessionRequest(NamedTuple):
     """What a ShareFetch says of the session.
 
     Attributes:
@@ -82,14 +82,14 @@ class ShareSession:
 
     def begin_request(
         self, assigned: Iterable[PartitionId], pending: Mapping[PartitionId, dict[int, int]]
-    ) -> SessionRequest:
+    ) -> ShareSessionRequest:
         """Return what to send for these partitions. The first request of a session carries no acknowledgements."""
         partitions = set(assigned)
         if not self.is_open:
-            return SessionRequest(INITIAL_EPOCH, sorted(partitions), [], {})
+            return ShareSessionRequest(INITIAL_EPOCH, sorted(partitions), [], {})
         batches = {partition: list(to_batches(kinds)) for partition, kinds in pending.items() if kinds}
         added, forgotten = sorted(partitions - self.partitions), sorted(self.partitions - partitions)
-        return SessionRequest(self.epoch, added, forgotten, batches)
+        return ShareSessionRequest(self.epoch, added, forgotten, batches)
 
     def accept_response(self, assigned: Iterable[PartitionId]) -> None:
         """Take that the node has carried the request out."""
