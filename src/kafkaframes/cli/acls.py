@@ -26,7 +26,11 @@ command = connecting_group("acls", "List, create and delete access rules (ACLs).
 def _resource_options(function: Function) -> Function:
     options = [
         click.option(
-            f"--{name}", _TYPES[name], multiple=True, metavar="NAME", help=f"A {name.replace('-', ' ')}; * is all."
+            *(("-t", "--topic") if name == "topic" else (f"--{name}",)),
+            _TYPES[name],
+            multiple=True,
+            metavar="NAME",
+            help=f"A {name.replace('-', ' ')}; * is all.",
         )
         for name in _RESOURCES
     ]
