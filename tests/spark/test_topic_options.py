@@ -2,11 +2,14 @@
 
 import logging
 
+import pyarrow as pa
 import pytest
 
+from kafkaframes import Broker
 from kafkaframes.client.properties import _say_once, java_properties
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import EncodeError, NetworkError, OptionError
+from kafkaframes.jobs.write_topic.producer import open_producer
 from kafkaframes.scan.ranges import AtGroup
 from kafkaframes.spark.topic_options import FORBIDDEN, topic_options, topic_write_options
 
@@ -125,3 +128,16 @@ def test_a_compression_level_is_checked_when_planned(codec, level, bounds):
     with pytest.raises(OptionError, match=rf"option kafka\.compression\.{codec}\.level={level} must be from {bounds}"):
         topic_write_options({**options, f"kafka.compression.{codec}.level": level})
     topic_write_options({**options, f"kafka.compression.{codec}.level": "5"})
+
+
+def test_the_sinks_producer_honours_the_largest_request_and_the_longest_wait():
+    """``kafka.max.request.size`` and ``kafka.max.block.ms``, from the option to the client's error."""
+    with Broker() as broker:
+        options = {"kafka.max.request.size": "1000", "kafka.max.block.ms": "300", "topic": "t"}
+        client = topic_write_options({**options, "kafka.bootstrap.servers": broker.bootstrap_servers})
+        with open_producer(client) as producer, pytest.raises(EncodeError, match="`max_request_size` is 1000"):
+            producer.send_arrow(pa.table({"value": [b"x" * 2_000]}), topic="t")
+    producer = open_producer(client)  # the broker is away now
+    with pytest.raises(NetworkError, match=r"300 ms.*`max_block_ms`"):
+        producer.send_arrow(pa.table({"value": [b"x"]}), topic="t")
+    producer.close()

@@ -244,7 +244,7 @@ class ClusterClient:
         response = await connection.request(body, version=at)
         if response.error_code:
             raise broker_error(response.error_code, "metadata")
-        self.cluster.update(response, now=time.monotonic(), is_everything=requested is None)
+        self.cluster.update(response, now=time.monotonic(), is_everything=requested is None, requested=requested)
 
     async def topic(self, name: str, *, create: bool = False) -> None:
         """See that a topic's partitions are known, and fresh enough.
