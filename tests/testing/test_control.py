@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -267,6 +268,22 @@ def test_the_token_is_in_a_file_that_is_its_owners_alone(tmp_path):
     result = CliRunner().invoke(cli, command[3:])
     assert isinstance(result.exception, OptionError)
     assert "chmod 600" in str(result.exception)
+
+
+def test_the_token_comes_from_the_environment():
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0"]
+    environment = {**os.environ, "KAFKAFRAMES_CONTROL_TOKEN": "of-the-environment"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            lines = []
+            while not lines or "controls on" not in lines[-1]:
+                lines.append(process.stderr.readline())
+                assert lines[-1], lines
+            url = re.search(r"controls on (\S+)", lines[-1])[1]
+            assert "routes" in Client(url, "of-the-environment")("GET", "/")
+        finally:
+            process.terminate()
+        assert "of-the-environment" not in "".join(lines) + process.stderr.read()
 
 
 def test_the_command_serves_controls_and_schemas():

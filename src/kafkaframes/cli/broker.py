@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _USERS = "KAFKAFRAMES_SASL_USERS"
+_CONTROL_TOKEN = "KAFKAFRAMES_CONTROL_TOKEN"
 MOST_REMARKS = 20  # of copies and stores are printed
 
 
@@ -76,7 +77,8 @@ MOST_REMARKS = 20  # of copies and stores are printed
 @click.option(
     "--control-token-file",
     metavar="FILE",
-    help="The token for --control, in a file that only you can read; made if missing. Default: a new one, printed.",
+    help="The token for --control, in a file that only you can read, made if missing; or set "
+    "KAFKAFRAMES_CONTROL_TOKEN. Default: a new one, printed.",
 )
 @click.option("--schema-registry", metavar="ADDR", help="Run a schema registry in memory, for tests: [HOST:]PORT.")
 @click.option(
@@ -97,11 +99,17 @@ MOST_REMARKS = 20  # of copies and stores are printed
     "users",
     multiple=True,
     metavar="NAME=PASSWORD",
-    help="The same, on the command line, where other users may see it; repeatable.",
+    help="Use --sasl-users-file instead: other users may see this one. Repeatable.",
 )
 @click.option("--tls-cert", "certificate", metavar="FILE", help="Require TLS, with the certificate in this PEM file.")
 @click.option("--tls-key", "key", metavar="FILE", help="The certificate's key, a PEM file. Default: in --tls-cert.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker setting; secrets belong in --config. Repeatable.",
+)
 def command(
     config: str | None,
     settings: tuple[str, ...],
@@ -141,7 +149,8 @@ def command(
 
     raise_descriptor_limit()
     address = None if control is None else _address(control, "--control")
-    token = None if control_token_file is None else token_of_file(control_token_file)
+    of_environment = os.environ.pop(_CONTROL_TOKEN, None)
+    token = of_environment if control_token_file is None else token_of_file(control_token_file)
     if metrics is not None:
         host, port = _address(metrics, "--metrics-port")
         flags["metrics"] = Metrics(port, host)
