@@ -35,7 +35,7 @@ def machine_of(kind: str, instance: str | None = None) -> ConsumerMachine:
     cluster = Cluster(brokers={1: Broker(1, "a", 1)})
     put_topic(cluster, 2)
     machine = ConsumerMachine(
-        settings_of(kind, "earliest", instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me"
+        settings_of(kind, "earliest", instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
     )
     machine.subscribe(["t"], None, 0.0)
     machine.polled(0.0)

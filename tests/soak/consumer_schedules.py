@@ -345,6 +345,7 @@ class SimulatedMember:
             self.cluster,
             backoff_s=lambda attempt: 0.1 * 2 ** min(attempt, 3),
             new_id=lambda: f"member{number}",
+            now_ms=lambda: self.world.clock.now_ms,
         )
         self.pending: dict[str, deque[Pending]] = {}
         self.owned: dict[TopicPartition, Ownership] = {}

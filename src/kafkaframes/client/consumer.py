@@ -71,6 +71,7 @@ class AsyncConsumer:
             self._cluster.cluster,
             backoff_s=self._cluster.backoff_s,
             new_id=lambda: str(uuid.uuid4()),
+            now_ms=lambda: time.time_ns() // 1_000_000,
         )
         self._positions = self._machine.positions
         self._task = ConsumerTask(

@@ -78,8 +78,10 @@ class ConsumerMachine:
         *,
         backoff_s: Callable[[int], float],
         new_id: Callable[[], str],
+        now_ms: Callable[[], int],
     ) -> None:
-        """Take how many seconds to wait after so many failures, and what gives an id to a member."""
+        """Take how many seconds to wait after so many failures, and what gives an id to a member and the wall time."""
+        duration_ms = settings.reset_duration_ms
         self._settings = settings
         self.cluster = cluster
         self.backoff_s = backoff_s
@@ -88,7 +90,7 @@ class ConsumerMachine:
         self._metadata_age_s = settings.metadata_max_age_ms / 1000
         self.positions = Positions(
             auto_offset_reset=settings.auto_offset_reset,
-            reset_duration_ms=settings.reset_duration_ms,
+            reset_time_ms=None if duration_ms is None else lambda: max(now_ms() - duration_ms, 0),
             has_group=settings.group_id is not None,
             max_bytes=settings.max_partition_fetch_bytes,
             max_fetch_bytes=min(settings.fetch_max_bytes, _MAX_FETCH_BYTES),

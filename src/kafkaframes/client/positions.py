@@ -15,7 +15,6 @@ whenever it changes by anything but reading. Answers to older versions are ignor
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -240,7 +239,7 @@ class Positions:
         self,
         *,
         auto_offset_reset: str,
-        reset_duration_ms: int | None = None,
+        reset_time_ms: Callable[[], int] | None = None,
         has_group: bool,
         max_bytes: int,
         max_fetch_bytes: int,
@@ -251,12 +250,12 @@ class Positions:
         """Take the consumer's settings, and how many seconds to wait after so many failures.
 
         Args:
-            reset_duration_ms: how far back ``auto_offset_reset`` by_duration goes, in milliseconds.
+            reset_time_ms: returns the time that ``auto_offset_reset`` by_duration goes back to (KIP-1106).
             unknown_topic_s: how long a topic may be unknown to brokers before that is an error.
             replica_s: how long a preferred replica is read.
         """
         self._reset_policy = auto_offset_reset
-        self._reset_duration_ms = reset_duration_ms
+        self._reset_time_ms = reset_time_ms
         self._has_group = has_group
         self._max_bytes, self._max_fetch_bytes = max_bytes, max_fetch_bytes
         self._unknown_topic_s, self._replica_s = unknown_topic_s, replica_s
@@ -567,8 +566,8 @@ class Positions:
 
     def _reset_timestamp(self) -> int | None:
         """Return the timestamp that a leader is asked for, in milliseconds or one of the special ones."""
-        if self._reset_duration_ms is not None:  # KIP-1106
-            return max(int(time.time() * 1000) - self._reset_duration_ms, 0)
+        if self._reset_time_ms is not None:
+            return self._reset_time_ms()
         return _RESETS.get(self._reset_policy)
 
     def _reset_to(self, state: PartitionState, timestamp: int) -> None:
