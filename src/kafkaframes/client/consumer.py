@@ -443,8 +443,8 @@ class AsyncConsumer:
 
     async def _attend(self) -> None:
         """Poll: run due callbacks, raise the next error, commit if that is due."""
-        self._machine.polled(time.monotonic())
-        self._task.wake()
+        if self._machine.polled(time.monotonic()):
+            self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
             await self._run_callback(callback, commit=True)
         self._raise_own_failure()
@@ -584,9 +584,10 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
             records = await self._next_iterated()
-            for record in islice(records, self.settings.max_poll_records):
-                yield record
-            await asyncio.sleep(0)  # heartbeats and other tasks go on
+            while not (records.is_empty or records.is_interrupted):
+                for record in islice(records, self.settings.max_poll_records):
+                    yield record
+                await asyncio.sleep(0)  # heartbeats and other tasks go on
 
     # --------------------------------------------------------------------------------------------------- committing
 

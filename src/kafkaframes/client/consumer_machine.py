@@ -142,12 +142,14 @@ class ConsumerMachine:
             self.positions.remove(partition)
         return request
 
-    def polled(self, now: float) -> None:
-        """Take that the caller polls."""
+    def polled(self, now: float) -> bool:
+        """Take that the caller polls; return whether ``requests`` has something new."""
         self._expire(now)  # what is late stays late, however soon the poll comes after it
         self._polled_at = now
+        joins = self.member is not None and self.member.awaits_poll
         if self.member is not None:
             self.member.polled(now)
+        return joins or bool(self._leaving)
 
     def made_progress(self, now: float) -> None:
         """Take that the caller has taken records, which counts as polling."""

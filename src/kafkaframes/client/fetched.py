@@ -203,6 +203,11 @@ class Records:
         """Whether all were taken, or dropped."""
         return not length_hint(self._unread)
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the iteration was ended before all records were taken."""
+        return self._is_interrupted
+
     def interrupt(self) -> None:
         """End an iteration before its next record; ``resume`` goes on."""
         self._is_interrupted = True
