@@ -108,6 +108,17 @@ def test_a_partition_that_is_given_up_while_the_member_joins_makes_it_join_again
     assert again.owned == (ONE,)
 
 
+def test_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile():
+    """The leader may give them to another member at once."""
+    machine = machine_of("cooperative")
+    join(machine, [ONE, TWO])
+    for state in machine.positions.states.values():
+        state.move(Step.FETCH, 0)
+    machine.member.subscription_changed(1.0)
+    assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert machine.next_callback() is None
+
+
 def test_an_eager_member_joins_only_when_on_revoke_has_returned():
     machine = machine_of("range")
     join(machine, [ONE, TWO])

@@ -298,7 +298,10 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "read batches are kept": (POSITIONS, "        state.release_read()\n    return", "        pass\n    return"),
 }
-SAFE: dict[str, str] = {}
+SAFE = {
+    "fetches again what is buffered": "the next fetch begins after the buffered batches: it costs memory",
+    "a seek does not stop buffered records": "only an iteration in another thread could still take them",
+}
 
 
 def mutant(name: str) -> ModuleType:

@@ -448,6 +448,7 @@ class SimulatedMember:
         taken = 0
         while taken < most and (found := machine.positions.next_buffer()) is not None:
             state, batches = found
+            assert not state.is_paused, f"{state.partition} was handed out although it is paused"
             self.check_record(state.partition, batches)
             taken += 1
         self.send()
@@ -482,7 +483,7 @@ class SimulatedMember:
             for entry in callback.partitions:
                 self.owned.pop(entry, None)
         self.is_in_callback = True
-        is_slow, raises = simulation.chance(0.1), simulation.chance(0.05)
+        is_slow, raises = simulation.chance(0.1), simulation.chance(0.1)
         if is_slow:
             simulation.pass_time(simulation.random.choice((0.5, 3.0, SESSION_S + 1)))
         if simulation.chance(0.3):
@@ -590,7 +591,7 @@ class Simulation:
         self.changes_topics = rng.random() < 0.4
         self.fault_rate = rng.choice((0.0, 0.05, 0.2))
         self.late_rate = rng.choice((0.0, 0.3))
-        self.is_healing = False
+        self.is_healing = self.is_final = False
         self.depth = 0
         self.world = World()
         self.world.create("t", rng.randint(1, 4))
@@ -667,8 +668,8 @@ class Simulation:
             "time": (20, lambda: self.pass_time(rng.choice((0.05, 0.3, 0.3, 1.0, 1.0, 1.0)))),
             "quiet": (2, lambda: self.pass_time(rng.choice((SESSION_S / 2, SESSION_S + 1)))),
             "long time": (1, lambda: self.pass_time(MAX_POLL_S + 1)),
-            "seek": (1, of_member(self.seek)),
-            "pause": (2, of_member(self.pause)),
+            "seek": (4, of_member(self.seek)),
+            "pause": (4, of_member(self.pause)),
             "move coordinator": (1, self.move_coordinator),
             "lead": (2 * log_rate, lambda: self.move_leader(truncates=False)),
             "truncate": (2 * log_rate, lambda: self.move_leader(truncates=True)),
@@ -964,6 +965,7 @@ class Simulation:
             for name in list(self.world.topics):
                 self.world.create(name, 1 + sum(entry.topic == name for entry in self.world.logs))
         self.settle("after the faults")
+        self.is_final = True
         for log in self.world.logs.values():
             log.append(1)
         self.settle("after one more record each")
@@ -998,6 +1000,8 @@ class Simulation:
         for entry in meant:
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
             first = len(log.epochs) - 1 if entry in self.sought else 0
+            if entry in self.sought & self.truncated and not self.is_final:
+                continue  # an offset that the caller chose has no epoch: a truncation below it cannot be noticed
             for offset in range(max(first, 0), len(log.epochs)):
                 if (entry, topic_id, log.epochs[offset], offset) not in self.returned:
                     return f"{entry}@{offset} of epoch {log.epochs[offset]} was never handed out"

@@ -135,8 +135,8 @@ class ClassicMember:
 
     @property
     def accepts_assignment(self) -> bool:
-        """Whether the caller may take over what was assigned: it need not give it back at once."""
-        return not (self._is_eager and self._must_join)
+        """Whether the caller may take over what was assigned: no JoinGroup without a claim to it is under way."""
+        return not self._must_join and self._answer is None
 
     @property
     def is_rebalancing(self) -> bool:
