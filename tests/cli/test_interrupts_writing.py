@@ -19,7 +19,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 
 DATA = Path(__file__).parents[1] / "data"
-CAPTURE = DATA / "captures" / "raw-oldversions-broker39.pcap"
+CAPTURE = DATA / "captures" / "share-groups-broker43.pcap.zst"
 BASE = f"{0:020}.log"
 HERE = ("--workers", "1")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -16,7 +16,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.storage.files.atomic import refuse_inside
 
 BASE = f"{0:020}.log"
-CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "raw-oldversions-broker39.pcap"
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "share-groups-broker43.pcap.zst"
 
 
 def ask(*arguments):
