@@ -1,1 +1,1 @@
-"""The admin client's methods, grouped by what they administer; ``client.admin.AsyncAdmin`` inherits all groups."""
+"""The methods of the admin client, one module for each kind of resource. ``client.admin.AsyncAdmin`` inherits them."""

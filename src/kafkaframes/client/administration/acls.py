@@ -1,4 +1,4 @@
-"""Access control lists: describe, create, delete (KIP-140, KIP-290); the operations that a principal may execute."""
+"""Access rules (ACLs: KIP-140, KIP-290), and the operations that a principal is authorized for (KIP-430)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 from kafkaframes.client.administration.base import (
     OPERATIONS_NOT_REQUESTED,
     AdminRequests,
-    error_of,
-    name_of,
-    number_of,
+    protocol_name,
+    protocol_number,
     require_success,
+    row_error,
 )
 from kafkaframes.errors import BrokerError, OptionError
 
@@ -31,15 +31,16 @@ CLUSTER_NAME: Final = "kafka-cluster"  # the name of the only resource of type c
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """An access rule: who may or may not execute an operation on which resources.
+    """An access rule (ACL): it allows or denies a principal an operation on a resource.
 
     Attributes:
         resource_type: ``topic``, ``group``, ``cluster``, ``transactional_id``, ``delegation_token`` or ``user``.
-        resource_name: name, or prefix of names; ``*`` is every resource of the type. ``kafka-cluster`` for ``cluster``.
-        principal: such as ``User:alice``; ``User:*`` is everyone.
-        operation: ``read``, ``write``, ``create``, ``all``, ...: a key of ``OPERATIONS``.
+        resource_name: name of the resource, or a prefix of names. ``*`` matches every resource of the type. The name of
+            a ``cluster`` is ``kafka-cluster``.
+        principal: principal such as ``User:alice``. ``User:*`` matches every principal.
+        operation: key of ``OPERATIONS``, such as ``read``, ``write``, ``create`` or ``all``.
         permission: ``allow`` or ``deny``.
-        host: address that the principal connects from; ``*`` is every address.
+        host: address that the principal connects from. ``*`` matches every address.
         pattern_type: ``literal`` or ``prefixed``.
     """
 
@@ -54,11 +55,11 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """A condition on access rules; None and ``any`` match everything.
+    """A filter for access rules. None and ``any`` match everything.
 
     Attributes:
-        pattern_type: ``literal``, ``prefixed``, ``any``, or ``match``: the rules of any pattern type that apply to the
-            resource ``resource_name``.
+        pattern_type: ``literal``, ``prefixed``, ``any`` or ``match``. ``match`` selects the rules of every pattern type
+            that apply to the resource ``resource_name``.
     """
 
     resource_type: str = "any"
@@ -71,57 +72,58 @@ class AclFilter:
 
 
 class AclMethods(AdminRequests):
-    """Methods on access rules."""
+    """Admin methods for access rules."""
 
     async def describe_acls(self, condition: AclFilter = AclFilter()) -> list[AclBinding]:
-        """Return the access rules that match a condition.
+        """Return the access rules that match a filter.
 
         Raises:
-            OptionError: the condition has an unknown type, operation or permission.
-            BrokerError: the principal may not describe the cluster; brokers have no authorizer (SECURITY_DISABLED).
+            OptionError: the filter has an unknown type, operation or permission.
+            BrokerError: the principal may not describe the cluster, or the brokers have no authorizer
+                (SECURITY_DISABLED).
         """
-        body = self.settings.message("DescribeAclsRequest")(**_filter_fields(condition))
-        answer = await self._ask_any(body, "access rules")
-        bindings = [_binding(row, resource) for resource in answer.resources for row in resource.acls]
+        body = self.settings.message("DescribeAclsRequest")(**_to_filter_fields(condition))
+        response = await self._send_to_any_broker(body, "access rules")
+        bindings = [_to_binding(row, resource) for resource in response.resources for row in resource.acls]
         return sorted(
             bindings, key=lambda entry: (entry.resource_type, entry.resource_name, entry.principal, entry.operation)
         )
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
-        """Create access rules; a rule that exists already is not an error.
+        """Create access rules. A rule that already exists is not an error.
 
         Raises:
-            OptionError: a rule has an unknown type, operation or permission. Nothing was created.
-            BrokerError: a broker rejected a rule: a ``PartialFailureError`` if there are several.
+            OptionError: a rule has an unknown type, operation or permission. No rule is created.
+            BrokerError: a broker rejected a rule. The error is a ``PartialFailureError`` if several rules were sent.
         """
-        requested = list(dict.fromkeys(bindings))
+        distinct_bindings = list(dict.fromkeys(bindings))
         cls = self.settings.message("CreateAclsRequest")
-        body = cls(creations=[cls.AclCreation(**_creation_fields(binding)) for binding in requested])
-        answer = await self._ask_controller(body, "access rules", lambda answer: answer.results)
+        body = cls(creations=[cls.AclCreation(**_to_creation_fields(binding)) for binding in distinct_bindings])
+        response = await self._send_to_controller(body, "access rules", lambda response: response.results)
         require_success(
             {
-                binding: error_of(row, f"access rule {binding}")
-                for binding, row in zip(requested, answer.results, strict=True)
+                binding: row_error(row, f"access rule {binding}")
+                for binding, row in zip(distinct_bindings, response.results, strict=True)
             }
         )
 
     async def delete_acls(self, conditions: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
-        """Delete the access rules that match conditions; return for each condition the rules that it deleted.
+        """Delete the access rules that match filters, and return the deleted rules of each filter.
 
         Raises:
-            OptionError: a condition has an unknown type, operation or permission. Nothing was deleted.
-            BrokerError: a broker rejected a condition, or could not delete a rule.
+            OptionError: a filter has an unknown type, operation or permission. No rule is deleted.
+            BrokerError: a broker rejected a filter, or could not delete a rule.
         """
-        requested = list(dict.fromkeys(conditions))
+        distinct_conditions = list(dict.fromkeys(conditions))
         cls = self.settings.message("DeleteAclsRequest")
-        body = cls(filters=[cls.DeleteAclsFilter(**_filter_fields(condition)) for condition in requested])
-        answer = await self._ask_controller(body, "access rules", lambda answer: answer.filter_results)
+        body = cls(filters=[cls.DeleteAclsFilter(**_to_filter_fields(condition)) for condition in distinct_conditions])
+        response = await self._send_to_controller(body, "access rules", lambda response: response.filter_results)
         results: dict[AclFilter, list[AclBinding] | BrokerError] = {}
-        for condition, row in zip(requested, answer.filter_results, strict=True):
-            errors = [error_of(row, f"access rules of {condition}")]
-            errors += [error_of(match, f"access rule {_binding(match, match)}") for match in row.matching_acls]
-            first = next((error for error in errors if error is not None), None)
-            results[condition] = first or [_binding(match, match) for match in row.matching_acls]
+        for condition, row in zip(distinct_conditions, response.filter_results, strict=True):
+            errors = [row_error(row, f"access rules of {condition}")]
+            errors += [row_error(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
+            first_error = next((error for error in errors if error is not None), None)
+            results[condition] = first_error or [_to_binding(match, match) for match in row.matching_acls]
         return require_success(results)
 
     async def authorized_operations(self, resource_type: str, name: str = CLUSTER_NAME) -> frozenset[str]:
@@ -132,74 +134,75 @@ class AclMethods(AdminRequests):
             name: name of the topic or group.
 
         Raises:
-            OptionError: another resource type.
+            OptionError: the resource type is not one of these three.
             BrokerError: the resource does not exist, or the principal may not describe it.
         """
         if resource_type == "cluster":
             body = self.settings.message("DescribeClusterRequest")(include_cluster_authorized_operations=True)
-            return _operations((await self._ask_any(body, "cluster")).cluster_authorized_operations)
+            return _operations_of_bits((await self._send_to_any_broker(body, "cluster")).cluster_authorized_operations)
         if resource_type == "topic":
             cls = self.settings.message("MetadataRequest")
             body = cls(topics=[cls.MetadataRequestTopic(name=name)], include_topic_authorized_operations=True)
             body.allow_auto_topic_creation = False
-            (row,) = (await self._ask_any(body, f"topic {name}")).topics
+            (row,) = (await self._send_to_any_broker(body, f"topic {name}")).topics
         elif resource_type == "group":
             cls = self.settings.message("DescribeGroupsRequest")
             body = cls(groups=[name], include_authorized_operations=True)
-            answer = await self._ask_coordinator(
+            response = await self._send_to_coordinator(
                 name, body, f"group {name}", lambda entry: int(entry.groups[0].error_code)
             )
-            (row,) = answer.groups
+            (row,) = response.groups
         else:
             raise OptionError(f"resource type {resource_type!r} has no operations; expected cluster, topic or group")
-        if (error := error_of(row, f"{resource_type} {name}")) is not None:
+        if (error := row_error(row, f"{resource_type} {name}")) is not None:
             raise error
-        return _operations(row.topic_authorized_operations if resource_type == "topic" else row.authorized_operations)
+        bits = row.topic_authorized_operations if resource_type == "topic" else row.authorized_operations
+        return _operations_of_bits(bits)
 
 
-def _operations(bits: int) -> frozenset[str]:
-    """Return the operations of a bit field: bit 3 is operation 3, read."""
+def _operations_of_bits(bits: int) -> frozenset[str]:
+    """Return the names of the operations whose bit is set. Bit N stands for the operation with number N."""
     if bits == OPERATIONS_NOT_REQUESTED:
         return frozenset()
     return frozenset(name for name, number in OPERATIONS.items() if bits >> number & 1)
 
 
-def _creation_fields(binding: AclBinding) -> dict[str, Any]:
+def _to_creation_fields(binding: AclBinding) -> dict[str, Any]:
     for setting, value in (("resource type", binding.resource_type), ("pattern type", binding.pattern_type)):
         if value in ("any", "match"):
             raise OptionError(f"{setting} {value!r} is for filters; an access rule names one {setting}")
     if "any" in (binding.operation, binding.permission):
         raise OptionError("'any' is for filters; an access rule names one operation and one permission")
     return {
-        "resource_type": number_of("resource type", binding.resource_type, RESOURCE_TYPES),
+        "resource_type": protocol_number("resource type", binding.resource_type, RESOURCE_TYPES),
         "resource_name": binding.resource_name,
-        "resource_pattern_type": number_of("pattern type", binding.pattern_type, PATTERN_TYPES),
+        "resource_pattern_type": protocol_number("pattern type", binding.pattern_type, PATTERN_TYPES),
         "principal": binding.principal,
         "host": binding.host,
-        "operation": number_of("operation", binding.operation, OPERATIONS),
-        "permission_type": number_of("permission", binding.permission, PERMISSIONS),
+        "operation": protocol_number("operation", binding.operation, OPERATIONS),
+        "permission_type": protocol_number("permission", binding.permission, PERMISSIONS),
     }
 
 
-def _filter_fields(condition: AclFilter) -> dict[str, Any]:
+def _to_filter_fields(condition: AclFilter) -> dict[str, Any]:
     return {
-        "resource_type_filter": number_of("resource type", condition.resource_type, RESOURCE_TYPES),
+        "resource_type_filter": protocol_number("resource type", condition.resource_type, RESOURCE_TYPES),
         "resource_name_filter": condition.resource_name,
-        "pattern_type_filter": number_of("pattern type", condition.pattern_type, PATTERN_TYPES),
+        "pattern_type_filter": protocol_number("pattern type", condition.pattern_type, PATTERN_TYPES),
         "principal_filter": condition.principal,
         "host_filter": condition.host,
-        "operation": number_of("operation", condition.operation, OPERATIONS),
-        "permission_type": number_of("permission", condition.permission, PERMISSIONS),
+        "operation": protocol_number("operation", condition.operation, OPERATIONS),
+        "permission_type": protocol_number("permission", condition.permission, PERMISSIONS),
     }
 
 
-def _binding(row: Any, resource: Any) -> AclBinding:
+def _to_binding(row: Any, resource: Any) -> AclBinding:
     return AclBinding(
-        resource_type=name_of(resource.resource_type, RESOURCE_TYPES),
+        resource_type=protocol_name(resource.resource_type, RESOURCE_TYPES),
         resource_name=resource.resource_name,
         principal=row.principal,
-        operation=name_of(row.operation, OPERATIONS),
-        permission=name_of(row.permission_type, PERMISSIONS),
+        operation=protocol_name(row.operation, OPERATIONS),
+        permission=protocol_name(row.permission_type, PERMISSIONS),
         host=row.host,
-        pattern_type=name_of(resource.pattern_type, PATTERN_TYPES),
+        pattern_type=protocol_name(resource.pattern_type, PATTERN_TYPES),
     )

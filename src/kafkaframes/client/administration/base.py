@@ -1,4 +1,4 @@
-"""What the groups of admin methods share: which node a request goes to, and results for each item of a request."""
+"""Helpers of all admin methods: send a request to the right node, and collect the result of each item in it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kafkaframes.protocol.messages.objects import Message
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-OPERATIONS_NOT_REQUESTED: Final = -(2**31)  # a response's authorized operations where the request did not ask for them
+OPERATIONS_NOT_REQUESTED: Final = -(2**31)  # authorized operations in a response if the request did not ask for them
 
 
 class AdminRequests:
-    """Sends a request to the node that answers it, and repeats it while the error is retriable.
+    """Sends each request to the node that serves it, and retries while the error is retriable.
 
     Attributes:
         settings: settings of the client.
@@ -35,106 +35,112 @@ class AdminRequests:
     settings: ClientSettings
     _cluster: ClusterClient
 
-    async def _ask_any(self, body: Message, what: str) -> Any:
-        """Return the answer of any broker; in a KRaft cluster it forwards to the controller.
+    async def _send_to_any_broker(self, body: Message, subject: str) -> Any:
+        """Send a request to any broker and return the response.
+
+        KRaft brokers forward the requests that only the controller can serve.
 
         Raises:
             BrokerError: the response has an error code at its top level.
         """
 
         async def step() -> Any:
-            answer = await self._cluster.request(None, body)
-            raise_for_code(answer, what)
-            return answer
+            response = await self._cluster.request(None, body)
+            raise_response_error(response, subject)
+            return response
 
         return await self._cluster.retried(step)
 
-    async def _ask_controller(
-        self, body: Message, what: str, rows: Callable[[Any], Iterable[Any]] | None = None
+    async def _send_to_controller(
+        self, body: Message, subject: str, get_rows: Callable[[Any], Iterable[Any]] | None = None
     ) -> Any:
-        """Return the answer of the controller.
+        """Send a request to the controller and return the response.
 
         Args:
             body: the request.
-            what: subject of an error at the response's top level.
-            rows: from the answer to its rows with error codes. NOT_CONTROLLER in one of them repeats the request.
+            subject: subject of the error message if the response has a top-level error.
+            get_rows: returns the rows of the response that have error codes. If one has NOT_CONTROLLER, the request is
+                sent again.
         """
 
         async def step() -> Any:
             if self._cluster.cluster.updated_at is None:
                 await self._cluster.refresh()
             controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
-            answer = await self._cluster.request(controller, body)
-            codes = {getattr(answer, "error_code", 0), *(row.error_code for row in (rows(answer) if rows else ()))}
+            response = await self._cluster.request(controller, body)
+            rows = get_rows(response) if get_rows else ()
+            codes = {getattr(response, "error_code", 0), *(row.error_code for row in rows)}
             if ErrorCode.NOT_CONTROLLER in codes:
                 self._cluster.cluster.updated_at = None
-                raise broker_error(ErrorCode.NOT_CONTROLLER, what)
-            raise_for_code(answer, what)
-            return answer
+                raise broker_error(ErrorCode.NOT_CONTROLLER, subject)
+            raise_response_error(response, subject)
+            return response
 
         return await self._cluster.retried(step)
 
-    async def _ask_coordinator(
-        self, key: str, body: Message, what: str, code: Callable[[Any], int], kind: int = GROUP
+    async def _send_to_coordinator(
+        self, key: str, body: Message, subject: str, get_error_code: Callable[[Any], int], kind: int = GROUP
     ) -> Any:
-        """Return the answer of a coordinator; look it up again if it has moved.
+        """Send a request to a coordinator and return the response. If the coordinator has moved, look it up again.
 
         Args:
             key: group id or transactional id.
             body: the request.
-            what: subject of errors.
-            code: from the answer to the error code that tells whether the coordinator has moved.
+            subject: subject of error messages.
+            get_error_code: returns the error code of the response that reports a moved coordinator.
             kind: key type of FindCoordinator.
         """
 
         async def step() -> Any:
-            answer = await self._cluster.ask_coordinator(key, body, kind)
-            if code(answer) in COORDINATOR_MOVED:
-                self._cluster.check_coordinator(code(answer), what, key, kind)
-            return answer
+            response = await self._cluster.ask_coordinator(key, body, kind)
+            code = get_error_code(response)
+            if code in COORDINATOR_MOVED:
+                self._cluster.check_coordinator(code, subject, key, kind)
+            return response
 
         return await self._cluster.retried(step)
 
-    async def _ask_leader(
-        self, partition: TopicPartition, body: Message, row: Callable[[Any], Any], broker_id: int | None = None
+    async def _send_to_leader(
+        self, partition: TopicPartition, body: Message, get_row: Callable[[Any], Any], broker_id: int | None = None
     ) -> Any:
-        """Return one row of the answer of a partition's leader, or of the broker with this id.
+        """Send a request to a partition's leader, or to the given broker, and return the partition's row of the response.
 
         Args:
             partition: topic and partition that the request names.
             body: the request.
-            row: from the answer to the partition's row, which has an error code.
-            broker_id: node to ask; None is the leader.
+            get_row: returns the partition's row of the response. The row has an error code.
+            broker_id: id of the broker that receives the request; None is the leader.
         """
-
         await self._require_partition(partition)
 
         async def step() -> Any:
             broker = await self._broker(broker_id) if broker_id is not None else None
             broker = broker or await self._cluster.leader_of(partition)
-            answer = row(await self._cluster.request(broker, body))
-            if answer.error_code in LEADER_MOVED and broker_id is None:
+            row = get_row(await self._cluster.request(broker, body))
+            if row.error_code in LEADER_MOVED and broker_id is None:
                 self._cluster.cluster.topics.pop(partition.topic, None)
-                raise broker_error(answer.error_code, f"partition {partition}")
-            return answer
+                raise broker_error(row.error_code, f"partition {partition}")
+            return row
 
         return await self._cluster.retried(step)
 
     async def _require_partition(self, partition: TopicPartition) -> None:
-        """Raise at once for a partition that fresh metadata does not list: it does not appear by itself."""
+        """Raise an error if fresh metadata does not list a partition. Retries would not help: partitions are not added by
+        themselves.
+        """
         await self._cluster.topic(partition.topic)
         if self._cluster.cluster.partition(partition) is None:
             await self._cluster.refresh([partition.topic])
         if self._cluster.cluster.partition(partition) is None:
             raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
 
-    async def _ask_broker(self, node_id: int, body: Message, what: str) -> Any:
-        """Return the answer of one broker."""
+    async def _send_to_broker(self, node_id: int, body: Message, subject: str) -> Any:
+        """Send a request to one broker and return the response."""
 
         async def step() -> Any:
-            answer = await self._cluster.request(await self._broker(node_id), body)
-            raise_for_code(answer, what)
-            return answer
+            response = await self._cluster.request(await self._broker(node_id), body)
+            raise_response_error(response, subject)
+            return response
 
         return await self._cluster.retried(step)
 
@@ -152,17 +158,17 @@ class AdminRequests:
             raise broker_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id}")
         return broker
 
-    async def _broker_ids(self, requested: Iterable[int] | None = None) -> list[int]:
-        """Return these ids, or those of all brokers that metadata lists."""
-        if requested is not None:
-            return list(requested)
+    async def _broker_ids(self, broker_ids: Iterable[int] | None = None) -> list[int]:
+        """Return the given broker ids, or (None) the ids of all brokers in the metadata."""
+        if broker_ids is not None:
+            return list(broker_ids)
         await self._cluster.retried(self._cluster.refresh)
         return sorted(self._cluster.cluster.brokers)
 
-    async def _for_each(
+    async def _call_for_each(
         self, items: Iterable[Item], call: Callable[[Item], Awaitable[Value]]
     ) -> dict[Item, Value | BrokerError]:
-        """Return for each item the result of ``call``, or the error that it raised."""
+        """Return the result of ``call`` for each item, or the error that it raised."""
         results: dict[Item, Value | BrokerError] = {}
         for item in items:
             try:
@@ -172,25 +178,25 @@ class AdminRequests:
         return results
 
 
-def raise_for_code(answer: Any, what: str) -> None:
-    """Raise the error at the top level of a response, if it has one."""
-    if number := getattr(answer, "error_code", 0):
-        raise broker_error(number, what, getattr(answer, "error_message", None))
+def raise_response_error(response: Any, subject: str) -> None:
+    """Raise the top-level error of a response, if it has one."""
+    if number := getattr(response, "error_code", 0):
+        raise broker_error(number, subject, getattr(response, "error_message", None))
 
 
-def error_of(row: Any, what: str) -> BrokerError | None:
-    """Return the error of a row of a response; None if the row succeeded."""
+def row_error(row: Any, subject: str) -> BrokerError | None:
+    """Return the error in a row of a response; None if the row has no error."""
     if not row.error_code:
         return None
-    return broker_error(row.error_code, what, getattr(row, "error_message", None))
+    return broker_error(row.error_code, subject, getattr(row, "error_message", None))
 
 
 def require_success(results: Mapping[Item, Value | BrokerError]) -> dict[Item, Value]:
     """Return the values of all items.
 
     Raises:
-        BrokerError: an item failed. If it was the only item, its own error; else a ``PartialFailureError`` with the
-            results of all items.
+        BrokerError: an item failed. If it is the only item, its own error is raised, otherwise a
+                ``PartialFailureError`` with the results of all items.
     """
     errors = [result for result in results.values() if isinstance(result, BrokerError)]
     if errors and len(results) == 1:
@@ -200,17 +206,17 @@ def require_success(results: Mapping[Item, Value | BrokerError]) -> dict[Item, V
     return {item: result for item, result in results.items() if not isinstance(result, BrokerError)}
 
 
-def number_of(setting: str, name: str, numbers: Mapping[str, int]) -> int:
-    """Return the protocol's number of a name.
+def protocol_number(setting: str, name: str, numbers: Mapping[str, int]) -> int:
+    """Return the number that the protocol uses for a name.
 
     Raises:
-        OptionError: the name does not exist; the error lists those that do.
+        OptionError: the name is unknown. The error lists the valid names.
     """
     if name not in numbers:
         raise OptionError(f"{setting} {name!r} does not exist; expected one of {', '.join(numbers)}")
     return numbers[name]
 
 
-def name_of(number: int, numbers: Mapping[str, int]) -> str:
-    """Return the name of a number of the protocol; ``unknown(N)`` for a number that this version does not know."""
-    return next((name for name, known in numbers.items() if known == number), f"unknown({number})")
+def protocol_name(number: int, numbers: Mapping[str, int]) -> str:
+    """Return the name of a protocol number, or ``unknown(N)`` if this version does not know the number."""
+    return next((name for name, candidate in numbers.items() if candidate == number), f"unknown({number})")

@@ -1,4 +1,4 @@
-"""Cluster: brokers, features (KIP-584), the quorum of controllers (KIP-595, KIP-853), configuration resources."""
+"""Admin methods for brokers, features (KIP-584), the controller quorum (KIP-595, KIP-853) and config resources."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from uuid import UUID
 from kafkaframes._version import __version__
 from kafkaframes.client.administration.base import (
     AdminRequests,
-    error_of,
-    name_of,
-    number_of,
-    raise_for_code,
+    protocol_name,
+    protocol_number,
+    raise_response_error,
     require_success,
+    row_error,
 )
 from kafkaframes.client.metadata import Broker
 from kafkaframes.errors import BrokerError, ErrorCode, broker_error
@@ -25,7 +25,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class VersionRange(NamedTuple):
-    """Levels of a feature, both bounds included."""
+    """A range of feature levels; both bounds are inclusive."""
 
     lowest: int
     highest: int
@@ -37,8 +37,8 @@ class Features:
 
     Attributes:
         finalized: levels that the whole cluster uses, by feature (``metadata.version``, ``kraft.version``, ...).
-        supported: levels that the broker that was asked supports.
-        epoch: epoch of the finalized features; None if the broker has none.
+        supported: levels that the responding broker supports, by feature.
+        epoch: epoch of the finalized features; None if the broker does not report one.
     """
 
     finalized: Mapping[str, VersionRange]
@@ -50,8 +50,8 @@ class FeatureUpdate(NamedTuple):
     """A change of a feature's finalized level.
 
     Attributes:
-        level: new level; 0 removes the feature.
-        upgrade_type: ``upgrade``, ``safe_downgrade`` or ``unsafe_downgrade`` (which may lose metadata).
+        level: new finalized level; 0 removes the feature.
+        upgrade_type: ``upgrade``, ``safe_downgrade`` or ``unsafe_downgrade``. An unsafe downgrade may lose metadata.
     """
 
     level: int
@@ -60,12 +60,13 @@ class FeatureUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer of the controllers' quorum.
+    """A voter or observer of the controller quorum.
 
     Attributes:
-        directory_id: None before Kafka 3.9.
-        log_end_offset: end of its copy of the metadata log; -1 if the leader does not know it.
-        last_fetch_timestamp_ms, last_caught_up_timestamp_ms: since 1970; None if the leader does not know them.
+        directory_id: id of its metadata directory; None before Kafka 3.9.
+        log_end_offset: log end offset of its copy of the metadata log; -1 if the leader does not know it.
+        last_fetch_timestamp_ms: milliseconds since 1970; None if the leader does not know it.
+        last_caught_up_timestamp_ms: the same for the last time that it had the whole log.
     """
 
     node_id: int
@@ -76,7 +77,7 @@ class QuorumReplica:
 
 
 class Endpoint(NamedTuple):
-    """An address of a controller: the listener's name, host and port."""
+    """A listener of a controller: name, host and port."""
 
     name: str
     host: str
@@ -85,12 +86,12 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumInfo:
-    """The controllers' quorum.
+    """The controller quorum.
 
     Attributes:
         leader_id: node id of the active controller.
         high_watermark: high watermark of the metadata log.
-        nodes: addresses of the voters by node id; empty before Kafka 3.9.
+        nodes: listeners of the voters, by node id; empty before Kafka 3.9.
     """
 
     leader_id: int
@@ -102,7 +103,11 @@ class QuorumInfo:
 
 
 class BrokerNode(NamedTuple):
-    """A broker of the cluster; ``is_fenced`` is False before Kafka 4.0, which does not report fenced brokers."""
+    """A broker of the cluster.
+
+    Attributes:
+        is_fenced: whether the broker is registered but fenced. Brokers before Kafka 4.0 do not report fenced brokers.
+    """
 
     node_id: int
     host: str
@@ -112,40 +117,44 @@ class BrokerNode(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A resource that has a configuration: its kind (a key of ``CONFIG_RESOURCES``) and its name."""
+    """A resource that has a configuration.
+
+    Attributes:
+        kind: key of ``CONFIG_RESOURCES``.
+    """
 
     kind: str
     name: str
 
 
 class ClusterMethods(AdminRequests):
-    """Methods on brokers, features, the quorum and configuration resources."""
+    """Admin methods for brokers, features, the controller quorum and config resources."""
 
     async def list_brokers(self, *, include_fenced: bool = False) -> list[BrokerNode]:
-        """Return the brokers of the cluster, by node id.
+        """Return the brokers of the cluster in order of their node ids.
 
         Args:
             include_fenced: also return brokers that are registered but fenced (KIP-1073, Kafka 4.0 and later).
         """
         body = self.settings.message("DescribeClusterRequest")(include_fenced_brokers=include_fenced)
-        answer = await self._ask_any(body, "cluster")
-        nodes = [BrokerNode(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in answer.brokers]
+        response = await self._send_to_any_broker(body, "cluster")
+        nodes = [BrokerNode(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in response.brokers]
         return sorted(nodes)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Remove a broker from a KRaft cluster; it must have been stopped.
+        """Remove a stopped broker from a KRaft cluster.
 
         Raises:
-            BrokerError: no broker of this id is registered; the principal may not alter the cluster.
+            BrokerError: no broker with this id is registered, or the principal may not alter the cluster.
         """
         body = self.settings.message("UnregisterBrokerRequest")(broker_id=broker_id)
-        await self._ask_any(body, f"broker {broker_id}")
+        await self._send_to_any_broker(body, f"broker {broker_id}")
 
     async def describe_features(self, *, broker_id: int | None = None) -> Features:
-        """Return the features that a cluster has finalized, and those that a broker supports.
+        """Return the features that the cluster has finalized and the features that one broker supports.
 
         Args:
-            broker_id: broker to ask; None is any.
+            broker_id: id of the broker whose supported features are returned; None is any broker.
         """
         body = self.settings.message("ApiVersionsRequest")(
             client_software_name="kafkaframes", client_software_version=__version__
@@ -153,33 +162,33 @@ class ClusterMethods(AdminRequests):
 
         async def step() -> Any:
             broker: Broker | None = None if broker_id is None else await self._broker(broker_id)
-            answer = await self._cluster.request(broker, body)
-            raise_for_code(answer, "features")
-            return answer
+            response = await self._cluster.request(broker, body)
+            raise_response_error(response, "features")
+            return response
 
-        answer = await self._cluster.retried(step)
+        response = await self._cluster.retried(step)
         finalized = {
-            row.name: VersionRange(row.min_version_level, row.max_version_level) for row in answer.finalized_features
+            row.name: VersionRange(row.min_version_level, row.max_version_level) for row in response.finalized_features
         }
-        supported = {row.name: VersionRange(row.min_version, row.max_version) for row in answer.supported_features}
-        epoch = answer.finalized_features_epoch
+        supported = {row.name: VersionRange(row.min_version, row.max_version) for row in response.supported_features}
+        epoch = response.finalized_features_epoch
         return Features(finalized, supported, None if epoch < 0 else epoch)
 
     async def update_features(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False) -> None:
-        """Change the finalized levels of features; all changes are applied, or none.
+        """Change the finalized levels of features. Either all changes are applied or none.
 
         Args:
-            updates: by feature.
+            updates: new levels, by feature.
             validate_only: check the changes without applying them (Kafka 3.3 and later).
 
         Raises:
-            OptionError: an unknown upgrade type.
-            BrokerError: a level is not supported by all nodes, or the change is a downgrade and says ``upgrade``.
+            OptionError: an upgrade type is unknown.
+            BrokerError: a node does not support a level, or ``upgrade_type`` is ``upgrade`` for a lower level.
         """
         cls = self.settings.message("UpdateFeaturesRequest")
         rows = []
         for name, update in updates.items():
-            number = number_of("upgrade type", update.upgrade_type, UPGRADE_TYPES)
+            number = protocol_number("upgrade type", update.upgrade_type, UPGRADE_TYPES)
             rows.append(
                 cls.FeatureUpdateKey(
                     feature=name,
@@ -189,28 +198,30 @@ class ClusterMethods(AdminRequests):
                 )
             )
         body = cls(timeout_ms=self.settings.request_timeout_ms, feature_updates=rows, validate_only=validate_only)
-        answer = await self._ask_controller(body, "features")
-        require_success({row.feature: error_of(row, f"feature {row.feature}") for row in answer.results or ()})
+        response = await self._send_to_controller(body, "features")
+        require_success({row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()})
 
     async def describe_quorum(self) -> QuorumInfo:
-        """Return leader, voters and observers of the controllers' quorum.
+        """Return the leader, the voters and the observers of the controller quorum.
 
         Raises:
-            BrokerError: the cluster has no KRaft quorum; the principal may not describe the cluster.
+            BrokerError: the cluster has no KRaft quorum, or the principal may not describe the cluster.
         """
         cls = self.settings.message("DescribeQuorumRequest")
         topic = cls.TopicData(topic_name=_METADATA_TOPIC, partitions=[cls.PartitionData(partition_index=0)])
-        answer = await self._ask_any(cls(topics=[topic]), "quorum")
-        rows = [row for entry in answer.topics for row in entry.partitions]
+        response = await self._send_to_any_broker(cls(topics=[topic]), "quorum")
+        rows = [row for entry in response.topics for row in entry.partitions]
         if len(rows) != 1:
             raise BrokerError(f"quorum: the response has {len(rows)} partitions, expected 1", ErrorCode.NONE)
-        if (error := error_of(rows[0], "quorum")) is not None:
+        if (error := row_error(rows[0], "quorum")) is not None:
             raise error
         nodes = {
             node.node_id: tuple(Endpoint(entry.name, entry.host, entry.port) for entry in node.listeners)
-            for node in answer.nodes or ()
+            for node in response.nodes or ()
         }
-        voters, observers = (tuple(map(_quorum_replica, some)) for some in (rows[0].current_voters, rows[0].observers))
+        voters, observers = (
+            tuple(map(_to_quorum_replica, replicas)) for replicas in (rows[0].current_voters, rows[0].observers)
+        )
         return QuorumInfo(rows[0].leader_id, rows[0].leader_epoch, rows[0].high_watermark, voters, observers, nodes)
 
     async def add_raft_voter(
@@ -219,13 +230,13 @@ class ClusterMethods(AdminRequests):
         """Add a controller to the quorum's voters (KIP-853).
 
         Args:
-            voter_id: node id.
-            directory_id: id of its metadata directory, from ``meta.properties``.
-            endpoints: addresses that other controllers reach it at.
-            cluster_id: if given, brokers reject the request if theirs differs.
+            voter_id: node id of the controller.
+            directory_id: id of its metadata directory, as in its ``meta.properties``.
+            endpoints: listeners at which other controllers reach it.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None is not checked.
 
         Raises:
-            BrokerError: the voter exists already, or ``kraft.version`` is 0.
+            BrokerError: the controller already is a voter, or ``kraft.version`` is 0.
         """
         cls = self.settings.message("AddRaftVoterRequest")
         body = cls(
@@ -235,46 +246,48 @@ class ClusterMethods(AdminRequests):
             voter_directory_id=directory_id,
             listeners=[cls.Listener(name=entry.name, host=entry.host, port=entry.port) for entry in endpoints],
         )
-        await self._ask_any(body, f"voter {voter_id}")
+        await self._send_to_any_broker(body, f"voter {voter_id}")
 
     async def remove_raft_voter(self, voter_id: int, directory_id: UUID, *, cluster_id: str | None = None) -> None:
         """Remove a controller from the quorum's voters (KIP-853).
 
         Raises:
-            BrokerError: there is no such voter, it is the last one, or ``kraft.version`` is 0.
+            BrokerError: the controller is not a voter, it is the last voter, or ``kraft.version`` is 0.
         """
         body = self.settings.message("RemoveRaftVoterRequest")(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
         )
-        await self._ask_any(body, f"voter {voter_id}")
+        await self._send_to_any_broker(body, f"voter {voter_id}")
 
     async def list_config_resources(self, kinds: Iterable[str] = ()) -> list[ConfigResource]:
-        """Return the resources that have a configuration (KIP-1142; ``client-metrics`` alone: KIP-1000).
+        """Return the resources that have a configuration (KIP-1142; only ``client-metrics``: KIP-1000).
 
         Args:
-            kinds: keys of ``CONFIG_RESOURCES``; empty is every kind that the brokers support.
+            kinds: keys of ``CONFIG_RESOURCES``; empty selects every kind that the brokers support.
 
         Raises:
-            OptionError: an unknown kind.
-            BrokerError: brokers before Kafka 4.1 list only ``client-metrics`` (UNSUPPORTED_VERSION).
+            OptionError: a kind is unknown.
+            BrokerError: another kind than ``client-metrics`` is requested, and the brokers are older than Kafka 4.1
+                (UNSUPPORTED_VERSION).
         """
-        requested = list(kinds)
-        numbers = [number_of("kind", kind, CONFIG_RESOURCES) for kind in requested]
+        kinds = list(kinds)
+        numbers = [protocol_number("kind", kind, CONFIG_RESOURCES) for kind in kinds]
         cls = self.settings.message("ListConfigResourcesRequest")
         body = cls(resource_types=numbers)
         connection = await self._cluster.retried(self._cluster.any_connection)
         if connection.version_of(body) == 0:
-            body.resource_types = []  # version 0 lists client metrics subscriptions alone
-        if connection.version_of(body) == 0 and requested not in ([], ["client-metrics"]):
-            raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(requested)}")
-        answer = await self._ask_any(body, "configuration resources")
+            body.resource_types = []  # version 0 lists only client metrics subscriptions
+        if connection.version_of(body) == 0 and kinds not in ([], ["client-metrics"]):
+            raise broker_error(ErrorCode.UNSUPPORTED_VERSION, f"configuration resources of kind {', '.join(kinds)}")
+        response = await self._send_to_any_broker(body, "configuration resources")
         rows = [
-            ConfigResource(name_of(r.resource_type, CONFIG_RESOURCES), r.resource_name) for r in answer.config_resources
+            ConfigResource(protocol_name(r.resource_type, CONFIG_RESOURCES), r.resource_name)
+            for r in response.config_resources
         ]
         return sorted(rows)
 
 
-def _quorum_replica(row: Any) -> QuorumReplica:
+def _to_quorum_replica(row: Any) -> QuorumReplica:
     times = (None if time < 0 else time for time in (row.last_fetch_timestamp, row.last_caught_up_timestamp))
     return QuorumReplica(
         row.replica_id, row.replica_directory_id if row.replica_directory_id.int else None, row.log_end_offset, *times

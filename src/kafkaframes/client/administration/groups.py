@@ -1,21 +1,19 @@
-"""Groups of every type: removal of members, share groups (KIP-932), streams groups (KIP-1071)."""
+"""Admin methods for group members, share groups (KIP-932) and streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, error_of, require_success
+from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.errors import BrokerError
-
-_WITH_MEMBERS: Final = 3  # LeaveGroup's first version that names several members (KIP-345)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """A member of a share group: its subscription and the partitions that it may acquire records of."""
+    """A member of a share group, its subscription, and the partitions from which it acquires records."""
 
     member_id: str
     rack: str | None
@@ -28,7 +26,11 @@ class ShareGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupDescription:
-    """A share group: state as Kafka names it, epochs, assignor, members."""
+    """A share group.
+
+    Attributes:
+        state: Kafka's name of the state, such as ``Stable`` or ``Empty``.
+    """
 
     group_id: str
     state: str
@@ -39,7 +41,7 @@ class ShareGroupDescription:
 
 
 class TaskId(NamedTuple):
-    """A task of a streams group: subtopology and partition."""
+    """A task of a streams group: one partition of a subtopology."""
 
     subtopology_id: str
     partition: int
@@ -47,7 +49,7 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMember:
-    """A member of a streams group: process and tasks."""
+    """A member of a streams group, its process and its tasks."""
 
     member_id: str
     instance_id: str | None
@@ -65,7 +67,7 @@ class StreamsGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A subtopology of a Kafka Streams application: the topics that it reads, writes and keeps state in."""
+    """A subtopology of a Kafka Streams application: its source, repartition and changelog topics."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -76,7 +78,11 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescription:
-    """A streams group: state as Kafka names it, epochs, topology, members."""
+    """A streams group.
+
+    Attributes:
+        state: Kafka's name of the state, such as ``Stable`` or ``NotReady``.
+    """
 
     group_id: str
     state: str
@@ -88,12 +94,12 @@ class StreamsGroupDescription:
 
 
 class ShareGroupOffset(NamedTuple):
-    """The share-partition start offset of a share group.
+    """A share group's start offset in one partition.
 
     Attributes:
         start_offset: first offset that is not fully processed; None if the group has not read the partition.
-        leader_epoch: None if unknown.
-        lag: records that are not processed yet; None before Kafka 4.2 and where it is unknown.
+        leader_epoch: leader epoch of the start offset; None if unknown.
+        lag: number of records that are not processed yet; None if unknown, and before Kafka 4.2.
     """
 
     start_offset: int | None
@@ -102,7 +108,7 @@ class ShareGroupOffset(NamedTuple):
 
 
 class GroupMethods(AdminRequests):
-    """Methods on share groups, streams groups and members."""
+    """Admin methods for group members, share groups and streams groups."""
 
     async def remove_group_members(
         self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an administrator"
@@ -110,25 +116,25 @@ class GroupMethods(AdminRequests):
         """Remove members from a group that uses the classic protocol.
 
         Args:
-            group_id: the group.
+            group_id: id of the group.
             instance_ids: static members to remove; None removes all members.
-            reason: text for the coordinator's log (KIP-800).
+            reason: reason that the coordinator logs (KIP-800).
 
         Raises:
-            BrokerError: the group has no such member, or the principal may not read the group.
+            BrokerError: an instance id is not a member of the group, or the principal may not read the group.
         """
-        what = f"group {group_id}"
+        subject = f"group {group_id}"
         cls = self.settings.message("LeaveGroupRequest")
         if instance_ids is None:
             describe = self.settings.message("DescribeGroupsRequest")(groups=[group_id])
-            answer = await self._ask_coordinator(
-                group_id, describe, what, lambda entry: int(entry.groups[0].error_code)
+            response = await self._send_to_coordinator(
+                group_id, describe, subject, lambda entry: int(entry.groups[0].error_code)
             )
-            if (error := error_of(answer.groups[0], what)) is not None:
+            if (error := row_error(response.groups[0], subject)) is not None:
                 raise error
             members = [
                 cls.MemberIdentity(member_id=entry.member_id, group_instance_id=entry.group_instance_id, reason=reason)
-                for entry in answer.groups[0].members
+                for entry in response.groups[0].members
             ]
         else:
             members = [
@@ -137,25 +143,25 @@ class GroupMethods(AdminRequests):
         if not members:
             return
         body = cls(group_id=group_id, members=members)
-        answer = await self._ask_coordinator(group_id, body, what, lambda entry: int(entry.error_code))
-        if (error := error_of(answer, what)) is not None:
+        response = await self._send_to_coordinator(group_id, body, subject, lambda entry: int(entry.error_code))
+        if (error := row_error(response, subject)) is not None:
             raise error
         require_success(
             {
-                row.group_instance_id or row.member_id: error_of(
-                    row, f"member {row.group_instance_id or row.member_id} of {what}"
+                row.group_instance_id or row.member_id: row_error(
+                    row, f"member {row.group_instance_id or row.member_id} of {subject}"
                 )
-                for row in answer.members
+                for row in response.members
             }
         )
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
-        """Return state and members of a share group.
+        """Return the state and the members of a share group.
 
         Raises:
             BrokerError: no share group has this id (GROUP_ID_NOT_FOUND), or the principal may not describe it.
         """
-        row = await self._describe("ShareGroupDescribeRequest", group_id)
+        row = await self._describe_group("ShareGroupDescribeRequest", group_id)
         members = tuple(
             ShareGroupMember(
                 entry.member_id,
@@ -177,37 +183,37 @@ class GroupMethods(AdminRequests):
         )
 
     async def describe_streams_group(self, group_id: str) -> StreamsGroupDescription:
-        """Return state, topology and members of a streams group.
+        """Return the state, the topology and the members of a streams group.
 
         Raises:
             BrokerError: no streams group has this id (GROUP_ID_NOT_FOUND), or the principal may not describe it.
         """
-        row = await self._describe("StreamsGroupDescribeRequest", group_id)
-        subtopologies = () if row.topology is None else tuple(map(_subtopology, row.topology.subtopologies or ()))
+        row = await self._describe_group("StreamsGroupDescribeRequest", group_id)
+        subtopologies = () if row.topology is None else tuple(map(_to_subtopology, row.topology.subtopologies or ()))
         epoch = -1 if row.topology is None else row.topology.epoch
-        members = tuple(map(_streams_member, row.members))
+        members = tuple(map(_to_streams_member, row.members))
         return StreamsGroupDescription(
             group_id, row.group_state, row.group_epoch, row.assignment_epoch, epoch, subtopologies, members
         )
 
-    async def _describe(self, request: str, group_id: str) -> Any:
+    async def _describe_group(self, request: str, group_id: str) -> Any:
         body = self.settings.message(request)(group_ids=[group_id])
-        answer = await self._ask_coordinator(
+        response = await self._send_to_coordinator(
             group_id, body, f"group {group_id}", lambda entry: int(entry.groups[0].error_code)
         )
-        (row,) = answer.groups
-        if (error := error_of(row, f"group {group_id}")) is not None:
+        (row,) = response.groups
+        if (error := row_error(row, f"group {group_id}")) is not None:
             raise error
         return row
 
     async def share_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return where a share group's partitions start (KIP-1018).
+        """Return the start offsets of a share group (KIP-1018).
 
         Args:
-            group_id: the share group.
-            partitions: None is every partition that the group has read.
+            group_id: id of the share group.
+            partitions: partitions to return; None is every partition that the group has read.
 
         Raises:
             BrokerError: the group does not exist, or the principal may not describe it or a topic.
@@ -220,21 +226,23 @@ class GroupMethods(AdminRequests):
                 for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
-        what = f"group {group_id}"
-        answer = await self._ask_coordinator(group_id, body, what, lambda entry: int(entry.groups[0].error_code))
-        (group,) = answer.groups
-        if (error := error_of(group, what)) is not None:
+        subject = f"group {group_id}"
+        response = await self._send_to_coordinator(
+            group_id, body, subject, lambda entry: int(entry.groups[0].error_code)
+        )
+        (group,) = response.groups
+        if (error := row_error(group, subject)) is not None:
             raise error
         results: dict[TopicPartition, ShareGroupOffset | BrokerError] = {}
         for topic in group.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.topic_name, row.partition_index)
                 numbers = (None if number < 0 else number for number in (row.start_offset, row.leader_epoch, row.lag))
-                results[partition] = error_of(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
+                results[partition] = row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
         return require_success(results)
 
     async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set where a share group without members starts in partitions.
+        """Set the start offsets of a share group without members.
 
         Raises:
             BrokerError: the group has members (NON_EMPTY_GROUP), a partition does not exist, or the principal may not
@@ -248,13 +256,14 @@ class GroupMethods(AdminRequests):
             ),
         )
         topics = [
-            cls.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=all_) for name, all_ in rows.items()
+            cls.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=partitions)
+            for name, partitions in rows.items()
         ]
-        answer = await self._ask_group(cls(group_id=group_id, topics=topics), group_id)
+        response = await self._send_to_group_coordinator(cls(group_id=group_id, topics=topics), group_id)
         require_success(
             {
-                partition: error_of(row, f"offset of {partition}")
-                for topic in answer.responses
+                partition: row_error(row, f"offset of {partition}")
+                for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.topic_name, row.partition_index)]
             }
@@ -264,25 +273,25 @@ class GroupMethods(AdminRequests):
         """Delete the offsets of topics from a share group without members.
 
         Raises:
-            BrokerError: the group has members (NON_EMPTY_GROUP) or no offsets of a topic.
+            BrokerError: the group has members (NON_EMPTY_GROUP), or it has no offsets for a topic.
         """
         cls = self.settings.message("DeleteShareGroupOffsetsRequest")
         rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in dict.fromkeys(topics)]
-        answer = await self._ask_group(cls(group_id=group_id, topics=rows), group_id)
+        response = await self._send_to_group_coordinator(cls(group_id=group_id, topics=rows), group_id)
         require_success(
-            {row.topic_name: error_of(row, f"offsets of topic {row.topic_name}") for row in answer.responses}
+            {row.topic_name: row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses}
         )
 
-    async def _ask_group(self, body: Any, group_id: str) -> Any:
-        """Return a coordinator's answer that has an error code at its top level."""
-        what = f"group {group_id}"
-        answer = await self._ask_coordinator(group_id, body, what, lambda entry: int(entry.error_code))
-        if (error := error_of(answer, what)) is not None:
+    async def _send_to_group_coordinator(self, body: Any, group_id: str) -> Any:
+        """Send a request to the group coordinator and return the response. Raise its top-level error, if it has one."""
+        subject = f"group {group_id}"
+        response = await self._send_to_coordinator(group_id, body, subject, lambda entry: int(entry.error_code))
+        if (error := row_error(response, subject)) is not None:
             raise error
-        return answer
+        return response
 
 
-def _subtopology(row: Any) -> Subtopology:
+def _to_subtopology(row: Any) -> Subtopology:
     return Subtopology(
         row.subtopology_id,
         tuple(row.source_topics),
@@ -292,7 +301,7 @@ def _subtopology(row: Any) -> Subtopology:
     )
 
 
-def _streams_member(row: Any) -> StreamsGroupMember:
+def _to_streams_member(row: Any) -> StreamsGroupMember:
     active, standby, warmup = (
         tuple(TaskId(entry.subtopology_id, number) for entry in tasks for number in entry.partitions)
         for tasks in (row.assignment.active_tasks, row.assignment.standby_tasks, row.assignment.warmup_tasks)

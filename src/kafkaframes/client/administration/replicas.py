@@ -1,4 +1,4 @@
-"""Replicas: leader elections (KIP-460), reassignments (KIP-455), log directories (KIP-113, KIP-827)."""
+"""Admin methods for leader elections (KIP-460), reassignments (KIP-455) and log directories (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kafkaframes.client.administration.base import AdminRequests, error_of, number_of, require_success
+from kafkaframes.client.administration.base import AdminRequests, protocol_number, require_success, row_error
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
-_WITH_FACTOR_CHANGE: Final = 1  # AlterPartitionReassignments' first version that can forbid another number of replicas
+_FACTOR_CHANGE_VERSION: Final = 1  # first version of AlterPartitionReassignments with allow_replication_factor_change
 
 
 class PartitionReassignment(NamedTuple):
-    """A reassignment that is under way: node ids of all replicas, and of those that it adds and removes."""
+    """An ongoing reassignment: node ids of all replicas, of the added ones and of the removed ones."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -35,9 +35,9 @@ class ReplicaInfo(NamedTuple):
 
     Attributes:
         size_bytes: size of the log's segments.
-        offset_lag: how far its log end offset is behind the high watermark, or for a future replica behind the
-            current one, in offsets.
-        is_future: whether the replica is being moved to this directory and will replace the current one.
+        offset_lag: high watermark minus the log end offset. For a future replica: log end offset of the current replica
+            minus its own.
+        is_future: whether the replica is being moved to this directory and will replace the current replica.
     """
 
     size_bytes: int
@@ -50,10 +50,11 @@ class LogDirDescription:
     """A broker's log directory.
 
     Attributes:
-        error: None if the directory is online.
-        replicas: the replicas in it.
-        total_bytes, usable_bytes: size and free space of its volume; None before Kafka 3.3.
-        is_cordoned: whether new replicas are kept out of it (Kafka 4.4 and later).
+        error: reason why the directory is offline; None if it is online.
+        replicas: replicas in the directory, by partition.
+        total_bytes: size of the volume; None before Kafka 3.3.
+        usable_bytes: free space of the volume; None before Kafka 3.3.
+        is_cordoned: whether the broker puts no new replicas into the directory (Kafka 4.4 and later).
     """
 
     error: BrokerError | None
@@ -64,25 +65,25 @@ class LogDirDescription:
 
 
 class ReplicaMethods(AdminRequests):
-    """Methods on leaders and replicas."""
+    """Admin methods for leaders and replicas."""
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, election_type: str = "preferred"
     ) -> dict[TopicPartition, bool]:
-        """Elect leaders; return for each partition whether its leader changed.
+        """Elect leaders, and return for each partition whether its leader changed.
 
         Args:
-            partitions: None is every partition that needs an election.
-            election_type: ``preferred`` makes the first replica the leader; ``unclean`` may lose records and only
-                applies to a partition without a leader.
+            partitions: partitions to elect leaders for; None is every partition that needs an election.
+            election_type: ``preferred`` makes the first replica the leader. ``unclean`` may lose records, and applies
+                only to partitions without a leader.
 
         Returns:
-            False for a partition whose leader is already the right one (ELECTION_NOT_NEEDED).
+            True for a partition whose leader changed, False if no election was needed (ELECTION_NOT_NEEDED).
 
         Raises:
-            BrokerError: an election failed: the replica is not available, or the principal may not alter the cluster.
+            BrokerError: a replica is not available, or the principal may not alter the cluster.
         """
-        number = number_of("election type", election_type, ELECTION_TYPES)
+        number = protocol_number("election type", election_type, ELECTION_TYPES)
         cls = self.settings.message("ElectLeadersRequest")
         topics = None
         if partitions is not None:
@@ -91,18 +92,18 @@ class ReplicaMethods(AdminRequests):
                 for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
             ]
         body = cls(election_type=number, topic_partitions=topics, timeout_ms=self.settings.request_timeout_ms)
-        answer = await self._ask_controller(
+        response = await self._send_to_controller(
             body,
             "leader election",
-            lambda answer: (row for topic in answer.replica_election_results for row in topic.partition_result),
+            lambda response: (row for topic in response.replica_election_results for row in topic.partition_result),
         )
         results: dict[TopicPartition, bool | BrokerError] = {}
-        for topic in answer.replica_election_results:
+        for topic in response.replica_election_results:
             self._cluster.cluster.topics.pop(topic.topic, None)
             for row in topic.partition_result:
                 partition = TopicPartition(topic.topic, row.partition_id)
                 is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
-                error = error_of(row, f"election of {partition}") if is_needed else None
+                error = row_error(row, f"election of {partition}") if is_needed else None
                 results[partition] = is_needed if error is None else error
         return require_success(results)
 
@@ -112,16 +113,16 @@ class ReplicaMethods(AdminRequests):
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
-        """Start to move partitions to other brokers, or cancel that.
+        """Start to move partitions to other brokers, or cancel reassignments.
 
         Args:
-            assignments: for each partition the node ids of its replicas, the preferred leader first; None cancels a
-                reassignment that is under way.
-            allow_replication_factor_change: whether the number of replicas may change (False: KIP-860, Kafka 4.1 and
-                later).
+            assignments: node ids of the replicas for each partition, with the preferred leader first. None cancels the
+                ongoing reassignment of the partition.
+            allow_replication_factor_change: whether the number of replicas may change. False requires brokers of Kafka
+                4.1 or later (KIP-860).
 
         Raises:
-            BrokerError: a partition does not exist, a broker is unknown, or there is nothing to cancel
+            BrokerError: a partition or a broker does not exist, or a reassignment to cancel does not exist
                 (NO_REASSIGNMENT_IN_PROGRESS).
         """
         cls = self.settings.message("AlterPartitionReassignmentsRequest")
@@ -131,25 +132,25 @@ class ReplicaMethods(AdminRequests):
         )
         if not allow_replication_factor_change:
             connection = await self._cluster.retried(self._cluster.any_connection)
-            if connection.version_of(body) < _WITH_FACTOR_CHANGE:
+            if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
-        def row_of(entry: TopicPartition) -> Any:
-            replicas = assignments[entry]
+        def to_row(partition: TopicPartition) -> Any:
+            replicas = assignments[partition]
             return cls.ReassignablePartition(
-                partition_index=entry.partition, replicas=None if replicas is None else list(replicas)
+                partition_index=partition.partition, replicas=None if replicas is None else list(replicas)
             )
 
         body.topics = [
-            cls.ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic(assignments, row_of).items()
+            cls.ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic(assignments, to_row).items()
         ]
-        answer = await self._ask_controller(
-            body, "reassignments", lambda answer: (row for topic in answer.responses for row in topic.partitions)
+        response = await self._send_to_controller(
+            body, "reassignments", lambda response: (row for topic in response.responses for row in topic.partitions)
         )
         require_success(
             {
-                partition: error_of(row, f"reassignment of {partition}")
-                for topic in answer.responses
+                partition: row_error(row, f"reassignment of {partition}")
+                for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.name, row.partition_index)]
             }
@@ -158,7 +159,7 @@ class ReplicaMethods(AdminRequests):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the reassignments that are under way, of these partitions or (None) of all.
+        """Return the ongoing reassignments of the given partitions, or (None) of all partitions.
 
         Raises:
             BrokerError: the principal may not describe the cluster.
@@ -170,74 +171,78 @@ class ReplicaMethods(AdminRequests):
                 cls.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
                 for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
             ]
-        answer = await self._ask_controller(body, "reassignments")
+        response = await self._send_to_controller(body, "reassignments")
         return {
             TopicPartition(topic.name, row.partition_index): PartitionReassignment(
                 tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
             )
-            for topic in answer.topics
+            for topic in response.topics
             for row in topic.partitions
         }
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """Return the log directories of brokers by path, with the replicas in them.
+        """Return the log directories of brokers and their replicas, by broker id and path.
 
         Args:
-            broker_ids: None is every broker.
+            broker_ids: ids of the brokers; None is every broker.
 
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
         """
-        return require_success(await self._for_each(await self._broker_ids(broker_ids), self._log_dirs))
+        return require_success(
+            await self._call_for_each(await self._broker_ids(broker_ids), self._describe_broker_log_dirs)
+        )
 
-    async def _log_dirs(self, broker_id: int) -> dict[str, LogDirDescription]:
+    async def _describe_broker_log_dirs(self, broker_id: int) -> dict[str, LogDirDescription]:
         body = self.settings.message("DescribeLogDirsRequest")(topics=None)
-        answer = await self._ask_broker(broker_id, body, f"log directories of broker {broker_id}")
-        if not answer.results and not getattr(answer, "error_code", 0):
-            # before version 3 a broker answers an unauthorized request with an empty list
+        response = await self._send_to_broker(broker_id, body, f"log directories of broker {broker_id}")
+        if not response.results and not getattr(response, "error_code", 0):
+            # before version 3, a broker responds to an unauthorized request with an empty list
             connection = await self._cluster.connection(await self._broker(broker_id))
             if connection.version_of(body) < 3:
                 raise broker_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"log directories of broker {broker_id}")
-        return {row.log_dir: _log_dir(row) for row in answer.results}
+        return {row.log_dir: _to_log_dir_description(row) for row in response.results}
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
-        """Return the log directories that hold replicas, by path: two while a replica is being moved, else one.
+        """Return the log directories of replicas, by path. A replica has two while it is moved between directories.
 
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
         """
-        requested = list(replicas)
-        directories = await self.describe_log_dirs(dict.fromkeys(entry.broker_id for entry in requested))
+        replicas = list(replicas)
+        directories = await self.describe_log_dirs(dict.fromkeys(entry.broker_id for entry in replicas))
         return {
             replica: {
                 path: description.replicas[partition]
                 for path, description in directories[replica.broker_id].items()
                 if partition in description.replicas
             }
-            for replica in requested
+            for replica in replicas
             for partition in [TopicPartition(replica.topic, replica.partition)]
         }
 
     async def alter_replica_log_dirs(self, paths: Mapping[Replica, str]) -> None:
-        """Start to move replicas to other log directories of their brokers.
+        """Start to move replicas to other log directories on the same broker.
 
         Args:
-            paths: for each replica the absolute path of a log directory of its broker.
+            paths: absolute path of a log directory of the broker, for each replica.
 
         Raises:
-            BrokerError: a broker does not exist, has no directory of that path (LOG_DIR_NOT_FOUND) or has no such
+            BrokerError: a broker does not exist, does not have the log directory (LOG_DIR_NOT_FOUND), or does not have the
                 replica.
         """
         cls = self.settings.message("AlterReplicaLogDirsRequest")
         results: dict[Replica, BrokerError | None] = {}
         for broker_id in dict.fromkeys(replica.broker_id for replica in paths):
-            of_broker = {replica: path for replica, path in paths.items() if replica.broker_id == broker_id}
+            broker_paths = {replica: path for replica, path in paths.items() if replica.broker_id == broker_id}
             body = cls()
-            for path in dict.fromkeys(of_broker.values()):
+            for path in dict.fromkeys(broker_paths.values()):
                 partitions = [
-                    TopicPartition(entry.topic, entry.partition) for entry, to in of_broker.items() if to == path
+                    TopicPartition(entry.topic, entry.partition)
+                    for entry, target in broker_paths.items()
+                    if target == path
                 ]
                 topics = [
                     cls.AlterReplicaLogDirTopic(name=name, partitions=numbers)
@@ -245,18 +250,18 @@ class ReplicaMethods(AdminRequests):
                 ]
                 body.dirs.append(cls.AlterReplicaLogDir(path=path, topics=topics))
             try:
-                answer = await self._ask_broker(broker_id, body, f"log directories of broker {broker_id}")
+                response = await self._send_to_broker(broker_id, body, f"log directories of broker {broker_id}")
             except BrokerError as error:
-                results |= dict.fromkeys(of_broker, error)
+                results |= dict.fromkeys(broker_paths, error)
                 continue
-            for topic in answer.results:
+            for topic in response.results:
                 for row in topic.partitions:
                     replica = Replica(topic.topic_name, row.partition_index, broker_id)
-                    results[replica] = error_of(row, f"replica {replica}")
+                    results[replica] = row_error(row, f"replica {replica}")
         require_success(results)
 
 
-def _log_dir(row: Any) -> LogDirDescription:
+def _to_log_dir_description(row: Any) -> LogDirDescription:
     replicas = {
         TopicPartition(topic.name, entry.partition_index): ReplicaInfo(
             entry.partition_size, entry.offset_lag, entry.is_future_key
@@ -265,4 +270,4 @@ def _log_dir(row: Any) -> LogDirDescription:
         for entry in topic.partitions
     }
     total, usable = (None if size < 0 else size for size in (row.total_bytes, row.usable_bytes))
-    return LogDirDescription(error_of(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned)
+    return LogDirDescription(row_error(row, f"log directory {row.log_dir}"), replicas, total, usable, row.is_cordoned)
