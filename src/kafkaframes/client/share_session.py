@@ -1,8 +1,8 @@
-"""A share consumer's session with one node: partitions, epoch, records that wait for acknowledgement (KIP-932). No I/O.
+"""The state of a share session with one node (KIP-932): epoch, partitions and pending acknowledgements. No I/O.
 
-A node keeps the partitions of a session between requests, as with fetch sessions (KIP-227). Requests of a session are
-numbered, so there is one request at a time. If its outcome is unknown, the session starts again with epoch 0: the node
-releases the records that the session had acquired.
+A node remembers the partitions of a session between requests, as it does for fetch sessions (KIP-227). The requests of
+a session are numbered, so only one may be in flight. If its result is unknown, the client opens a new session with epoch
+0, and the node releases the records that the old session had acquired.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _MAX_EPOCH: Final = 2**31 - 1
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)  # acknowledgement types of the protocol
 ACKNOWLEDGEMENTS: Final = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
-#: Errors after which a node has no session of this member: it begins again.
+#: Errors that report that the node does not have this session. The client opens a new one.
 SESSION_LOST: Final = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 
 class PartitionId(NamedTuple):
-    """A partition by its topic's id."""
+    """A partition, identified by its topic id."""
 
     topic_id: UUID
     partition: int
 
 
 class AcknowledgementBatch(NamedTuple):
-    """Consecutive offsets and their acknowledgement types: one for all, or one for each offset."""
+    """Consecutive offsets and their acknowledgement types: one type for all offsets, or one for each offset."""
 
     first_offset: int
     last_offset: int
@@ -38,12 +38,12 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class ShareSessionRequest(NamedTuple):
-    """What a ShareFetch says of the session.
+    """The session fields of a ShareFetch request.
 
     Attributes:
-        added: partitions that are new in the session.
-        forgotten: partitions that leave it.
-        acknowledgements: by partition, sorted by offset.
+        added: partitions to add to the session.
+        forgotten: partitions to remove from the session.
+        acknowledgements: acknowledgement batches by partition, sorted by offset.
     """
 
     epoch: int
@@ -54,12 +54,12 @@ class ShareSessionRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ShareSession:
-    """One node's session.
+    """The share session with one node.
 
     Attributes:
-        epoch: of the next request.
+        epoch: session epoch of the next request.
         partitions: partitions that the node has in the session.
-        pending: acknowledgement types of records, by partition and offset, that are not sent yet.
+        pending: unsent acknowledgement types, by partition and offset.
     """
 
     epoch: int = INITIAL_EPOCH
@@ -67,7 +67,7 @@ class ShareSession:
     pending: dict[PartitionId, dict[int, int]] = field(default_factory=dict)
 
     def acknowledge(self, partition: PartitionId, offsets: Iterable[int], kind: int) -> None:
-        """Add acknowledgements; they are sent with the next request."""
+        """Add acknowledgements to send with the next request."""
         self.pending.setdefault(partition, {}).update(dict.fromkeys(offsets, kind))
 
     @property
@@ -76,14 +76,14 @@ class ShareSession:
         return self.epoch != INITIAL_EPOCH
 
     def take_pending(self) -> dict[PartitionId, dict[int, int]]:
-        """Return the acknowledgements to send, and keep none of them."""
+        """Remove and return the pending acknowledgements."""
         pending, self.pending = self.pending, {}
         return pending
 
     def begin_request(
         self, assigned: Iterable[PartitionId], pending: Mapping[PartitionId, dict[int, int]]
     ) -> ShareSessionRequest:
-        """Return what to send for these partitions. The first request of a session carries no acknowledgements."""
+        """Return the session fields of the next request. The first request of a session has no acknowledgements."""
         partitions = set(assigned)
         if not self.is_open:
             return ShareSessionRequest(INITIAL_EPOCH, sorted(partitions), [], {})
@@ -92,22 +92,22 @@ class ShareSession:
         return ShareSessionRequest(self.epoch, added, forgotten, batches)
 
     def accept_response(self, assigned: Iterable[PartitionId]) -> None:
-        """Take that the node has carried the request out."""
+        """Update the session after the node has processed a request."""
         self.partitions = set(assigned)
         self.advance()
 
     def advance(self) -> None:
-        """Number the next request."""
+        """Increment the epoch for the next request."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Begin again: the node has no session, or what became of a request is unknown."""
+        """Start over with a new session, because the node has lost it or the result of a request is unknown."""
         self.epoch = INITIAL_EPOCH
         self.partitions.clear()
 
 
 def to_batches(kinds: Mapping[int, int]) -> Iterator[AcknowledgementBatch]:
-    """Yield acknowledgements as batches of consecutive offsets; a batch of one type names it once.
+    """Yield acknowledgements as batches of consecutive offsets. A batch lists its type once if all its types are equal.
 
     >>> [tuple(batch) for batch in to_batches({7: 1, 5: 1, 6: 2, 9: 1})]
     [(5, 7, [1, 2, 1]), (9, 9, [1])]

@@ -103,7 +103,7 @@ class AdminRequests:
     async def _send_to_leader(
         self, partition: TopicPartition, body: Message, get_row: Callable[[Any], Any], broker_id: int | None = None
     ) -> Any:
-        """Send a request to a partition's leader, or to the given broker, and return the partition's row of the response.
+        """Send a request to a partition's leader or to the given broker, and return the partition's response row.
 
         Args:
             partition: topic and partition that the request names.
@@ -125,9 +125,7 @@ class AdminRequests:
         return await self._cluster.retried(step)
 
     async def _require_partition(self, partition: TopicPartition) -> None:
-        """Raise an error if fresh metadata does not list a partition. Retries would not help: partitions are not added by
-        themselves.
-        """
+        """Raise an error if fresh metadata does not list a partition: a retry would not make it appear."""
         await self._cluster.topic(partition.topic)
         if self._cluster.cluster.partition(partition) is None:
             await self._cluster.refresh([partition.topic])

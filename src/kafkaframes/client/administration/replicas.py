@@ -206,7 +206,7 @@ class ReplicaMethods(AdminRequests):
         return {row.log_dir: _to_log_dir_description(row) for row in response.results}
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
-        """Return the log directories of replicas, by path. A replica has two while it is moved between directories.
+        """Return the log directories of replicas, by path. A replica that is being moved has two.
 
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.
