@@ -1,4 +1,4 @@
-"""``kafkaframes acls``: list, create and delete access rules, with the words of Kafka's ``kafka-acls``."""
+"""``kafkaframes acls``: list, create and delete access rules. The flags are named as in Kafka's ``kafka-acls``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from kafkaframes.client import AclBinding, AclFilter
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_RESOURCES = ("topic", "group", "transactional-id", "delegation-token", "user-principal")
-_TYPES = {name: name.replace("-", "_") for name in _RESOURCES} | {"user-principal": "user"}
+_RESOURCE_FLAGS = ("topic", "group", "transactional-id", "delegation-token", "user-principal")
+_RESOURCE_TYPES = {name: name.replace("-", "_") for name in _RESOURCE_FLAGS} | {"user-principal": "user"}
 
 command = connecting_group("acls", "List, create and delete access rules (ACLs).")
 
 
-def _resource_options(function: Function) -> Function:
+def _add_resource_options(function: Function) -> Function:
     options = [
         click.option(
             *(("-t", "--topic") if name == "topic" else (f"--{name}",)),
-            _TYPES[name],
+            _RESOURCE_TYPES[name],
             multiple=True,
             metavar="NAME",
-            help=f"A {name.replace('-', ' ')}; * is all.",
+            help=f"Name of a {name.replace('-', ' ')}; * matches every name.",
         )
-        for name in _RESOURCES
+        for name in _RESOURCE_FLAGS
     ]
     options.append(click.option("--cluster", is_flag=True, help="The cluster itself."))
     for option in reversed(options):
@@ -40,11 +40,11 @@ def _resource_options(function: Function) -> Function:
     return function
 
 
-def _resources(flags: dict[str, Any]) -> list[tuple[str, str]]:
-    """Take the resource flags out of a command's flags; return (type, name) pairs."""
+def _pop_resources(flags: dict[str, Any]) -> list[tuple[str, str]]:
+    """Remove the resource flags from a command's flags, and return them as (type, name) pairs."""
     from kafkaframes.client.administration.acls import CLUSTER_NAME
 
-    resources = [(kind, name) for kind in _TYPES.values() for name in flags.pop(kind)]
+    resources = [(kind, name) for kind in _RESOURCE_TYPES.values() for name in flags.pop(kind)]
     return resources + ([("cluster", CLUSTER_NAME)] if flags.pop("cluster") else [])
 
 
@@ -53,49 +53,53 @@ _pattern_option = click.option(
     type=click.Choice(("literal", "prefixed")),
     default="literal",
     show_default=True,
-    help="Whether a name is whole, or the beginning of names.",
+    help="literal: names are complete. prefixed: names are prefixes.",
 )
 _filter_pattern_option = click.option(
     "--resource-pattern-type",
     type=click.Choice(("any", "match", "literal", "prefixed")),
     default="any",
     show_default=True,
-    help="match: every rule that applies to the resource.",
+    help="Pattern type of the rules. match: all rules that apply to the resource.",
 )
 
 
 @command.command("list")
 @with_admin
-@_resource_options
+@_add_resource_options
 @_filter_pattern_option
-@click.option("--principal", "principals", multiple=True, metavar="User:NAME", help="Only rules of this principal.")
+@click.option(
+    "--principal", "principals", multiple=True, metavar="User:NAME", help="Select the rules of this principal."
+)
 @as_json_option
 def list_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
-    """List access rules. Default: all."""
-    filters = list(_filters(flags))
+    """List access rules. Default: all rules."""
+    filters = list(_to_filters(flags))
     with connect() as admin:
         rules = list(dict.fromkeys(rule for condition in filters for rule in admin.describe_acls(condition)))
-    print_rows(_rows(rules), as_json, none="no access rules")
+    print_rows(_to_rows(rules), as_json, none="no access rules")
 
 
 @command.command("create")
 @with_admin
-@_resource_options
+@_add_resource_options
 @_pattern_option
 @click.option(
     "--operation", "operations", multiple=True, metavar="NAME", help="read, write, describe, ...  [default: all]"
 )
-@click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="A principal to allow.")
-@click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="A principal to deny.")
+@click.option("--allow-principal", "allowed_principals", multiple=True, metavar="User:NAME", help="Principal to allow.")
+@click.option("--deny-principal", "denied_principals", multiple=True, metavar="User:NAME", help="Principal to deny.")
 @click.option(
-    "--host", "hosts", multiple=True, metavar="ADDRESS", help="Where the principal connects from.  [default: *]"
+    "--host", "hosts", multiple=True, metavar="ADDRESS", help="Address that the principal connects from.  [default: *]"
 )
 def create_acls(connect: Connect, **flags: Any) -> None:
-    """Create access rules: one for each resource, principal, operation and host."""
+    """Create an access rule for each combination of resource, principal, operation and host."""
     from kafkaframes.client import AclBinding
 
-    resources = _resources(flags)
-    principals = [(name, "allow") for name in flags["allowed"]] + [(name, "deny") for name in flags["denied"]]
+    resources = _pop_resources(flags)
+    principals = [(name, "allow") for name in flags["allowed_principals"]] + [
+        (name, "deny") for name in flags["denied_principals"]
+    ]
     if not resources:
         raise OptionError("name a resource: --topic, --group, --cluster, --transactional-id, ...")
     if not principals:
@@ -114,31 +118,35 @@ def create_acls(connect: Connect, **flags: Any) -> None:
 
 @command.command("delete")
 @with_admin
-@_resource_options
+@_add_resource_options
 @_filter_pattern_option
-@click.option("--principal", "principals", multiple=True, metavar="User:NAME", help="Only rules of this principal.")
-@click.option("--operation", "operations", multiple=True, metavar="NAME", help="Only rules of this operation.")
+@click.option(
+    "--principal", "principals", multiple=True, metavar="User:NAME", help="Select the rules of this principal."
+)
+@click.option("--operation", "operations", multiple=True, metavar="NAME", help="Select the rules for this operation.")
 @confirmed("Delete the access rules that match?")
 @as_json_option
 def delete_acls(connect: Connect, as_json: bool, **flags: Any) -> None:
-    """Delete the access rules that match, and print them. A resource or a principal has to be named."""
-    filters = list(_filters(flags, operations=flags.pop("operations")))
+    """Delete the access rules that match, and print them. A resource or a principal is required."""
+    filters = list(_to_filters(flags, operations=flags.pop("operations")))
     if any(condition.resource_name is None and condition.principal is None for condition in filters):
-        raise OptionError("name a resource or a principal: without them all access rules would be deleted")
+        raise OptionError("specify a resource or a principal; without them all access rules would be deleted")
     with connect() as admin:
-        rules = list(dict.fromkeys(rule for deleted in admin.delete_acls(filters).values() for rule in deleted))
-    print_rows(_rows(rules), as_json, none="no access rule matches")
+        rules = list(
+            dict.fromkeys(rule for deleted_rules in admin.delete_acls(filters).values() for rule in deleted_rules)
+        )
+    print_rows(_to_rows(rules), as_json, none="no access rule matches")
 
 
-def _filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:
+def _to_filters(flags: dict[str, Any], operations: Iterable[str] = ()) -> Iterable[AclFilter]:
     from kafkaframes.client import AclFilter
 
     base = AclFilter(pattern_type=flags["resource_pattern_type"])
-    resources: list[tuple[str, str | None]] = [*_resources(flags)] or [("any", None)]
+    resources: list[tuple[str, str | None]] = [*_pop_resources(flags)] or [("any", None)]
     names = [name.lower().replace("-", "_") for name in operations] or ["any"]
     for (kind, name), principal, operation in product(resources, flags["principals"] or [None], names):
         yield replace(base, resource_type=kind, resource_name=name, principal=principal, operation=operation)
 
 
-def _rows(rules: Iterable[AclBinding]) -> list[dict[str, Any]]:
+def _to_rows(rules: Iterable[AclBinding]) -> list[dict[str, Any]]:
     return [asdict(rule) for rule in rules]

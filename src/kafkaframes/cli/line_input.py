@@ -1,6 +1,6 @@
-"""Lines of a file or of standard input, as they come: a slow pipe such as ``tail -f`` is read line by line.
+"""Read lines of a file or of standard input as they arrive, also from a slow pipe such as ``tail -f``.
 
-Ctrl-C and SIGTERM end the reading, not the command: lines that were read complete are still returned.
+Ctrl-C and SIGTERM end the input but not the command. Complete lines that were read before are still returned.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ class StopSignal:
     """The first Ctrl-C or SIGTERM that the process has received since ``catch_signals``, if any.
 
     Attributes:
-        number: the signal.
-        descriptor: a file descriptor that can be read once the signal has come.
+        number: number of the signal; None if none was received.
+        descriptor: file descriptor that becomes readable when the signal arrives.
     """
 
     def __init__(self) -> None:
-        """Wait for none."""
+        """Create an object that has received no signal."""
         self.number: int | None = None
         self.descriptor, self._writer = os.pipe()
 
-    def take(self, number: int, _: FrameType | None) -> None:
-        """Remember the first signal; the second one ends the command at once."""
+    def handle(self, number: int, _: FrameType | None) -> None:
+        """Store the first signal. A second signal ends the command at once."""
         if self.number is not None:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         self.number = number
         os.write(self._writer, b"x")
 
     def close(self) -> None:
-        """Close the descriptors."""
+        """Close the file descriptors."""
         os.close(self.descriptor)
         os.close(self._writer)
 
 
 @contextmanager
 def catch_signals() -> Iterator[StopSignal]:
-    """Hold back the first Ctrl-C or SIGTERM until the end of the block, where it takes its usual effect."""
+    """Defer the first Ctrl-C or SIGTERM to the end of the block, where it has its usual effect."""
     stop = StopSignal()
     is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.signal(number, stop.take) for number in _SIGNALS} if is_main else {}
+    handlers = {number: signal.signal(number, stop.handle) for number in _SIGNALS} if is_main else {}
     try:
         yield stop
     finally:
@@ -63,25 +63,25 @@ def catch_signals() -> Iterator[StopSignal]:
 
 
 def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines: int) -> Iterator[list[bytes]]:
-    """Yield lines, without their ends, in groups.
+    """Yield groups of lines without their line ends.
 
     Args:
-        stream: the input.
-        stop: ends the reading. A line that is incomplete then is not returned.
-        linger_s: seconds after the first line of a group at which the group ends.
-        max_lines: size of the largest group.
+        stream: input to read.
+        stop: ends the input when it receives a signal. An incomplete line is then discarded.
+        linger_s: longest time to collect lines after the first line of a group, in seconds.
+        max_lines: largest number of lines in a group.
     """
-    descriptor = _descriptor(stream)
+    descriptor = _find_descriptor(stream)
     lines: list[bytes] = []
-    tail: list[bytes] = []  # of an incomplete line
-    due = 0.0
+    tail: list[bytes] = []  # parts of an incomplete line
+    group_deadline = 0.0
     while stop.number is None:
-        left_s = max(due - time.monotonic(), 0.0) if lines else None
-        if lines and left_s == 0.0:
+        remaining_s = max(group_deadline - time.monotonic(), 0.0) if lines else None
+        if lines and remaining_s == 0.0:
             yield lines
             lines = []
             continue
-        if not _wait(descriptor, stop, left_s):
+        if not _wait_until_readable(descriptor, stop, remaining_s):
             continue
         data = stream.read(_READ_BYTES) if descriptor is None else os.read(descriptor, _READ_BYTES)
         if not data:
@@ -91,7 +91,7 @@ def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines
         first, *others = data.split(b"\n")
         tail.append(first)
         if others:
-            due = due if lines else time.monotonic() + linger_s
+            group_deadline = group_deadline if lines else time.monotonic() + linger_s
             lines += [b"".join(tail), *others[:-1]]
             tail = [others[-1]]
         while len(lines) >= max_lines:
@@ -101,16 +101,16 @@ def read_lines(stream: BinaryIO, stop: StopSignal, *, linger_s: float, max_lines
         yield lines[start : start + max_lines]
 
 
-def _descriptor(stream: BinaryIO) -> int | None:
-    """Return a stream's file descriptor; None for one in memory."""
+def _find_descriptor(stream: BinaryIO) -> int | None:
+    """Return a stream's file descriptor; None for an in-memory stream."""
     try:
         return stream.fileno()
     except (UnsupportedOperation, AttributeError):
         return None
 
 
-def _wait(descriptor: int | None, stop: StopSignal, timeout_s: float | None) -> bool:
-    """Wait until there is something to read; return False if the time is over, or a signal has come."""
+def _wait_until_readable(descriptor: int | None, stop: StopSignal, timeout_s: float | None) -> bool:
+    """Wait until the input is readable. Return False after the timeout or if a signal arrived."""
     if descriptor is None:
         return True
     ready, _, _ = select.select([descriptor, stop.descriptor], [], [], timeout_s)

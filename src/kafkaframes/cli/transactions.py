@@ -1,4 +1,4 @@
-"""``kafkaframes transactions``: list, describe and end transactions; find those that hang (KIP-664)."""
+"""``kafkaframes transactions``: list, describe, fence and abort transactions, and find hanging ones (KIP-664)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from kafkaframes.client import Admin, TopicPartition
 
-command = connecting_group("transactions", "List, describe, find and end transactions.")
+command = connecting_group("transactions", "List, describe and abort transactions, and find hanging ones.")
 
 
 @command.command("list")
 @with_admin
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state, such as Ongoing.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Only of this producer.")
 @click.option(
-    "--min-duration", "duration_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Only open for longer."
+    "--state", "states", multiple=True, metavar="STATE", help="Select transactions in this state, such as Ongoing."
+)
+@click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Select transactions of this producer."
+)
+@click.option(
+    "--min-duration",
+    "duration_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Select transactions that have been open for longer.",
 )
 @as_json_option
 def list_transactions(connect: Connect, as_json: bool, duration_s: float | None, **conditions: Any) -> None:
@@ -45,7 +53,7 @@ def list_transactions(connect: Connect, as_json: bool, duration_s: float | None,
 @with_admin
 @as_json_option
 def describe_transactions(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """Show state, producer, start and partitions of transactional ids."""
+    """Show the state, producer, start time and partitions of transactional ids."""
     with connect() as admin:
         descriptions = admin.describe_transactions(names)
     rows = [
@@ -69,12 +77,12 @@ def describe_transactions(names: tuple[str, ...], connect: Connect, as_json: boo
 @with_admin
 @as_json_option
 def list_producers(partitions: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """Show the producers that partitions' leaders know, and their open transactions."""
+    """Show the producers of partitions and their open transactions, as the leaders report them."""
     from kafkaframes.client import TopicPartition
 
-    requested = [TopicPartition(*topic_partition_of(text)) for text in partitions]
+    targets = [TopicPartition(*topic_partition_of(text)) for text in partitions]
     with connect() as admin:
-        producers = admin.describe_producers(requested)
+        producers = admin.describe_producers(targets)
     print_rows(_producer_rows(producers), as_json, none="no producers")
 
 
@@ -99,18 +107,18 @@ def _producer_rows(producers: dict[TopicPartition, Any]) -> list[dict[str, Any]]
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @with_admin
 @as_json_option
-def find_hanging(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """Show transactions that are open in a partition, but not for their coordinator. Default: all topics.
+def find_find_hanging_rows(topics: tuple[str, ...], connect: Connect, as_json: bool) -> None:
+    """Show transactions that are open in a partition but not at their coordinator. Default: all topics.
 
-    They hold back read_committed consumers for ever. `transactions abort` ends one.
+    They block read_committed consumers of the partition. `transactions abort` aborts one.
     """
     with connect() as admin:
-        rows = _hanging(admin, topics or admin.list_topics())
-    print_rows(rows, as_json, none="no transaction hangs")
+        rows = _find_hanging_rows(admin, topics or admin.list_topics())
+    print_rows(rows, as_json, none="no hanging transactions")
 
 
-def _hanging(admin: Admin, topics: tuple[str, ...] | list[str]) -> list[dict[str, Any]]:
-    """Return the rows of open transactions that no coordinator has open for their partition."""
+def _find_hanging_rows(admin: Admin, topics: tuple[str, ...] | list[str]) -> list[dict[str, Any]]:
+    """Return the rows of transactions that are open in a partition but not at their coordinator."""
     from kafkaframes.client import TopicPartition
 
     metadata = admin.describe_topics(topics)
@@ -137,7 +145,7 @@ def _hanging(admin: Admin, topics: tuple[str, ...] | list[str]) -> list[dict[str
 @click.option("--start-offset", type=click.IntRange(0), required=True, help="First offset of the transaction.")
 @confirmed("Abort this transaction?")
 def abort_transaction(partition: str, connect: Connect, start_offset: int) -> None:
-    """Abort a hanging transaction in one partition; one that its coordinator has open is left alone."""
+    """Abort a hanging transaction in one partition. A transaction that is open at its coordinator is rejected."""
     from kafkaframes.client import TopicPartition
 
     target = TopicPartition(*topic_partition_of(partition))
@@ -151,10 +159,10 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
             raise OptionError(f"{target} has no open transaction that starts at offset {start_offset}")
         if not any(
             (row["partition"], row["transaction_start_offset"]) == (target.partition, start_offset)
-            for row in _hanging(admin, [target.topic])
+            for row in _find_hanging_rows(admin, [target.topic])
         ):
             raise OptionError(
-                f"the coordinator has the transaction at offset {start_offset} of {target} open: it does not hang"
+                f"the transaction at offset {start_offset} of {target} is open at its coordinator, so it does not hang"
             )
         state = states[0]
         epoch = -1 if state.coordinator_epoch is None else state.coordinator_epoch
@@ -166,8 +174,8 @@ def abort_transaction(partition: str, connect: Connect, start_offset: int) -> No
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @with_admin
 @confirmed("Fence the producers of these transactional ids, and abort their transactions?")
-def terminate(names: tuple[str, ...], connect: Connect) -> None:
-    """Fence the producers of transactional ids; their open transactions are aborted."""
+def fence_producers(names: tuple[str, ...], connect: Connect) -> None:
+    """Fence the producers of transactional ids, and abort their open transactions."""
     with connect() as admin:
         admin.fence_producers(names)
     say(f"fenced {', '.join(names)}")

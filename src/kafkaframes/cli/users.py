@@ -1,4 +1,4 @@
-"""``kafkaframes users`` and ``quotas``: SCRAM credentials, and the quotas of users, clients and addresses."""
+"""``kafkaframes users`` manages SCRAM credentials; ``kafkaframes quotas`` manages client quotas."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kafkaframes.errors import OptionError
 if TYPE_CHECKING:
     from kafkaframes.client import QuotaEntity
 
-PASSWORD = "KAFKAFRAMES_NEW_PASSWORD"
-_MECHANISMS = click.Choice(("SCRAM-SHA-256", "SCRAM-SHA-512"))
+PASSWORD_VARIABLE = "KAFKAFRAMES_NEW_PASSWORD"
+_MECHANISM_CHOICE = click.Choice(("SCRAM-SHA-256", "SCRAM-SHA-512"))
 
 command = connecting_group("users", "List, create and delete SCRAM credentials of users.")
 
@@ -34,7 +34,7 @@ command = connecting_group("users", "List, create and delete SCRAM credentials o
 @with_admin
 @as_json_option
 def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
-    """List the users that have SCRAM credentials, with mechanism and iterations. Default: all users."""
+    """List the SCRAM credentials of users: mechanism and iterations. Default: all users."""
     with connect() as admin:
         users = admin.describe_user_scram_credentials(names or None)
     rows = [
@@ -48,14 +48,15 @@ def list_users(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
 @command.command("set")
 @click.argument("name", metavar="USER")
 @with_admin
-@click.option("--mechanism", type=_MECHANISMS, default="SCRAM-SHA-512", show_default=True)
+@click.option("--mechanism", type=_MECHANISM_CHOICE, default="SCRAM-SHA-512", show_default=True)
 @click.option("--iterations", type=click.IntRange(4096, 16384), default=4096, show_default=True)
-@click.option("--password-file", type=click.Path(dir_okay=False, exists=True), help="A file with the password.")
+@click.option("--password-file", type=click.Path(dir_okay=False, exists=True), help="File that contains the password.")
 def set_user(name: str, connect: Connect, password_file: str | None, **flags: Any) -> None:
     """Create or replace a user's SCRAM credential.
 
-    The password is read from --password-file, from the environment (KAFKAFRAMES_NEW_PASSWORD), or from the terminal. It
-    is not a flag, because other users of this machine can read flags. Brokers receive its salted hash.
+    The password is read from --password-file, from the environment variable KAFKAFRAMES_NEW_PASSWORD, or from the
+    terminal. It is not a flag, because other users of this machine can read the flags of a process. Brokers receive
+    only its salted hash.
     """
     from kafkaframes.client import ScramCredential
 
@@ -69,12 +70,12 @@ def _read_password(path: str | None) -> str:
     if path is not None:
         with open(path, encoding="utf-8") as file:
             password = file.read().removesuffix("\n")
-    elif PASSWORD in os.environ:
-        password = os.environ[PASSWORD]
+    elif PASSWORD_VARIABLE in os.environ:
+        password = os.environ[PASSWORD_VARIABLE]
     elif sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        raise OptionError(f"no password: give --password-file, or set {PASSWORD}")
+        raise OptionError(f"the password is missing; give --password-file, or set {PASSWORD_VARIABLE}")
     if not password:
         raise OptionError("the password is empty")
     return password
@@ -83,7 +84,7 @@ def _read_password(path: str | None) -> str:
 @command.command("delete")
 @click.argument("name", metavar="USER")
 @with_admin
-@click.option("--mechanism", type=_MECHANISMS, help="Only this credential.  [default: all of the user's]")
+@click.option("--mechanism", type=_MECHANISM_CHOICE, help="Only this credential.  [default: all of the user's]")
 @confirmed("Delete the credentials of this user?")
 def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
     """Delete a user's SCRAM credentials."""
@@ -103,11 +104,11 @@ quotas = connecting_group("quotas", "List, set and delete quotas of users, clien
 @with_admin
 @as_json_option
 def list_quotas(connect: Connect, as_json: bool) -> None:
-    """List the quotas; <default> stands for every name without a quota of its own."""
+    """List the quotas. <default> applies to every name without its own quota."""
     with connect() as admin:
         entities = admin.describe_client_quotas()
     rows = [
-        _names(entity) | {"setting": setting, "value": value}
+        _entity_names(entity) | {"setting": setting, "value": value}
         for entity, settings in sorted(entities.items(), key=lambda item: tuple(map(str, item[0])))
         for setting, value in sorted(settings.items())
     ]
@@ -115,9 +116,9 @@ def list_quotas(connect: Connect, as_json: bool) -> None:
 
 
 _entity_options = (
-    click.option("--user", metavar="NAME", help="A user; <default> is every user without a quota of its own."),
-    click.option("--client-id", metavar="NAME", help="A client id, or <default>."),
-    click.option("--ip", metavar="ADDRESS", help="An address, or <default>; alone."),
+    click.option("--user", metavar="NAME", help="User name, or <default> for all users without their own quota."),
+    click.option("--client-id", metavar="NAME", help="Client id, or <default>."),
+    click.option("--ip", metavar="ADDRESS", help="Client address, or <default>. Excludes --user and --client-id."),
 )
 
 
@@ -129,7 +130,7 @@ _entity_options = (
 @_entity_options[2]
 def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
-    connection_creation_rate (of addresses).
+    connection_creation_rate (only with --ip).
     """
     values: dict[str, float | None] = {}
     for setting, text in pairs_of(settings).items():
@@ -137,10 +138,10 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
             values[setting] = float(text)
         except ValueError:
             raise OptionError(f"{setting}={text}: the value is not a number") from None
-    entity = _entity_of(names)
+    entity = _to_entity(names)
     with connect() as admin:
         admin.alter_client_quotas({entity: values})
-    say(f"set {', '.join(values)} of {_text_of(entity)}")
+    say(f"set {', '.join(values)} of {_describe_entity(entity)}")
 
 
 @quotas.command("delete")
@@ -151,18 +152,18 @@ def set_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None)
 @_entity_options[2]
 @confirmed("Delete these quotas?")
 def delete_quotas(settings: tuple[str, ...], connect: Connect, **names: str | None) -> None:
-    """Delete quotas of an entity. Default: all of its settings."""
-    entity = _entity_of(names)
+    """Delete quotas of an entity. Default: all its quotas."""
+    entity = _to_entity(names)
     with connect() as admin:
-        existing = admin.describe_client_quotas(**entity._asdict(), strict=True).get(entity, {})
-        unknown = [setting for setting in settings if setting not in existing]
-        if unknown or not existing:
-            raise OptionError(f"{_text_of(entity)} has no quota {', '.join(unknown) or 'at all'}")
-        admin.alter_client_quotas({entity: dict.fromkeys(settings or existing)})
-    say(f"deleted {', '.join(settings or existing)} of {_text_of(entity)}")
+        values = admin.describe_client_quotas(**entity._asdict(), strict=True).get(entity, {})
+        unknown = [setting for setting in settings if setting not in values]
+        if unknown or not values:
+            raise OptionError(f"{_describe_entity(entity)} has no quota {', '.join(unknown) or 'at all'}")
+        admin.alter_client_quotas({entity: dict.fromkeys(settings or values)})
+    say(f"deleted {', '.join(settings or values)} of {_describe_entity(entity)}")
 
 
-def _entity_of(names: dict[str, str | None]) -> QuotaEntity:
+def _to_entity(names: dict[str, str | None]) -> QuotaEntity:
     from kafkaframes.client import DEFAULT_ENTITY, QuotaEntity
 
     if not any(names.values()):
@@ -170,12 +171,14 @@ def _entity_of(names: dict[str, str | None]) -> QuotaEntity:
     return QuotaEntity(**{key: DEFAULT_ENTITY if name == DEFAULT_ENTITY.value else name for key, name in names.items()})
 
 
-def _names(entity: QuotaEntity) -> dict[str, str | None]:
+def _entity_names(entity: QuotaEntity) -> dict[str, str | None]:
     from kafkaframes.client import DEFAULT_ENTITY
 
     names = entity._asdict().items()
     return {key: DEFAULT_ENTITY.value if name is DEFAULT_ENTITY else name for key, name in names}
 
 
-def _text_of(entity: QuotaEntity) -> str:
-    return ", ".join(f"{key.replace('_', '-')} {name}" for key, name in _names(entity).items() if name is not None)
+def _describe_entity(entity: QuotaEntity) -> str:
+    return ", ".join(
+        f"{key.replace('_', '-')} {name}" for key, name in _entity_names(entity).items() if name is not None
+    )

@@ -230,8 +230,7 @@ class ReplicaMethods(AdminRequests):
             paths: absolute path of a log directory of the broker, for each replica.
 
         Raises:
-            BrokerError: a broker does not exist, does not have the log directory (LOG_DIR_NOT_FOUND), or does not have the
-                replica.
+            BrokerError: a broker does not exist, lacks the log directory (LOG_DIR_NOT_FOUND), or lacks the replica.
         """
         cls = self.settings.message("AlterReplicaLogDirsRequest")
         results: dict[Replica, BrokerError | None] = {}
