@@ -409,6 +409,8 @@ class SimulatedMember:
             is_of_now = isinstance(request, JoinGroup | SyncGroup | Heartbeat | ConsumerHeartbeat) and any(
                 request is value for value in vars(member or self).values()
             )
+            if isinstance(request, Heartbeat) and member is not None:  # an answer to an earlier generation says nothing
+                is_of_now = is_of_now and request.generation == member.identity.generation_id
             self.machine.failed(request, answer, now)
             if is_of_now and getattr(answer, "code", None) in REMOVALS:
                 self.owned.clear()  # from now on, whatever the machine says
