@@ -1,8 +1,8 @@
-"""Read gzip, zstd and lz4 data as a file, up to the first byte that cannot be decompressed.
+"""Decompress gzip, zstd and lz4 files up to the first byte that cannot be decompressed.
 
-Each class is a raw binary file. ``readinto`` returns everything before damage or truncation, and then raises
-``DecodeError``. Several compressed members in a row are read as one file. The memory that one call needs is bounded,
-however much the data expand.
+``MemberFile`` and ``ZstdFile`` are raw binary files. ``readinto`` returns all data before damage or truncation, and
+then raises ``DecodeError``. Consecutive compressed members are read as one file. The memory of a call is bounded for
+every compression ratio.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
-_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # of zstd, after a byte 0x50 to 0x5f; pzstd starts its files with it
-_INPUT_BYTES: Final = 256 << 10  # read from the file at once
-_MAX_OUTPUT_BYTES: Final = 4 << 20  # decompressed at once
+_SKIPPABLE_MAGIC: Final = (
+    b"\x2a\x4d\x18"  # of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd writes one first
+)
+_INPUT_BYTES: Final = 256 << 10  # per read from the file
+_MAX_OUTPUT_BYTES: Final = 4 << 20  # per call of the decompressor
 _FIRST_STEP_BYTES: Final = 512
-_ZSTD_STEP_BYTES: Final = 64 << 10  # an error loses the output of the call that meets it
-_MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # what ``zstd --long`` writes
+_ZSTD_STEP_BYTES: Final = 64 << 10  # small, because a call that fails loses its output
+_MAX_ZSTD_WINDOW_BYTES: Final = 1 << 27  # window size of ``zstd --long``
 
 
 def open_compressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
-    """Return a file of the decompressed bytes, or ``raw`` itself if its first bytes are not those of a compressed file.
+    """Return a file of the decompressed bytes, or ``raw`` itself if it is not compressed.
 
     Args:
-        raw: the file, at its start.
-        head: its first four bytes.
+        raw: file, positioned at its start.
+        head: first four bytes of the file.
     """
     if head.startswith(GZIP_MAGIC):
         return MemberFile(raw, "gzip", GzipMember)  # type: ignore[return-value]
@@ -50,7 +52,7 @@ class Member(Protocol):
         ...
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return at most ``max_bytes`` of output, and how many bytes of ``data`` were used."""
+        """Return at most ``max_bytes`` of output, and the number of bytes of ``data`` that were consumed."""
         ...
 
 
@@ -68,7 +70,7 @@ class GzipMember:
         return bool(self._inflate.eof)
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return output and the number of bytes used, as ``Member`` says."""
+        """Return output and the number of consumed bytes. See ``Member``."""
         output = self._inflate.decompress(data, max_bytes)
         rest = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
         return output, len(data) - len(rest)
@@ -88,7 +90,7 @@ class Lz4Member:
         return bool(self._frame.eof)
 
     def decompress(self, data: memoryview, max_bytes: int) -> tuple[bytes, int]:
-        """Return output and the number of bytes used; bytes that it holds back from calls before come first."""
+        """Return output and the number of consumed bytes. Buffered output of previous calls is returned first."""
         if not self._frame.needs_input:
             return self._frame.decompress(b"", max_bytes), 0
         output = self._frame.decompress(bytes(data), max_bytes)
@@ -97,7 +99,7 @@ class Lz4Member:
 
 
 class _CompressedFile(io.RawIOBase):
-    """A raw file whose codec reports damage by one error."""
+    """Base class of decompressed files. Damage and truncation become ``DecodeError``."""
 
     def __init__(self, raw: IO[bytes], codec: str) -> None:
         super().__init__()
@@ -107,33 +109,35 @@ class _CompressedFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def _broken_off(self) -> DecodeError:
+    def _truncation_error(self) -> DecodeError:
         return DecodeError(f"the {self._codec} data break off: the file was cut")
 
-    def _damaged(self, error: Exception) -> DecodeError:
+    def _damage_error(self, error: Exception) -> DecodeError:
         return DecodeError(f"the {self._codec} data cannot be decompressed: {error}")
 
 
 class MemberFile(_CompressedFile):
-    """Reads members one after another; zeros between gzip members are padding."""
+    """Reads consecutive gzip members or lz4 frames. Zeros between gzip members are skipped as padding."""
 
-    def __init__(self, raw: IO[bytes], codec: str, make: Callable[[], Member]) -> None:
+    def __init__(self, raw: IO[bytes], codec: str, create_member: Callable[[], Member]) -> None:
         from isal import isal_zlib
 
         super().__init__(raw, codec)
         errors: Any = (isal_zlib.error, EOFError, RuntimeError, ValueError)
         self._errors: tuple[type[Exception], ...] = errors
-        self._make = make
+        self._create_member = create_member
         self._member: Member | None = None  # None between members
         self._input = memoryview(b"")
-        self._step = _FIRST_STEP_BYTES  # input of a call; a new member starts small, since it returns what it leaves
+        self._step = (
+            _FIRST_STEP_BYTES  # input of a call; small for a new member, because the bytes after the member are copied
+        )
         self._output = memoryview(b"")
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a part of ``buffer``; return 0 at the end.
+        """Read data into ``buffer`` and return the number of bytes; 0 at the end of the file.
 
         Raises:
-            DecodeError: the data break off here, or are damaged.
+            DecodeError: the data are truncated or damaged at this position.
         """
         view = memoryview(buffer).cast("B")
         while not len(self._output):
@@ -145,42 +149,42 @@ class MemberFile(_CompressedFile):
         return size
 
     def _advance(self) -> bool:
-        """Decompress the next step; return False at the end of the file."""
+        """Decompress the next part of the input. Return False at the end of the file."""
         if not self._input:
             self._input = memoryview(self._raw.read(_INPUT_BYTES))
         if self._member is None:
             self._skip_zeros()
         if not self._input:
-            return self._at_end()
+            return self._read_more()
         if self._member is None:
-            self._member, self._step = self._make(), _FIRST_STEP_BYTES
+            self._member, self._step = self._create_member(), _FIRST_STEP_BYTES
         self._input = self._input[self._decompress(self._input[: self._step]) :]
         self._step = min(2 * self._step, _INPUT_BYTES)
         return True
 
     def _decompress(self, data: memoryview) -> int:
-        """Decompress input into ``_output``; return how much of it was used."""
+        """Decompress input into ``_output``, and return the number of consumed bytes."""
         assert self._member is not None
         try:
-            output, used = self._member.decompress(data, _MAX_OUTPUT_BYTES)
+            output, consumed = self._member.decompress(data, _MAX_OUTPUT_BYTES)
         except self._errors as error:
             self._member, self._input = None, memoryview(b"")
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         self._output = memoryview(output)
         if self._member.is_complete:
             self._member = None
-        return used
+        return consumed
 
-    def _at_end(self) -> bool:
-        """Return whether more may follow although the input that was read is used up."""
+    def _read_more(self) -> bool:
+        """Read more input, or flush the decompressor at the end of the file. Return False if no output can follow."""
         if self._member is None:
             self._input = memoryview(self._raw.read(_INPUT_BYTES))
             return bool(self._input)
-        self._decompress(memoryview(b""))  # what the codec holds back
+        self._decompress(memoryview(b""))  # flush buffered output
         if self._output or self._member is None:
             return True
         self._member = None
-        raise self._broken_off()
+        raise self._truncation_error()
 
     def _skip_zeros(self) -> None:
         if self._codec == "gzip":
@@ -188,7 +192,7 @@ class MemberFile(_CompressedFile):
 
 
 class ZstdFile(_CompressedFile):
-    """Reads zstd frames, and skips those that are marked as skippable."""
+    """Reads zstd frames, and skips skippable frames."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         import zstandard
@@ -197,15 +201,15 @@ class ZstdFile(_CompressedFile):
         self._errors = zstandard.ZstdError, MemoryError
         self._frames = ZstdFrames()
         decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW_BYTES)
-        source: Any = _Tap(raw, self._frames.feed)
+        source: Any = _ObservedFile(raw, self._frames.feed)
         self._stream = decompressor.stream_reader(source, read_across_frames=True)
         self._has_ended = False
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a part of ``buffer``; return 0 at the end.
+        """Read data into ``buffer`` and return the number of bytes; 0 at the end of the file.
 
         Raises:
-            DecodeError: the data break off here, or are damaged.
+            DecodeError: the data are truncated or damaged at this position.
         """
         if self._has_ended:
             return 0
@@ -213,16 +217,16 @@ class ZstdFile(_CompressedFile):
             size = self._stream.readinto1(memoryview(buffer).cast("B")[:_ZSTD_STEP_BYTES])
         except self._errors as error:
             self._has_ended = True
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         if not size:
             self._has_ended = True
             if not self._frames.are_complete:
-                raise self._broken_off()
+                raise self._truncation_error()
         return int(size)
 
 
-class _Tap:
-    """A file whose bytes are also given to a function."""
+class _ObservedFile:
+    """A file that passes the bytes of each read to a function as well."""
 
     def __init__(self, raw: IO[bytes], feed: Callable[[bytes], None]) -> None:
         self._raw, self._feed = raw, feed
@@ -238,23 +242,23 @@ _HEAD_BYTES: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BL
 
 
 class ZstdFrames:
-    """Follows the frames of zstd data by their headers (RFC 8878, 3.1), to know whether the last one is whole.
+    """Parses zstd frame and block headers (RFC 8878, 3.1) to detect whether the last frame is complete.
 
-    The library returns the end of the data for a truncated frame, too.
+    The zstd library reports a truncated frame as a normal end of the data.
     """
 
     def __init__(self) -> None:
         self._state, self._head, self._skip_bytes = _MAGIC_STATE, b"", 0
         self._checksum_bytes = 0
-        self._is_foreign = False  # not zstd: the library reports it
+        self._is_foreign = False  # the data are not zstd; the library reports this error
 
     @property
     def are_complete(self) -> bool:
-        """Whether the data end between frames."""
+        """Whether the data so far end with a complete frame."""
         return self._state == _MAGIC_STATE and not self._head and not self._skip_bytes
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the file."""
+        """Parse the next bytes of the file."""
         position = 0
         while position < len(data) and not self._is_foreign:
             if self._skip_bytes:
@@ -267,9 +271,9 @@ class ZstdFrames:
             position += missing
             if len(self._head) == _HEAD_BYTES[self._state]:
                 head, self._head = self._head, b""
-                self._take_head(head)
+                self._parse_header(head)
 
-    def _take_head(self, head: bytes) -> None:
+    def _parse_header(self, head: bytes) -> None:
         if self._state == _MAGIC_STATE:
             is_skippable = head[1:] == _SKIPPABLE_MAGIC and head[0] >> 4 == 5
             self._is_foreign = not is_skippable and head != ZSTD_MAGIC

@@ -1,8 +1,8 @@
-"""What a capture holds that was not read, and why: the same account for every command, table and library call.
+"""Report which data of a capture were not read, and why. All commands, tables and library calls use this report.
 
-A ``Coverage`` is filled while captures and request logs are read, whatever they are read for. Each entry has a kind.
-The kinds in ``HARMLESS`` cannot hide a Kafka call (ARP, UDP, a connection that began before the capture); all other
-kinds can, so a result that rests on the capture is incomplete.
+A ``Coverage`` is filled while captures and request logs are read. Each entry has a kind. The kinds in ``HARMLESS``
+cannot hide a Kafka call: ARP, UDP, or a connection that began before the capture. All other kinds can, so results from
+this capture are incomplete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaframes.errors import DecodeError
 
 DAMAGED, LOST, CUT, UNSUPPORTED, ENCRYPTED, UNKNOWN = "damaged", "lost", "cut", "unsupported", "encrypted", "unknown"
 BOUNDARY, OTHER = "boundary", "other"
-#: The kinds of entries, and what each means.
+#: Description of each kind of entry.
 KINDS: Final = {
     DAMAGED: "a file, a packet header or a line cannot be read",
     LOST: "packets of a connection are missing",
@@ -31,19 +31,19 @@ HARMLESS: Final = frozenset({BOUNDARY, OTHER})
 
 @dataclass(frozen=True, slots=True)
 class UnreadData:
-    """Data that were not read, for one reason.
+    """Unread data with the same reason.
 
     Attributes:
         kind: a key of ``KINDS``.
-        reason: the reason, without numbers, so that equal reasons can be added up.
-        file: the path of the file.
-        position: of the first byte in the (decompressed) file; None where that is not known.
-        size_bytes: the number of bytes; -1 for all that follow; None where that is not known.
-        packets: the number of packets; None for bytes of a stream or a file.
-        connections: the number of connections; 0 where they are not known.
-        lines: the number of lines of a request log.
-        number: the number of the first packet, from 1; None where there is none.
-        time_ns: its time.
+        reason: the reason. It contains no amounts, so that entries with equal reasons can be added up.
+        file: path of the file.
+        position: position of the first unread byte in the decompressed file; None if unknown.
+        size_bytes: number of bytes; -1 is the rest of the file; None if unknown.
+        packets: number of packets; None if the data are bytes of a stream or of a file.
+        connections: number of connections; 0 if unknown.
+        lines: number of request log lines.
+        number: number of the first packet, counted from 1; None if the data are not packets.
+        time_ns: timestamp of the first packet, in nanoseconds since 1970; None if the data are not packets.
     """
 
     kind: str
@@ -59,24 +59,24 @@ class UnreadData:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether no Kafka call can be among the data."""
+        """Whether the data cannot contain a Kafka call."""
         return self.kind in HARMLESS
 
     @property
     def text(self) -> str:
-        """The amount and the reason."""
+        """The amount and the reason, as text."""
         if self.lines:
-            return f"{_counted(self.lines, 'line')}: {self.reason}"
+            return f"{_format_count(self.lines, 'line')}: {self.reason}"
         if self.connections and self.packets is None:
-            return f"{_counted(self.connections, 'connection')}: {self.reason}"
+            return f"{_format_count(self.connections, 'connection')}: {self.reason}"
         if self.packets is not None:
-            return f"{_counted(self.packets, 'packet')}: {self.reason}"
+            return f"{_format_count(self.packets, 'packet')}: {self.reason}"
         if self.size_bytes is not None and self.size_bytes > 0:
-            return f"{_counted(self.size_bytes, 'byte')}: {self.reason}"
+            return f"{_format_count(self.size_bytes, 'byte')}: {self.reason}"
         return self.reason
 
     def as_exception(self) -> DecodeError:
-        """Return an error that names the file."""
+        """Return the entry as an error that names the file."""
         return DecodeError(self.text, file=self.file, position=self.position)
 
     def __str__(self) -> str:
@@ -84,11 +84,11 @@ class UnreadData:
 
 
 def merge_files(entries: Iterable[UnreadData]) -> list[UnreadData]:
-    """Return entries added up over files, by kind and reason; the file is that of the first."""
+    """Add up the entries of all files that have the same kind and reason. The sum has the file of the first entry."""
     merged: dict[tuple[str, str], UnreadData] = {}
     for entry in entries:
-        before = merged.get((entry.kind, entry.reason))
-        merged[entry.kind, entry.reason] = entry if before is None else _sum(before, entry)
+        total = merged.get((entry.kind, entry.reason))
+        merged[entry.kind, entry.reason] = entry if total is None else _add_entries(total, entry)
     return list(merged.values())
 
 
@@ -96,15 +96,15 @@ _MAX_REASONS: Final = 6
 
 
 def summary(entries: Iterable[UnreadData]) -> str:
-    """Return amounts and reasons in one line, the first few of them."""
+    """Return the amounts and reasons of the first entries in one line."""
     merged = merge_files(entries)
     texts = [entry.text for entry in merged[:_MAX_REASONS]]
-    more = len(merged) - len(texts)
-    return "; ".join([*texts, *([f"and {_counted(more, 'more reason')}"] if more else [])])
+    omitted = len(merged) - len(texts)
+    return "; ".join([*texts, *([f"and {_format_count(omitted, 'more reason')}"] if omitted else [])])
 
 
 def entry_json(entry: UnreadData) -> dict[str, object]:
-    """Return an entry as JSON."""
+    """Return an entry as a JSON object."""
     return {
         "kind": entry.kind,
         "reason": entry.reason,
@@ -117,59 +117,59 @@ def entry_json(entry: UnreadData) -> dict[str, object]:
     }
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class Coverage:
-    """The account of one read of captures and request logs."""
+    """The unread data of one read of captures and request logs."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, str], UnreadData] = {}
         self._gaps: dict[tuple[str, str, str], UnreadData] = {}
 
     def add(self, data: UnreadData) -> None:
-        """Add data; those of the same file, kind and reason become one entry."""
-        _add(self._entries, data)
+        """Add unread data. Data with the same file, kind and reason become one entry."""
+        _add_to(self._entries, data)
 
     def update(self, entries: Iterable[UnreadData]) -> None:
-        """Add several."""
+        """Add several entries."""
         for entry in entries:
             self.add(entry)
 
     def add_gaps(self, gaps: Iterable[UnreadData]) -> None:
-        """Add gaps of streams."""
+        """Add gaps in TCP streams."""
         for gap in gaps:
-            _add(self._gaps, gap)
+            _add_to(self._gaps, gap)
 
     @property
     def entries(self) -> list[UnreadData]:
-        """Everything that was not read."""
+        """All entries."""
         return [*self._entries.values(), *self._gaps.values()]
 
     @property
-    def beside_gaps(self) -> list[UnreadData]:
-        """Everything but the gaps of streams, those that may hide calls first."""
+    def entries_without_gaps(self) -> list[UnreadData]:
+        """All entries except gaps in TCP streams; harmless entries are last."""
         return sorted(self._entries.values(), key=lambda entry: entry.is_harmless)
 
     @property
     def unread(self) -> list[UnreadData]:
-        """What may hide Kafka calls."""
+        """Entries that may hide Kafka calls."""
         return [entry for entry in self.entries if not entry.is_harmless]
 
     @property
     def harmless(self) -> list[UnreadData]:
-        """What was not read and cannot hide a Kafka call."""
+        """Entries that cannot hide a Kafka call."""
         return [entry for entry in self.entries if entry.is_harmless]
 
 
-def _add(entries: dict[tuple[str, str, str], UnreadData], data: UnreadData) -> None:
+def _add_to(entries: dict[tuple[str, str, str], UnreadData], data: UnreadData) -> None:
     key = data.file, data.kind, data.reason
-    before = entries.get(key)
-    entries[key] = data if before is None else _sum(before, data)
+    total = entries.get(key)
+    entries[key] = data if total is None else _add_entries(total, data)
 
 
-def _sum(entry: UnreadData, other: UnreadData) -> UnreadData:
+def _add_entries(entry: UnreadData, other: UnreadData) -> UnreadData:
     size = None
     if entry.size_bytes is not None and other.size_bytes is not None:
         size = -1 if min(entry.size_bytes, other.size_bytes) < 0 else entry.size_bytes + other.size_bytes

@@ -204,7 +204,7 @@ class CaptureBatches:
             if len(made.gaps):
                 rows = list(gap_rows(made.gaps, made.connections, maker.names, self.files, made.file))
                 yield batch_of(rows, self.columns)
-        others = list(unread_rows(self.coverage.beside_gaps))
+        others = list(unread_rows(self.coverage.entries_without_gaps))
         if others:
             yield batch_of(others, self.columns)
 

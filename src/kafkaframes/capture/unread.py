@@ -1,4 +1,4 @@
-"""Entries of a capture's coverage, made of the tables of kernels: packets, gaps of streams, connections."""
+"""Convert the kernels' tables of packets, stream gaps and connections to coverage entries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GAP_KINDS: Final = {
 GAP_KINDS: Final = tuple(_GAP_KINDS[reason] for reason in range(len(layout.GAP_REASONS)))
 
 _LLC: Final = "IEEE 802.2 (spanning tree, CDP, IS-IS)"
-# Ethertypes that cannot hold TCP, and those that can and are not read.
+# Ethertypes that cannot contain TCP, then ethertypes that can but are not supported.
 _HARMLESS_ETHERTYPES: Final = {
     headers.LLC: _LLC,
     0x0806: "ARP",
@@ -110,13 +110,16 @@ _UDP_TUNNELS: Final = {
     37008: "TZSP",
 }
 _ENCRYPTED_UDP: Final = frozenset({4500, 51820})
-_PPP_CONTROL: Final = 0x8000  # protocol numbers from here on negotiate
+_PPP_CONTROL: Final = 0x8000  # PPP protocol numbers from here on are control protocols
 
 
 def gap_entries(gaps: Ints, files: Sequence[str], file: int) -> Iterator[UnreadData]:
-    """Yield the gaps of streams, added up by file and reason: rows in the columns ``G_`` of ``layout.py``.
+    """Yield an entry for each file and reason of stream gaps.
 
-    A gap that no packet follows is of the given file.
+    Args:
+        gaps: gaps, in the columns ``G_`` of ``layout.py``.
+        files: paths of files, by number.
+        file: number of the file for gaps that no packet follows.
     """
     if not len(gaps):
         return
@@ -137,12 +140,12 @@ OTHER_TCP_REASON: Final = "another protocol over TCP"
 
 
 def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) -> Iterator[UnreadData]:
-    """Yield what connections say, by file and reason.
+    """Yield an entry for each file and reason of unread connections.
 
     Args:
-        table: their rows.
-        files: the paths of files, by number.
-        has_ports: whether the ports of brokers were given: then nothing else is expected to be Kafka.
+        table: connections, in the connection columns of ``layout.py``.
+        files: paths of files, by number.
+        has_ports: whether the caller specified the ports of brokers. Connections to other ports are then not Kafka.
     """
     if not len(table):
         return
@@ -154,7 +157,7 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
     protocol = table[:, layout.PROTOCOL]
     is_kafka, is_other = protocol == layout.KAFKA, protocol == layout.OTHER
     total, cut_packets = sizes.sum(axis=1), cut.sum(axis=1)
-    has_payload = total > packets.sum(axis=1)  # a keepalive probe may hold a byte
+    has_payload = total > packets.sum(axis=1)  # a keepalive probe may contain a byte
     has_start = (sides[0][:, layout.INITIAL] >= 0) | (sides[1][:, layout.INITIAL] >= 0)
     is_undecided = (protocol == layout.UNDECIDED) | (protocol == layout.UNRECOGNISED)
     is_cut = (cut_packets > 0) & (is_undecided | (is_other & (not has_ports)))
@@ -170,9 +173,9 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
         (LOST, STRAY_REASON, ~is_other & (stray.sum(axis=1) > 0), None, stray.sum(axis=1)),
         (BOUNDARY, STARTED_REASON, is_kafka & ~has_start, None, None),
     )
-    for kind, reason, chosen, byte_counts, packet_counts in rules:
-        for number in np.unique(file_numbers[chosen]).tolist():
-            rows = chosen & (file_numbers == number)
+    for kind, reason, mask, byte_counts, packet_counts in rules:
+        for number in np.unique(file_numbers[mask]).tolist():
+            rows = mask & (file_numbers == number)
             yield UnreadData(
                 kind,
                 reason,
@@ -184,7 +187,9 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
 
 
 def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
-    """Return which connections were opened in the capture by a client that let the server speak first: not Kafka."""
+    """Return a mask of connections whose client sent no data although the capture has the handshake. In Kafka the
+    client sends first, so these are other protocols.
+    """
     client = np.maximum(table[:, layout.CLIENT], 0)
     rows = np.arange(len(table))
     is_open = (sides[0][:, layout.INITIAL] >= 0) & (sides[1][:, layout.INITIAL] >= 0)
@@ -193,7 +198,12 @@ def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: 
 
 
 def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
-    """Yield packets without a TCP segment of their own: rows in the columns ``U_`` of ``layout.py``."""
+    """Yield an entry for each kind of packet whose TCP segment was not read, if it has one.
+
+    Args:
+        unread: packets, in the columns ``U_`` of ``layout.py``.
+        files: paths of files, by number.
+    """
     for row in unread.tolist():
         kind, reason = _packet_reason(*row[: layout.U_PACKETS])
         number = row[layout.U_NUMBER]
@@ -209,26 +219,26 @@ def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
 
 
 def link_text(link: int) -> str:
-    """Return a link type that is not read, with its name."""
+    """Return the number of a link type with its name, if it is known."""
     return f"link type {link} ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else f"link type {link}"
 
 
-def _packet_reason(link: int, ethertype: int, protocol: int, what: int) -> tuple[str, str]:
-    """Return the kind and the reason of packets."""
-    if what == layout.UNREAD_LINK:
+def _packet_reason(link: int, ethertype: int, protocol: int, problem: int) -> tuple[str, str]:
+    """Return the kind and the reason of a coverage entry for packets."""
+    if problem == layout.UNREAD_LINK:
         return UNSUPPORTED, f"{link_text(link)} is not read"
-    if what == layout.MANY_KINDS:
+    if problem == layout.MANY_KINDS:
         return UNSUPPORTED, f"further kinds of packets, after {layout.MAX_UNREAD_KINDS - 1} others"
-    if what == layout.NESTED_HEADERS:
+    if problem == layout.NESTED_HEADERS:
         return UNSUPPORTED, f"more than {headers.MAX_HEADERS} headers within each other"
-    if what == layout.CUT_HEADERS:
-        return CUT, f"the headers are cut by the snap length{_within(ethertype)}"
-    if what == layout.BAD_HEADERS:
-        return DAMAGED, f"the headers contradict themselves or end too early{_within(ethertype)}"
+    if problem == layout.CUT_HEADERS:
+        return CUT, f"the headers are cut by the snap length{_carrier_text(ethertype)}"
+    if problem == layout.BAD_HEADERS:
+        return DAMAGED, f"the headers contradict themselves or end too early{_carrier_text(ethertype)}"
     return _protocol_reason(protocol) if protocol >= 0 else _ethertype_reason(link, ethertype)
 
 
-def _within(ethertype: int) -> str:
+def _carrier_text(ethertype: int) -> str:
     return f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
 
 
@@ -255,6 +265,6 @@ def _ethertype_reason(link: int, ethertype: int) -> tuple[str, str]:
         return OTHER, _LLC
     if ethertype in _HARMLESS_ETHERTYPES:
         return OTHER, f"ethertype 0x{ethertype:04x} ({_HARMLESS_ETHERTYPES[ethertype]})"
-    called = f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
+    name = f" ({_OTHER_ETHERTYPES[ethertype]})" if ethertype in _OTHER_ETHERTYPES else ""
     kind = ENCRYPTED if ethertype == _MACSEC else UNSUPPORTED
-    return kind, f"ethertype 0x{ethertype:04x}{called} is not read"
+    return kind, f"ethertype 0x{ethertype:04x}{name} is not read"

@@ -1,7 +1,8 @@
-"""Log lines for requests that brokers refuse and a client sends again: which error, from where, how often.
+"""Log the requests that a broker rejects with a retriable error: error, broker and number of rejections.
 
-Without them, a record that is refused for two minutes looks like a producer that hangs. The first refusal is logged at
-once, further ones of the same kind after 10 s, 30 s and then every 60 s, with their number.
+Without these log lines, a producer whose record is rejected for two minutes seems to hang. The first rejection is
+logged at once. Further rejections of the same kind are logged with their number after 10 s, after 30 s, and then every
+60 s.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Final
 
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _PAUSES_S: Final = (10.0, 30.0, 60.0)
-_FORGET_S: Final = 300.0  # without a refusal for so long, the next one counts as the first
+_FORGET_S: Final = 300.0  # a kind without rejections for this time starts over
 
 
 @dataclass(slots=True)
-class _Refused:
-    """Refusals of one kind; times are seconds of the monotonic clock."""
+class _RefusalCount:
+    """The number of refusals of one kind. Times are seconds of the monotonic clock."""
 
     since: float
     last: float
@@ -31,33 +32,34 @@ class RefusalLog:
     """The refusals that one client has retried, by kind."""
 
     def __init__(self, client_id: str, *, first_after_s: float = 0.0) -> None:
-        """Create it empty.
+        """Create an empty log.
 
         Args:
-            client_id: the client's name in the log.
-            first_after_s: seconds after the first refusal before which nothing is logged.
+            client_id: client id to show in log lines.
+            first_after_s: time from the first refusal to the first log line, in seconds.
         """
         self._client_id = client_id
         self._first_after_s = first_after_s
-        self._kinds: dict[Hashable, _Refused] = {}
+        self._kinds: dict[Hashable, _RefusalCount] = {}
 
     def add(self, kind: Hashable, error: Exception, where: str, now: float) -> None:
-        """Take a refusal that is retried; write a line if one is due.
+        """Count a refusal that is retried, and write a log line if one is due.
 
         Args:
-            kind: refusals that are counted together, such as topic, node and error code.
-            error: the refusal.
-            where: the broker that sent it.
-            now: seconds of the monotonic clock.
+            kind: key of the refusals that are counted together, such as (topic, node, error code).
+            error: error that the broker returned.
+            where: name of the broker.
+            now: current time of the monotonic clock, in seconds.
         """
-        known = self._kinds.get(kind)
-        if known is None or now - known.last > _FORGET_S:
-            known = self._kinds[kind] = _Refused(now, now, now + self._first_after_s)
-        known.count += 1
-        known.last = now
-        if now < known.next_line:
+        refusals = self._kinds.get(kind)
+        if refusals is None or now - refusals.last > _FORGET_S:
+            refusals = self._kinds[kind] = _RefusalCount(now, now, now + self._first_after_s)
+        refusals.count += 1
+        refusals.last = now
+        if now < refusals.next_line:
             return
-        known.next_line = now + _PAUSES_S[min(known.lines, len(_PAUSES_S) - 1)]
-        known.lines += 1
-        times = "once" if known.count == 1 else f"{known.count} times in {now - known.since:.0f} s"
-        _LOG.warning("client %r: %s refuses %s, and is asked again: %s", self._client_id, where, times, error)
+        refusals.next_line = now + _PAUSES_S[min(refusals.lines, len(_PAUSES_S) - 1)]
+        refusals.lines += 1
+        times = "once" if refusals.count == 1 else f"{refusals.count} times in {now - refusals.since:.0f} s"
+        message = "client %r: %s refuses %s, and the request is sent again: %s"
+        _LOG.warning(message, self._client_id, where, times, error)

@@ -1,8 +1,8 @@
 """Divide one batch into several smaller ones that hold the same records (KIP-126).
 
-A leader refuses a batch that is larger than its topic's ``max.message.bytes``. The records may still fit, so a client
-sends them again in smaller batches. Everything a record or a header says stays: offsets, timestamps, headers, codec,
-timestamp type, producer and flags. The sequences of the parts follow each other as those of the whole batch did.
+A leader rejects a batch that is larger than its topic's ``max.message.bytes``. The single records may still fit, so the
+client sends them again in smaller batches. Offsets, timestamps, headers, codec, timestamp type, producer id and flags
+are unchanged. The sequence numbers of the parts are consecutive and cover those of the original batch.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
 def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> list[tuple[bytes, int]]:
-    """Return the records of one batch (formats 0 and 1: of one message set) as smaller batches, in order.
+    """Return the records of one batch, or of one message set (formats 0 and 1), as smaller batches, in order.
 
     Args:
         data: one format 2 batch, or one message set.
-        part_bytes: size of a part, in bytes. A part is larger if one record is, or if it compresses less well than the
-            whole batch did.
+        part_bytes: largest size of a part, in bytes. A part may exceed it if it has one record, or if it compresses
+            less well than the whole batch.
         level: compression level; None is Kafka's default.
 
     Returns:
-        The parts, each with its number of records: at least two if there are two records or more and ``part_bytes`` is
-        below the size of ``data``.
+        (batch, record count) pairs. There are at least two if the batch has at least two records and ``part_bytes`` is
+        less than the size of ``data``.
 
     Raises:
         CorruptRecordError: the batch is damaged.
@@ -44,23 +44,25 @@ def divide_batch(data: bytes, part_bytes: int, *, level: int | None = None) -> l
         raise CorruptRecordError(next(iter(decoded.problems.values())).reason)
     magic, codec = int(batches.column("magic")[0]), Codec(int(batches.codecs[0]))
     if magic < 2 and codec is Codec.NONE:
-        return _join_messages(data, batches, part_bytes)
+        return _split_messages(data, batches, part_bytes)
     rows = rows_of_index(decoded.sections, decoded.index)
     plain_bytes = int((decoded.sections.ends - decoded.sections.starts).sum())
     overhead = BATCH_V2.size if magic >= 2 else 0
     ratio = plain_bytes / max(len(data) - overhead * len(batches), 1)
-    limit = max(int((part_bytes - overhead) * ratio) + overhead, 1)
+    plain_part_bytes = max(int((part_bytes - overhead) * ratio) + overhead, 1)
     fields = _header_fields(batches) if magic >= 2 else BatchFields()
-    built = build_rows(rows, record_format=magic, codec=codec, level=level, batch_bytes=limit, fields=fields)
-    table = scan_all(built)
+    output = build_rows(
+        rows, record_format=magic, codec=codec, level=level, batch_bytes=plain_part_bytes, fields=fields
+    )
+    table = scan_all(output)
     ends = np.searchsorted(rows.offsets, table.column("last_offset"), "right").tolist()
-    positions = pairwise([*table.column("position").tolist(), len(built)])
+    positions = pairwise([*table.column("position").tolist(), len(output)])
     counts = (last - first for first, last in pairwise([0, *ends]))
-    return [(built[start:end], count) for (start, end), count in zip(positions, counts, strict=True)]
+    return [(output[start:end], count) for (start, end), count in zip(positions, counts, strict=True)]
 
 
 def _header_fields(batches: Batches) -> BatchFields:
-    """Return what the headers of all parts have in common."""
+    """Return the batch header fields that are the same in all parts."""
     header = {name: int(batches.column(name)[0]) for name in ("leader_epoch", "producer_id", "producer_epoch")}
     has_horizon = bool(batches.flag(DELETE_HORIZON)[0])
     return BatchFields(
@@ -73,8 +75,8 @@ def _header_fields(batches: Batches) -> BatchFields:
     )
 
 
-def _join_messages(data: bytes, batches: Batches, part_bytes: int) -> list[tuple[bytes, int]]:
-    """Cut a set of uncompressed messages between messages; each of them is complete by itself."""
+def _split_messages(data: bytes, batches: Batches, part_bytes: int) -> list[tuple[bytes, int]]:
+    """Split a set of uncompressed messages at message boundaries. Each message is independent of the others."""
     ends = np.cumsum(batches.column("size"))
     parts, start, first = [], 0, 0
     while first < len(ends):

@@ -1,8 +1,8 @@
-"""Records as JSON lines: one object a record, with the names of a reader's columns.
+"""Convert records to and from JSON lines. A line is one record, with the column names of readers.
 
-``key``, ``value`` and the values of headers are text if their bytes are UTF-8, else ``{"base64": "..."}``; null stays
-null. Bytes that are written in this form are read back equal. ``consume``, ``produce``, ``export``, ``testing.seed``
-and the broker's controls over HTTP all use it.
+``key``, ``value`` and header values are text if their bytes are UTF-8, otherwise ``{"base64": "..."}``. Null remains
+null. The conversion is lossless. ``consume``, ``produce``, ``export``, ``testing.seed`` and the broker's HTTP controls
+use this format.
 
 >>> from_json_bytes("paid"), from_json_bytes({"base64": "/w=="}), from_json_bytes(None)
 (b'paid', b'\\xff', None)
@@ -21,11 +21,12 @@ from kafkaframes.records.rows import reject_unknown_columns
 
 JsonBytes = str | dict[str, str] | None
 _BASE64: Final = "base64"
-_OLD_TIMESTAMP: Final = "timestamp_ms"  # name of the timestamp in lines that held base64 without saying so
+_MAX_ERROR_CHARS: Final = 60  # of a value in an error message
+_OLD_TIMESTAMP: Final = "timestamp_ms"  # timestamp column of older versions, which wrote base64 without marking it
 
 
 def to_json_bytes(raw: bytes | None) -> JsonBytes:
-    """Return bytes in the form of JSON lines.
+    """Return bytes as JSON lines represent them.
 
     >>> to_json_bytes(b"paid"), to_json_bytes(b"\\xff"), to_json_bytes(None)
     ('paid', {'base64': '/w=='}, None)
@@ -39,10 +40,10 @@ def to_json_bytes(raw: bytes | None) -> JsonBytes:
 
 
 def from_json_bytes(value: Any) -> bytes | None:
-    """Return the bytes of a value in the form of JSON lines.
+    """Return the bytes that a value of a JSON line represents.
 
     Raises:
-        EncodeError: the value is neither text, ``{"base64": "..."}`` nor null.
+        EncodeError: the value is not text, ``{"base64": "..."}`` or null.
     """
     if value is None or isinstance(value, bytes):
         return value
@@ -50,19 +51,19 @@ def from_json_bytes(value: Any) -> bytes | None:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise EncodeError("the text has half of a surrogate pair, which UTF-8 cannot encode") from None
+            raise EncodeError("the text has an unpaired surrogate, which UTF-8 cannot encode") from None
     if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
         try:
             return b64decode(value[_BASE64], validate=True)
         except ValueError as error:
             raise EncodeError(f"the text is not base64: {error}").within(_BASE64) from None
-    shown = json.dumps(value, default=repr)
-    shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
-    raise EncodeError(f'{shown} is neither text, {{"base64": "..."}} nor null')
+    text = json.dumps(value, default=repr)
+    text = text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]}..."
+    raise EncodeError(f'{text} is neither text, {{"base64": "..."}} nor null')
 
 
 def to_json_headers(headers: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    """Return headers in the form of JSON lines.
+    """Return headers as JSON lines represent them.
 
     Args:
         headers: mappings with ``key`` (text or bytes) and ``value`` (bytes); None is an empty list.
@@ -75,10 +76,10 @@ def _to_json_key(key: str | bytes) -> JsonBytes:
 
 
 def from_json_headers(headers: Any) -> list[dict[str, Any]]:
-    """Return the headers of a record in JSON: a list of ``{"key": ..., "value": ...}``, or of pairs.
+    """Return headers that are a list of ``{"key": ..., "value": ...}`` objects or of (key, value) pairs.
 
     Raises:
-        EncodeError: a header is neither.
+        EncodeError: a header has another form.
     """
     if headers is None:
         return []
@@ -102,22 +103,20 @@ def _from_json_header(header: Any) -> dict[str, Any]:
 
 
 def from_json_record(row: Any) -> dict[str, Any]:
-    """Return ``key``, ``value``, ``headers`` and ``timestamp`` (milliseconds, or None) of a record in JSON.
+    """Return ``key``, ``value``, ``headers`` and ``timestamp`` (milliseconds, or None) of a JSON record.
 
-    A reader's other columns (``topic``, ``partition``, ``offset``, ...) are accepted; a writer assigns them itself.
+    Other columns of readers, such as ``topic``, ``partition`` and ``offset``, are accepted and ignored.
 
     Raises:
-        EncodeError: ``path`` names the field: a column that is unknown, or a value of a wrong type.
+        EncodeError: a field is unknown, or its value has a wrong type. ``path`` names the field.
     """
     if not isinstance(row, Mapping):
         raise EncodeError(f"a record is an object with key and value, not {type(row).__name__}")
     if _OLD_TIMESTAMP in row:
-        reason = (
-            "written by `kafkaframes consume` of an older version, with key and value in base64; consume them again"
-        )
-        raise EncodeError(f"{reason}, or convert them to text and rename this field to timestamp").within(
-            _OLD_TIMESTAMP
-        )
+        reason = "written by `kafkaframes consume` of an older version, with key and value in base64"
+        raise EncodeError(
+            f"{reason}; consume it again, or convert it to text and rename this field to timestamp"
+        ).within(_OLD_TIMESTAMP)
     reject_unknown_columns(row, ignore=READER_COLUMNS)
     record: dict[str, Any] = {}
     for name in ("key", "value"):
@@ -132,5 +131,5 @@ def from_json_record(row: Any) -> dict[str, Any]:
 
 
 def to_json_line(record: Mapping[str, Any]) -> bytes:
-    """Return a line, with its end, for values that JSON has already."""
+    """Return a JSON line, with its line end, for a record of JSON values."""
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""JSON as it is meant: a name that an object has twice, or ``NaN``, is an error instead of a silent choice."""
+"""Parse JSON strictly: duplicate names in an object and ``NaN`` are errors."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def parse_json(text: bytes | str) -> Any:
     {'value': 'paid'}
 
     Raises:
-        EncodeError: the text is not JSON, is nested too deeply, or an object has a name twice.
+        EncodeError: the text is not JSON or is nested too deeply, or an object has a duplicate name.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_reject_constant)
+        return json.loads(text, object_pairs_hook=_to_unique_dict, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise EncodeError(f"not JSON: {error}") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for position, name in enumerate(names) if name in names[:position])
-        raise ValueError(f"the name {twice!r} is given twice")
+        duplicate = next(name for position, name in enumerate(names) if name in names[:position])
+        raise ValueError(f"the name {duplicate!r} is given twice")
     return result
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
