@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
@@ -123,6 +122,8 @@ def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     if near.null_count == times.null_count:
         return near, None
     milliseconds = times.cast(pa.int64())
+    import pyarrow.compute as pc  # 4 MB and 20 ms, which ordinary timestamps do not need
+
     return near, pc.if_else(near.is_null(), milliseconds, pa.scalar(None, pa.int64()))
 
 
@@ -133,6 +134,8 @@ def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
     if FAR_TIMES in rows.schema.names:
+        import pyarrow.compute as pc
+
         times = pc.coalesce(times, rows.column(FAR_TIMES))
         rows = rows.drop_columns([FAR_TIMES])
     return rows.set_column(index, pa.field("timestamp", pa.int64()), times)
