@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.coordination.groups.support import Bench
+from tests.coordination.groups.support import OF_GROUPS, Bench
 
 from kafkaframes.coordination.groups.consumer_protocol import Beaten
 from kafkaframes.coordination.groups.records import share_records
@@ -54,6 +54,27 @@ def test_members_join_share_and_leave(bench):
     bench.coordinator.delete_group("g")
     bench.restart()
     assert bench.coordinator.groups == {}
+
+
+def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interval_has_passed(bench, monkeypatch):
+    """Kafka 4.3.1, ShareGroupHeartbeatRequestTest.testPartitionAssignmentWithChangingTopics: epoch 5 where 6 was."""
+    monkeypatch.setitem(OF_GROUPS, "share.assignment.interval.ms", 1_000)
+    bench.topics.add("items", 1)
+    epoch = beat(bench, topics=["orders", "items"]).epoch
+    bench.clock.advance(1)
+    told = beat(bench, epoch=epoch)
+    items = {(UUID(int=2), 0)}
+    assert told.assignment == two_partitions() | items
+    del bench.topics.known["orders"]
+    answer = beat(bench, epoch=told.epoch)
+    assert (answer.epoch, answer.assignment) == (told.epoch, items)
+    assert beat(bench, epoch=told.epoch) == answer._replace(assignment=None)
+    bench.restart()
+    assert bench.group().members["m"].assigned == items
+    bench.clock.advance(1)
+    assert beat(bench, epoch=told.epoch).epoch == told.epoch + 1
+    fewer = beat(bench, epoch=told.epoch + 1, topics=["orders"])
+    assert (fewer.epoch, fewer.assignment) == (told.epoch + 1, frozenset())
 
 
 def test_a_member_whose_assignment_alone_is_gone_from_the_log_has_nothing(bench):

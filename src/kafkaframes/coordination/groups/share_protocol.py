@@ -72,10 +72,12 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
             records.append(rows.target_epoch_record(group.group_id, epoch, self.clock.now_ms))
         moved = member
-        if member.epoch != target_epoch:
-            target = targets.get(member.member_id, NOTHING)
-            moved = replace(member, epoch=target_epoch, previous_epoch=member.epoch, assigned=target)
-            records.append(rows.current_record(group.group_id, moved))
+        if member.epoch != target_epoch or epoch > group.epoch:
+            target = self._subscribed_part(member, targets.get(member.member_id, NOTHING))
+            previous_epoch = member.previous_epoch if member.epoch == target_epoch else member.epoch
+            moved = replace(member, epoch=target_epoch, previous_epoch=previous_epoch, assigned=target)
+            if moved != member:
+                records.append(rows.current_record(group.group_id, moved))
         if records:
             self.write(group.group_id, records)
         group.put(moved)
@@ -102,6 +104,12 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             for key, member in members.items()
         }
         return assign(subscriptions, begun)
+
+    def _subscribed_part(self, member: ShareMember, target: frozenset[tuple[UUID, int]]) -> frozenset[tuple[UUID, int]]:
+        """Return a target without topics that are gone or not subscribed to: it may be older than the subscription."""
+        topics = (self.topics.find(name) for name in member.topics)
+        topic_ids = {topic[0] for topic in topics if topic is not None}
+        return frozenset(partition for partition in target if partition[0] in topic_ids)
 
     def _read_by(self, names: set[str]) -> Initialized:
         topics = ((name, self.topics.find(name)) for name in names)
