@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordination.groups.support import Bench
+from tests.coordination.groups.support import OF_GROUPS, Bench
 
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import Offset
@@ -152,6 +152,49 @@ def test_a_policy_forbids_downgrades():
     assert heartbeat(bench, again) == ErrorCode.REBALANCE_IN_PROGRESS
     joined = classic_member(bench, member_id=again.member_id)
     assert len(read_assignment(sync(bench, joined).assignment)) == 4
+
+
+@pytest.mark.parametrize("instance_id", [None, "i", "another"])
+def test_where_migration_is_disabled_no_classic_member_joins_a_consumer_group(instance_id):
+    """Kafka 4.3.1, testClassicMemberJoinToConsumerGroupWithDisabledMigrationPolicy: not MEMBER_ID_REQUIRED first."""
+    bench = Bench(settings=GroupSettings(consumer_migration_policy="disabled"))
+    bench.topics.add("orders", 4)
+    beat(bench, instance_id="i")
+    refused = join(bench, protocols=(("range", subscription()),), instance_id=instance_id)
+    assert (refused.error, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert list(bench.group().members) == ["m"]
+
+
+def test_a_classic_member_waits_for_the_assignment_interval(bench, monkeypatch):
+    """Kafka 4.3.1, ConsumerProtocolMigrationTest.testDowngradeMigrationPolicy: generation 2 and nothing, not 3."""
+    monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
+    first = beat(bench)
+    joined = classic_member(bench)
+    assert joined.generation == first.epoch
+    answer = sync(bench, joined)
+    assert (answer.error, read_assignment(answer.assignment)) == (0, frozenset())
+    assert heartbeat(bench, joined) == 0
+    bench.clock.advance(1)
+    told = beat(bench, epoch=first.epoch)  # it has to give up half
+    assert (len(told.assignment), heartbeat(bench, joined)) == (2, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert sync(bench, joined).error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert classic_member(bench, member_id=joined.member_id).generation == joined.generation + 1
+
+
+def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(monkeypatch):
+    """Kafka assigns with the next heartbeat of the consumer protocol, which may never come."""
+    monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
+    bench = Bench(settings=GroupSettings(consumer_migration_policy="upgrade"))
+    bench.topics.add("orders", 4)
+    beat(bench)
+    joined = classic_member(bench)
+    beat(bench, epoch=-1)
+    assert (sync(bench, joined).error, heartbeat(bench, joined)) == (0, 0)
+    bench.clock.advance(1)
+    assert heartbeat(bench, joined) == ErrorCode.REBALANCE_IN_PROGRESS
+    again = classic_member(bench, member_id=joined.member_id)
+    assert sorted(read_assignment(sync(bench, again).assignment)) == ALL
+    assert heartbeat(bench, again) == 0
 
 
 def test_groups_of_others_than_consumers_stay_as_they_are(bench):

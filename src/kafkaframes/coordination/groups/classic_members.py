@@ -24,6 +24,7 @@ from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicF
 from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import MemberState, cancel
+from kafkaframes.coordination.groups.ports import MIGRATION_DISABLED
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import (
     Subscription,
@@ -136,6 +137,8 @@ class ClassicMembers:
             return JoinResult(refused.code)
 
     def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
+        if self.groups.settings.consumer_migration_policy == MIGRATION_DISABLED:
+            raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         names = frozenset(name for name, _ in request.protocols)
         if not group.supports(request.protocol_type, names):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -184,7 +187,7 @@ class ClassicMembers:
             name = member.classic.protocols[0][0] if member.classic is not None else ""
             if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_next(group, member)
                 raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         except RefusedError as refused:
@@ -207,8 +210,10 @@ class ClassicMembers:
         member = self._member(group, member_id, instance_id, generation)
         joining = group.rebalances.get(member_id)
         self.groups.watch(group, member, keeps_rebalance=True)
-        is_behind = member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS
-        if not is_behind and not self._is_freed(group, member):
+        # Kafka waits for a heartbeat of the consumer protocol to assign anew; a group of classic members has none.
+        may_assign = group.epoch > group.assignment_epoch and self.groups.is_due(group)
+        is_behind = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
+        if not is_behind and not may_assign and not self._is_freed(group, member):
             return ErrorCode.NONE
         if joining is None:
             self._expect_next(group, member)

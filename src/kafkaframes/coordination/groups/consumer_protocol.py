@@ -158,8 +158,9 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if old is None or not member.same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
         self._plan_epoch(group, plan, beat.viewer)
-        least_ms = _LARGE_GROUPS_INTERVAL_MS if len(group.members) >= _LARGE_GROUP else 0
-        self._plan_targets(group, plan, is_due=beat.classic is not None or self.is_due(group, least_ms=least_ms))
+        is_large = len(group.members) >= _LARGE_GROUP and beat.classic is None
+        is_due = self.is_due(group, least_ms=_LARGE_GROUPS_INTERVAL_MS if is_large else 0)
+        self._plan_targets(group, plan, is_due=is_due)
         moved = self._moved(group, plan, beat)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))

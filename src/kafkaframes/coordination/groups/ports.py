@@ -172,7 +172,8 @@ GroupSetting = Callable[[str, str], int]  # a group's id, and the name of a sett
 _POLICY: Final = "group.consumer.migration.policy"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
-POLICIES: Final = UPGRADES | DOWNGRADES | {"disabled"}
+MIGRATION_DISABLED: Final = "disabled"
+POLICIES: Final = UPGRADES | DOWNGRADES | {MIGRATION_DISABLED}
 
 
 @dataclass(frozen=True, slots=True)
