@@ -61,7 +61,7 @@ class LookingAtEverything(ConsumerGroups):
         self._plan_targets(group, plan, members, replaced, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
-        moved = self._moved(group, member, targets, target_epoch, beat, replaced)
+        moved = self._moved(group, plan, member, targets, target_epoch, beat, replaced)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
@@ -175,6 +175,7 @@ class LookingAtEverything(ConsumerGroups):
     def _moved(
         self,
         group: ConsumerGroup,
+        plan: _Plan,
         member: ConsumerMember,
         targets: Mapping[str, Assigned],
         target_epoch: int,
@@ -189,8 +190,13 @@ class LookingAtEverything(ConsumerGroups):
         if replaced is not None:
             taken -= replaced.assigned
         owned = NOTHING if beat.epoch == 0 else beat.owned
-        target = targets.get(member.member_id, NOTHING)
-        return member.reconciled(target, target_epoch, owned, taken.__contains__)
+        names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
+        topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
+        target = frozenset(one for one in targets.get(member.member_id, NOTHING) if one[0] in topic_ids)
+        moved = member.reconciled(target, target_epoch, owned, taken.__contains__)
+        if moved is not member or plan.epoch == group.epoch:
+            return moved
+        return member.without_unsubscribed(frozenset(one for one in member.assigned if one[0] in topic_ids), owned)
 
     @staticmethod
     def _apply(group: ConsumerGroup, plan: _Plan, member: ConsumerMember, replaced: ConsumerMember | None) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from uuid import UUID
 
 import pytest
-from tests.coordination.groups.support import Bench, SomeTopics
+from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember
@@ -54,6 +55,23 @@ def test_a_member_joins_and_has_everything_at_once(bench):
     assert bench.group().state_name == "Stable"
     again = beat(bench, epoch=2)
     assert (again.epoch, again.assignment) == (2, None)
+
+
+def test_topics_that_change_leave_the_epoch_as_it_is_until_the_assignment_interval_has_passed(bench, monkeypatch):
+    """Kafka 4.3.1's CurrentAssignmentBuilder: the target is older than the subscription, and than the topics."""
+    monkeypatch.setitem(OF_GROUPS, "consumer.assignment.interval.ms", 1_000)
+    first = beat(bench, topics=["orders", "payments"])
+    orders, payments = ({one for one in first.assignment if one[0] == UUID(int=number)} for number in (1, 2))
+    fewer = beat(bench, epoch=first.epoch, topics=["orders"], owned=first.assignment)
+    assert (fewer.epoch, fewer.assignment) == (first.epoch, orders)
+    assert (member(bench).state, member(bench).revoking) == (MemberState.UNREVOKED_PARTITIONS, payments)
+    beat(bench, epoch=first.epoch, owned=frozenset(orders))
+    assert (member(bench).state, member(bench).assigned) == (MemberState.STABLE, orders)
+    del bench.topics.known["orders"]
+    none = beat(bench, epoch=first.epoch, owned=NOTHING)
+    assert (none.epoch, none.assignment, member(bench).state) == (first.epoch, NOTHING, MemberState.STABLE)
+    bench.clock.advance(1)
+    assert beat(bench, epoch=first.epoch, owned=NOTHING).epoch > first.epoch
 
 
 def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(bench):

@@ -344,8 +344,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             subscriptions[key] = ids[names]
         return ASSIGNORS[group.assignor_of(members.values())](subscriptions, current, counts)
 
-    @staticmethod
-    def _moved(group: ConsumerGroup, plan: _Plan, beat: Beat) -> ConsumerMember:
+    def _moved(self, group: ConsumerGroup, plan: _Plan, beat: Beat) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
         member, replaced = plan.member, plan.replaced
         if beat.epoch == 0:  # it has nothing, whatever it had
@@ -356,9 +355,27 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         owned = NOTHING if beat.epoch == 0 else beat.owned
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
-        return member.reconciled(
-            target, target_epoch, owned, lambda partition: partition not in left and is_held(partition)
+        is_reconciled = member.state is MemberState.STABLE and member.epoch == target_epoch
+        if is_reconciled and plan.epoch == group.epoch:
+            return member
+        topic_ids = self._subscribed_ids(group, plan)
+        moved = member.reconciled(
+            frozenset(partition for partition in target if partition[0] in topic_ids),
+            target_epoch,
+            owned,
+            lambda partition: partition not in left and is_held(partition),
         )
+        if moved is not member or plan.epoch == group.epoch:
+            return moved
+        subscribed = frozenset(partition for partition in member.assigned if partition[0] in topic_ids)
+        return member.without_unsubscribed(subscribed, owned)
+
+    def _subscribed_ids(self, group: ConsumerGroup, plan: _Plan) -> frozenset[UUID]:
+        """Return the topics of the member's subscription that there are: its target may be older than both."""
+        member = plan.member
+        by_pattern = plan.visible[member.member_id] if member.member_id in plan.visible else group.by_pattern(member)
+        topics = (self.topics.find(name) for name in {*member.topics, *(by_pattern or ())})
+        return frozenset(topic[0] for topic in topics if topic is not None)
 
     def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
         group.put(member)

@@ -106,6 +106,21 @@ class GroupMember(Generic[KeyT]):
         state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
         return self._moved(target_epoch, state, kept | free, frozenset())
 
+    def without_unsubscribed(self, subscribed: frozenset[KeyT], owned: frozenset[KeyT] | None) -> Self:
+        """Return the member, in its epoch, without what it no longer subscribes to (updateCurrentAssignment).
+
+        Args:
+            subscribed: what of its assignment it subscribes to still.
+            owned: what it says it has; None if it says nothing.
+        """
+        gone = self.assigned - subscribed
+        if not gone:
+            return self
+        revoking = self.revoking | gone
+        if owned is None or owned & revoking:
+            return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assigned - gone, revoking)
+        return self._moved(self.epoch, self.state, self.assigned - gone, self.revoking)
+
     def _moved(self, epoch: int, state: MemberState, assigned: frozenset[KeyT], revoking: frozenset[KeyT]) -> Self:
         moved = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
         return self if moved == self else replace(moved, previous_epoch=self.epoch)
