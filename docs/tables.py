@@ -5,6 +5,7 @@ python docs/tables.py
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import re
@@ -39,6 +40,9 @@ from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
 from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS
 from kafkaframes.storage.copies.decisions import CHECKS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.everyday.behaviours import MODULES, PEERS, behaviours_of
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -262,6 +266,15 @@ def flexible_releases_table() -> str:
     )
 
 
+def everyday_table(module: str) -> str:
+    """One row for each behaviour that a module of tests/everyday shows."""
+    body = []
+    for behaviour in behaviours_of(importlib.import_module(f"tests.everyday.{module}")):
+        peers = "; ".join(f"{PEERS[peer]} (`{source}`)" for peer, source in sorted(behaviour.sources.items()))
+        body.append((behaviour.title, peers, behaviour.ours))
+    return rows(("behaviour", "peers", "ours"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -290,7 +303,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "audit-settings": (ROOT / "docs" / "audit.md", partial(settings_table, "audit", AuditSettings)),
     "flexible-releases": (ROOT / "docs" / "spec-evolution.md", flexible_releases_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
-}
+} | {module: (ROOT / "docs" / "everyday.md", partial(everyday_table, module)) for module in MODULES}
 
 
 def with_table(text: str, name: str, table: str) -> str:

@@ -127,7 +127,8 @@ class Accumulator:
         if number in known.gathering:
             self._close(known, number)
             if is_free:
-                number = known.sticky = self._random.choice(list(known.targets))
+                self._move_sticky(known)
+                number = known.sticky
         gathering = known.gathering.get(number)
         if gathering is not None and gathering.size + size > gathering.limit:
             self._close(known, number)
@@ -147,6 +148,10 @@ class Accumulator:
         if not self._has_timer:
             self._ask_to_wake()
         return gathering
+
+    def _move_sticky(self, known: _Topic) -> None:
+        """Choose the partition of the next records without a key (KIP-480)."""
+        known.sticky = self._random.choice(list(known.targets))
 
     def _close(self, known: _Topic, number: int) -> None:
         self._full.append(known.gathering.pop(number))
@@ -194,6 +199,8 @@ class Accumulator:
                 due = gathering.since + self._linger_s
                 if now is None or due <= now:
                     taken.append(known.gathering.pop(number))
+                    if number == known.sticky:
+                        self._move_sticky(known)
                 else:
                     next_time = due if next_time is None else min(due, next_time)
             self._has_timer = next_time is not None

@@ -31,6 +31,7 @@ from kafkaframes.client.batches import (
     split,
 )
 from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import (
@@ -477,11 +478,13 @@ class AsyncProducer:
         await self.flush()  # tables that are queued belong to this transaction, not to the next
         await self._transactions.end(commit=False)
 
-    async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any
+    ) -> None:
         """Commit a group's offsets with this transaction (KIP-447).
 
         Args:
-            offsets: the next offset to read of each partition.
+            offsets: the next offset to read of each partition, or a ``CommittedOffset`` with metadata.
             group: a group id, or a consumer's ``group_metadata()``.
         """
         await self._transactions.send_offsets(offsets, group)

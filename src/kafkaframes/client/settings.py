@@ -198,6 +198,8 @@ class ProducerSettings(ClientSettings):
             choices("record_format", self.record_format, (0, 1, 2))
         if self.transactional_id is not None and self.required_acks != -1:
             raise OptionError("transactional_id needs acks=all")
+        if self.transactional_id is not None and self.enable_idempotence is False:
+            raise OptionError("transactional_id needs enable_idempotence=True; leave `enable_idempotence` out")
         if self.enable_idempotence and self.required_acks != -1:
             raise OptionError("enable_idempotence needs acks=all")
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
 from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
+from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
 from kafkaframes.client.sender import Sender
@@ -232,11 +233,11 @@ class Transactions:
                 raise MaybeWrittenError(f"{what} may or may not have succeeded: {error}") from error
             raise
 
-    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
+    async def send_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any) -> None:
         """Add a group's offsets to the transaction.
 
         Args:
-            offsets: the next offset to read of each partition.
+            offsets: the next offset to read of each partition, or a ``CommittedOffset`` with metadata.
             group: a group id, or what names a member too: ``group_id``, ``generation_id``, ``member_id``,
                 ``group_instance_id``.
         """
@@ -257,14 +258,26 @@ class Transactions:
 
         await self._cluster.retried(step)
 
-    async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: Any, group_id: str) -> None:
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any, group_id: str
+    ) -> None:
         body = self._of_producer("TxnOffsetCommitRequest", group_id=group_id)
         cls = type(body)
-        entry_of = cls.TxnOffsetCommitRequestPartition
-        topics = by_topic(offsets, lambda at: entry_of(partition_index=at.partition, committed_offset=offsets[at]))
+
+        def entry_of(partition: TopicPartition) -> Any:
+            value = offsets[partition]
+            committed = value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+            return cls.TxnOffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+
+        topics = by_topic(offsets, entry_of)
         body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         if not isinstance(group, str):
-            body.member_id, body.generation_id = group.member_id, group.generation_id
+            body.member_id, body.generation_id_or_member_epoch = group.member_id, group.generation_id
             body.group_instance_id = group.group_instance_id
 
         async def step() -> None:

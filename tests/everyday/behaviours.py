@@ -1,0 +1,72 @@
+"""Names of the peers' tests and issues that show a behaviour; ``docs/tables.py`` makes docs/everyday.md of them.
+
+A test's name is the behaviour. Its decorator has the name of a test of each peer's suite, or the number of an issue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any, Final, NamedTuple, TypeVar
+
+PEERS: Final = {"java": "Java", "kafka_python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka"}
+MODULES: Final = {
+    "test_producing": "Producing",
+    "test_consuming": "Consuming",
+    "test_groups": "Groups",
+    "test_transactions": "Transactions",
+}
+THE_SAME: Final = "the same"
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+class Behaviour(NamedTuple):
+    """A behaviour of clients.
+
+    Attributes:
+        title: the test's name as a sentence.
+        sources: for each peer, a test of its suite or an issue number.
+        ours: how this client differs from its peers.
+    """
+
+    title: str
+    sources: dict[str, str]
+    ours: str
+
+
+def shown_by(*, ours: str = THE_SAME, **sources: str) -> Callable[[Test], Test]:
+    """Return a decorator that names the peers with this behaviour.
+
+    Args:
+        ours: how this client differs.
+        sources: for each name in ``PEERS``, a test of that peer or an issue number.
+    """
+    if not sources or not set(sources) <= set(PEERS):
+        raise ValueError(f"sources of a behaviour are {sorted(sources)}; expected some of {sorted(PEERS)}")
+
+    def decorate(test: Test) -> Test:
+        title = test.__name__.removeprefix("test_").replace("_", " ")
+        test.behaviour = Behaviour(title, sources, ours)  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def tests_of(module: ModuleType) -> Iterator[FunctionType]:
+    """Yield the test functions of a module, in source order."""
+    for name, value in vars(module).items():
+        if name.startswith("test_") and isinstance(value, FunctionType):
+            yield value
+
+
+def behaviours_of(module: ModuleType) -> list[Behaviour]:
+    """Return the behaviours of a module, in source order.
+
+    Raises:
+        ValueError: a test does not name a peer.
+    """
+    tests = list(tests_of(module))
+    missing = [test.__name__ for test in tests if not hasattr(test, "behaviour")]
+    if missing:
+        raise ValueError(f"{module.__name__} has tests without `shown_by`: {', '.join(missing)}")
+    return [test.behaviour for test in tests]  # type: ignore[attr-defined]

@@ -1,0 +1,421 @@
+"""What a user does with the members of a group, in both group protocols."""
+
+import pytest
+from tests.everyday.behaviours import shown_by
+
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.errors import BrokerError, OptionError
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+QUICK = {
+    "auto_offset_reset": "earliest",
+    "heartbeat_interval_ms": 50,
+    "metadata_max_age_ms": 200,
+    "retry_backoff_ms": 10,
+}
+
+
+@pytest.fixture
+def filled(broker, topic):
+    """The topic, with four records in each of its three partitions."""
+    for partition in range(3):
+        broker.append(topic, [{"value": b"%d" % number} for number in range(4)], partition=partition)
+    return topic
+
+
+def member_of(servers, group, protocol="classic", **settings):
+    return Consumer(servers, group_id=group, group_protocol=protocol, **QUICK | settings)
+
+
+def partitions_of(topic):
+    return [TopicPartition(topic, number) for number in range(3)]
+
+
+def read(broker, consumer, count):
+    """Poll until as many records have come; return them."""
+    records = []
+    broker.wait_for(lambda: records.extend(consumer.poll(100)) or len(records) >= count, timeout=30)
+    return records
+
+
+def poll_until(broker, condition, *members):
+    """Poll members in turn until a condition holds; return what they have read."""
+    records = []
+
+    def poll():
+        for member in members:
+            records.extend(member.poll(10))
+        return condition()
+
+    broker.wait_for(poll, timeout=30)
+    return records
+
+
+@shown_by(
+    java="testGroupConsumption", kafka_python="test_group", aiokafka="test_simple_consumer", confluent="test_basic_api"
+)
+@PROTOCOLS
+def test_a_single_member_reads_every_partition(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled])
+        records = read(broker, member, 12)
+        assert sorted(member.assignment()) == partitions_of(filled)
+    assert sorted((one.partition, one.offset) for one in records) == [(p, n) for p in range(3) for n in range(4)]
+
+
+@shown_by(java="testMultiConsumerDefaultAssignorAndVerifyAssignment", kafka_python="test_group")
+@PROTOCOLS
+def test_two_members_share_the_partitions(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as one, member_of(servers, filled, protocol) as two:
+        one.subscribe([filled])
+        two.subscribe([filled])
+        poll_until(broker, lambda: {len(one.assignment()), len(two.assignment())} == {1, 2}, one, two)
+        assert sorted([*one.assignment(), *two.assignment()]) == partitions_of(filled)
+
+
+@shown_by(
+    java="testRebalanceAndRejoin", aiokafka="test_consumer_stops_getmany", confluent="test_cooperative_rebalance_1"
+)
+@PROTOCOLS
+def test_the_partitions_of_a_member_that_leaves_go_to_the_others(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as one:
+        one.subscribe([filled])
+        with member_of(servers, filled, protocol) as two:
+            two.subscribe([filled])
+            poll_until(broker, lambda: {len(one.assignment()), len(two.assignment())} == {1, 2}, one, two)
+        poll_until(broker, lambda: sorted(one.assignment()) == partitions_of(filled), one)
+
+
+@shown_by(java="testAutoCommitOnRebalance", aiokafka="test_offset_behavior__resuming_behavior")
+@PROTOCOLS
+def test_records_that_were_read_are_not_read_again_after_a_rebalance(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as one, member_of(servers, filled, protocol) as two:
+        one.subscribe([filled])
+        records = read(broker, one, 12)
+        two.subscribe([filled])
+        records += poll_until(broker, lambda: {len(one.assignment()), len(two.assignment())} == {1, 2}, one, two)
+        for number in range(3):
+            broker.append(filled, [{"value": b"new"}], partition=number)
+        records += poll_until(broker, lambda: len(records) >= 12, one, two)
+        records += poll_until(broker, lambda: sum(map(one_end, (one, two))) == 15, one, two)
+    assert len({(record.partition, record.offset) for record in records}) == len(records) == 15
+
+
+def one_end(member):
+    """Return the sum of a member's positions."""
+    return sum(member.position(partition) for partition in member.assignment())
+
+
+@shown_by(java="testAutoCommitOnClose", kafka_python="test_kafka_consumer__offset_commit_resume")
+@PROTOCOLS
+def test_close_commits_and_the_next_member_continues(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+    for number in range(3):
+        broker.append(filled, [{"value": b"new"}], partition=number)
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled])
+        assert {record.value for record in read(broker, member, 3)} == {b"new"}
+
+
+@shown_by(kafka_python="test_context_manager_suppresses_autocommit_on_exception")
+@PROTOCOLS
+def test_an_exception_in_the_with_block_commits_nothing(broker, servers, filled, protocol):
+    def read_and_fail():
+        with member_of(servers, filled, protocol) as member:
+            member.subscribe([filled])
+            read(broker, member, 12)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        read_and_fail()
+    with member_of(servers, filled, protocol) as member:
+        assert member.committed(partitions_of(filled)) == {}
+
+
+@shown_by(
+    java="testSubscriptionChangesWithAutoCommitDisabled",
+    kafka_python="test_on_join_prepare_async_skips_auto_commit_when_disabled",
+)
+@PROTOCOLS
+def test_without_auto_commit_close_commits_nothing(broker, servers, filled, protocol):
+    for _ in range(2):
+        with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
+            member.subscribe([filled])
+            assert len(read(broker, member, 12)) == 12
+
+
+@shown_by(java="testSubscribeAndCommitSync", aiokafka="test_consumer_commit", kafka_python="test_commit_offsets_sync")
+@PROTOCOLS
+def test_commit_without_offsets_commits_the_positions(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+        member.commit()
+        committed = member.committed(partitions_of(filled))
+    assert {one.offset for one in committed.values()} == {4}
+    assert len(committed) == 3
+
+
+@shown_by(
+    java="testCommitSpecifiedOffsets",
+    aiokafka="test_consumer_commit",
+    confluent="test_consumer_topicpartition_metadata",
+)
+@PROTOCOLS
+def test_commit_of_one_partition_leaves_the_others(broker, servers, filled, protocol):
+    first = TopicPartition(filled, 0)
+    with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+        member.commit({first: 2})
+        assert {key: one.offset for key, one in member.committed(partitions_of(filled)).items()} == {first: 2}
+
+
+@shown_by(java="testAutoCommitIntercept", aiokafka="test_coordinator__maybe_do_autocommit")
+def test_offsets_are_committed_while_a_member_polls(broker, servers, filled):
+    with member_of(servers, filled, auto_commit_interval_ms=20) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+        poll_until(broker, lambda: len(member.committed(partitions_of(filled))) == 3, member)
+
+
+@shown_by(
+    java="testPatternSubscription", aiokafka="test_manual_subscribe_pattern", kafka_python="test_pattern_subscription"
+)
+@PROTOCOLS
+def test_a_pattern_subscribes_to_whole_names(broker, servers, filled, protocol):
+    broker.create_topic(f"x-{filled}")
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe(pattern=filled[:-3] + ".*")
+        read(broker, member, 12)
+        assert {partition.topic for partition in member.assignment()} == {filled}
+
+
+@shown_by(java="testSubsequentPatternSubscription", aiokafka="test_consumer_rebalance_on_new_topic")
+@PROTOCOLS
+def test_a_topic_that_is_created_later_joins_a_pattern(broker, servers, topic, protocol):
+    with member_of(servers, topic, protocol) as member:
+        member.subscribe(pattern=f"{topic}.*")
+        poll_until(broker, lambda: len(member.assignment()) == 3, member)
+        broker.append(f"{topic}-later", [{"value": b"new"}])
+        assert [record.value for record in read(broker, member, 1)] == [b"new"]
+
+
+@shown_by(aiokafka="test_consumer_wait_topic", confluent="test_subscribe_before_topic_exists")
+@PROTOCOLS
+def test_a_subscribed_topic_may_be_created_later(broker, servers, topic, protocol):
+    with member_of(servers, topic, protocol) as member:
+        member.subscribe([f"{topic}-later"])
+        assert member.poll(10) == []
+        broker.append(f"{topic}-later", [{"value": b"new"}])
+        assert [record.value for record in read(broker, member, 1)] == [b"new"]
+
+
+@shown_by(
+    java="testStaticConsumerDetectsNewPartitionCreatedAfterRestart", confluent="test_partition_increase_during_consume"
+)
+@PROTOCOLS
+def test_new_partitions_of_a_topic_are_read(broker, servers, admin, topic, protocol):
+    with member_of(servers, topic, protocol) as member:
+        member.subscribe([topic])
+        poll_until(broker, lambda: len(member.assignment()) == 3, member)
+        admin.create_partitions({topic: 4})
+        poll_until(broker, lambda: len(member.assignment()) == 4, member)
+
+
+@shown_by(java="testExpandingTopicSubscriptions", confluent="test_resubscribe_to_different_topic")
+@PROTOCOLS
+def test_a_second_subscribe_replaces_the_topics(broker, servers, filled, protocol):
+    broker.append(f"{filled}-other", [{"value": b"other"}])
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+        member.subscribe([f"{filled}-other"])
+        assert [record.value for record in read(broker, member, 1)] == [b"other"]
+        assert member.assignment() == [TopicPartition(f"{filled}-other", 0)]
+
+
+@shown_by(
+    java="testUnsubscribeTopic", aiokafka="test_consumer_fast_unsubscribe", confluent="test_unsubscribe_stops_delivery"
+)
+@PROTOCOLS
+def test_unsubscribe_gives_every_partition_back(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled])
+        read(broker, member, 12)
+        member.unsubscribe()
+        assert member.assignment() == []
+        assert member.poll(10) == []
+        broker.wait_for(lambda: not broker.groups[filled].members, timeout=30)
+
+
+@shown_by(confluent="test_unsubscribe_without_subscription_is_noop", java="testUnsubscribeWithoutGroupId")
+def test_unsubscribe_without_a_subscription_does_nothing(servers, topic):
+    with member_of(servers, topic) as member:
+        member.unsubscribe()
+
+
+@shown_by(java="testSubscriptionOnNullTopicCollection", aiokafka="test_subscribe_errors", confluent="test_basic_api")
+def test_subscribe_needs_topics_or_a_pattern(servers, topic):
+    with member_of(servers, topic) as member:
+        with pytest.raises(OptionError, match="topics, or a pattern"):
+            member.subscribe()
+        with pytest.raises(OptionError, match="topics, or a pattern"):
+            member.subscribe([topic], pattern="a.*")
+
+
+@shown_by(
+    java="testGroupIdNull", confluent="test_constructor_requires_group_id", ours="subscribe raises, not the constructor"
+)
+def test_subscribe_without_a_group_is_refused(servers, topic):
+    with Consumer(servers) as consumer, pytest.raises(OptionError, match="group_id"):
+        consumer.subscribe([topic])
+
+
+@shown_by(java="testOperationsBySubscribingConsumerWithDefaultGroupId", aiokafka="test_subscribe_manual")
+def test_assign_after_subscribe_is_refused(servers, topic):
+    with member_of(servers, topic) as member:
+        member.subscribe([topic])
+        with pytest.raises(OptionError, match="unsubscribe"):
+            member.assign([TopicPartition(topic, 0)])
+
+
+@shown_by(
+    java="testListenerCallbacksInvoke", aiokafka="test_rebalance_listener_with_coroutines", confluent="test_basic_api"
+)
+@PROTOCOLS
+def test_callbacks_are_called_with_the_partitions(broker, servers, filled, protocol):
+    calls = []
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe(
+            [filled],
+            on_assign=lambda partitions: calls.append(("assign", sorted(partitions))),
+            on_revoke=lambda partitions: calls.append(("revoke", sorted(partitions))),
+        )
+        read(broker, member, 12)
+    assert calls == [("assign", partitions_of(filled)), ("revoke", partitions_of(filled))]
+
+
+@shown_by(
+    java="testSeekPositionAndPauseNewlyAssignedPartitionOnPartitionsAssignedCallback",
+    confluent="test_incremental_assign",
+)
+@PROTOCOLS
+def test_on_assign_may_seek(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled], on_assign=lambda partitions: [member.seek(one, 3) for one in partitions])
+        assert {record.offset for record in read(broker, member, 3)} == {3}
+
+
+@shown_by(java="testCommitInRebalanceCallback", kafka_python="test_on_join_prepare_async_invokes_sync_listener")
+@PROTOCOLS
+def test_on_revoke_may_commit(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol, enable_auto_commit=False) as member:
+        member.subscribe([filled], on_revoke=lambda partitions: member.commit(dict.fromkeys(partitions, 2)))
+        read(broker, member, 12)
+    with member_of(servers, filled, protocol) as member:
+        assert {one.offset for one in member.committed(partitions_of(filled)).values()} == {2}
+
+
+@shown_by(
+    java="testRebalanceException",
+    kafka_python="test_on_join_complete_async_listener_exception_propagates",
+    ours="on_assign is called again",
+)
+@PROTOCOLS
+def test_an_exception_in_on_assign_reaches_the_caller(broker, servers, filled, protocol):
+    calls = []
+
+    def on_assign(partitions):
+        calls.append(partitions)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+
+    with member_of(servers, filled, protocol) as member:
+        member.subscribe([filled], on_assign=on_assign)
+        with pytest.raises(ZeroDivisionError):
+            read(broker, member, 12)
+        assert len(read(broker, member, 12)) == 12
+    assert calls[0] == calls[1]
+
+
+@shown_by(java="testCommitAsyncWithFencedException", aiokafka="test_commit_failed_scenarios")
+def test_commit_by_a_consumer_that_is_not_a_member_is_refused(servers, topic):
+    with member_of(servers, topic) as member:
+        member.subscribe([topic])
+        with pytest.raises(BrokerError, match="not a member"):
+            member.commit({TopicPartition(topic, 0): 1})
+
+
+@shown_by(
+    java="testGroupMetadataUpdate", kafka_python="test_group_metadata_after_join", confluent="test_consumer_memberid"
+)
+@PROTOCOLS
+def test_group_metadata_names_the_member(broker, servers, filled, protocol):
+    with member_of(servers, filled, protocol) as member:
+        assert member.group_metadata() == (filled, -1, "", None)
+        member.subscribe([filled])
+        read(broker, member, 12)
+        metadata = member.group_metadata()
+        assert metadata.group_id == filled
+        assert metadata.member_id
+        assert metadata.generation_id >= 1
+
+
+@shown_by(
+    java="testMultiConsumerRoundRobinAssignor",
+    aiokafka="test_assignor_roundrobin",
+    kafka_python="test_assignor_roundrobin",
+)
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_each_assignor_gives_every_partition_to_one_member(broker, servers, filled, assignor):
+    settings = {"partition_assignment_strategy": assignor}
+    with member_of(servers, filled, **settings) as one, member_of(servers, filled, **settings) as two:
+        one.subscribe([filled])
+        two.subscribe([filled])
+        poll_until(broker, lambda: {len(one.assignment()), len(two.assignment())} == {1, 2}, one, two)
+        assert sorted([*one.assignment(), *two.assignment()]) == partitions_of(filled)
+
+
+@shown_by(java="testAssignorNameConflict", confluent="test_basic_api")
+def test_an_unknown_assignor_is_refused(servers):
+    with pytest.raises(OptionError, match="partition_assignment_strategy"):
+        Consumer(servers, group_id="g", partition_assignment_strategy="fair")
+
+
+@shown_by(java="testRemoteAssignorInvalid")
+def test_an_unknown_remote_assignor_is_refused(servers, topic):
+    with member_of(servers, topic, "consumer", group_remote_assignor="fair") as member:
+        member.subscribe([topic])
+        with pytest.raises(BrokerError, match="UNSUPPORTED_ASSIGNOR"):
+            member.poll(20_000)
+
+
+@shown_by(java="testRemoteAssignorRange")
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_a_remote_assignor_assigns_every_partition(broker, servers, filled, assignor):
+    with member_of(servers, filled, "consumer", group_remote_assignor=assignor) as member:
+        member.subscribe([filled])
+        assert len(read(broker, member, 12)) == 12
+
+
+@shown_by(aiokafka="test_kip_345_enabled", java="testStaticConsumerDetectsNewPartitionCreatedAfterRestart")
+@PROTOCOLS
+def test_a_static_member_returns_with_its_instance_id(broker, servers, filled, protocol):
+    for _ in range(2):
+        with member_of(servers, filled, protocol, group_instance_id="i") as member:
+            member.subscribe([filled])
+            poll_until(broker, lambda: len(member.assignment()) == 3, member)
+            assert member.group_metadata().group_instance_id == "i"
+    assert len(broker.groups[filled].members) <= 1
+
+
+@shown_by(java="testGroupConsumption", confluent="test_independent_share_groups")
+@PROTOCOLS
+def test_two_groups_read_the_same_records(broker, servers, filled, protocol):
+    for group in (f"{filled}-1", f"{filled}-2"):
+        with member_of(servers, group, protocol) as member:
+            member.subscribe([filled])
+            assert len(read(broker, member, 12)) == 12
