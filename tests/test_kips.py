@@ -127,7 +127,7 @@ def kip_636():
 
 @cache
 def lines_of(*arguments):
-    return [json.loads(line) for line in ask_or_raise(*arguments, "--json").output.splitlines()]
+    return [json.loads(line) for line in ask_or_raise(*arguments, "--json").stdout.splitlines()]
 
 
 def body_bytes(name, version, fill, *, own=False):
