@@ -1,4 +1,4 @@
-"""The nearest known names of a misspelt one, for the end of an error."""
+"""Suggest the nearest valid names for a misspelt name, for the end of an error message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _MAX_NAMES = 2
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return a question with the nearest names, of any letter case; nothing if none is near.
+    """Return "; did you mean ...?" with the nearest names, ignoring case; an empty string if no name is near.
 
     >>> did_you_mean("strng", ["string", "int8"]), did_you_mean("METADATA", ["Metadata"]), did_you_mean("x", ["string"])
     ('; did you mean string?', '; did you mean Metadata?', '')
     """
     by_lower_case = {entry.lower(): entry for entry in known}
-    near = get_close_matches(name.lower(), by_lower_case, _MAX_NAMES, cutoff)
-    return f"; did you mean {' or '.join(by_lower_case[entry] for entry in near)}?" if near else ""
+    matches = get_close_matches(name.lower(), by_lower_case, _MAX_NAMES, cutoff)
+    return f"; did you mean {' or '.join(by_lower_case[entry] for entry in matches)}?" if matches else ""

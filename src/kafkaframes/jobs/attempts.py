@@ -1,9 +1,9 @@
-"""Directories for the attempts of tasks that write one.
+"""Create and move the output directories of task attempts.
 
-A task may run twice, and at the same time: Spark runs it again if a worker or an executor is lost, and the lost one may
-go on writing. So each attempt writes into a directory of its own in the job's unfinished directory, and the driver
-moves the result of the attempt whose answer it has received. An attempt never creates its parent, so that one that
-outlives its job finds no place to write to.
+A task may run twice at the same time: Spark repeats it if an executor is lost, and the lost executor may still write.
+Therefore each attempt writes to its own directory inside the job's unfinished directory. The driver moves the directory
+of the attempt whose result it has received. An attempt never creates its parent directory, so an attempt that outlives
+its job cannot write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Attempt(NamedTuple, Generic[Result]):
-    """What an attempt of a task has returned, and the directory that it wrote."""
+    """The result of a task attempt, and the path of the directory that it wrote."""
 
     path: str
     result: Result
@@ -29,13 +29,14 @@ class Attempt(NamedTuple, Generic[Result]):
 
 @contextmanager
 def begin_attempt(directory: str | Path, name: str) -> Iterator[Path]:
-    """Yield a new empty directory called ``name``, for one attempt; it is removed if the attempt fails.
+    """Yield a new empty directory for one attempt, and remove it if the attempt fails.
 
     Args:
-        directory: of the job; it has to exist.
+        directory: unfinished directory of the job, which must exist.
+        name: name of the new directory.
 
     Raises:
-        LogDirError: it cannot be created.
+        LogDirError: the directory cannot be created.
     """
     top = Path(directory, f"{atomic.ATTEMPT}{uuid.uuid4().hex}")
     with atomic.writing(top):
@@ -49,17 +50,17 @@ def begin_attempt(directory: str | Path, name: str) -> Iterator[Path]:
 
 
 def move_attempt(path: str, target: Path) -> None:
-    """Move what an attempt has written to ``target``; into it, if that is a directory already.
+    """Move the output of an attempt to ``target``. If ``target`` is a directory, move the files into it.
 
     Raises:
-        LogDirError: it cannot be moved, or this machine does not see what the attempt wrote.
+        LogDirError: the output cannot be moved, or it is not visible on this machine.
     """
-    written = Path(path)
+    output = Path(path)
     with atomic.writing(target):
         if target.is_dir():
-            for entry in written.iterdir():
+            for entry in output.iterdir():
                 entry.rename(target / entry.name)
-            written.rmdir()
+            output.rmdir()
         else:
-            written.rename(target)
-        written.parent.rmdir()
+            output.rename(target)
+        output.parent.rmdir()

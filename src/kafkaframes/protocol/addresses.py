@@ -1,4 +1,4 @@
-"""Addresses of brokers as text: ``host:port``, with brackets around IPv6, optionally after a security protocol."""
+"""Parse and format broker addresses: ``host:port``, with brackets around IPv6 and an optional security protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMS: Final = "expected host:port, [IPv6]:port, or one of them after a securit
 
 
 def format_address(host: str, port: int) -> str:
-    """Return an address as clients accept it.
+    """Return an address in the form that clients accept.
 
     >>> format_address("kafka-1", 9092), format_address("::1", 9092)
     ('kafka-1:9092', '[::1]:9092')
@@ -25,19 +25,20 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(text: str, *, protocol: str, protocols: Sequence[str]) -> tuple[str, int]:
-    """Return host and port of a bootstrap server; a host without a port has port 9092.
+    """Return the host and the port of a bootstrap server. The default port is 9092.
 
     >>> options = {"protocol": "SSL", "protocols": ("PLAINTEXT", "SSL")}
     >>> [parse_address(text, **options) for text in ("kafka-1:1", "SSL://kafka-1:1", "[::1]:1", "::1:1", "kafka-1")]
     [('kafka-1', 1), ('kafka-1', 1), ('::1', 1), ('::1', 1), ('kafka-1', 9092)]
 
     Args:
-        text: the address. An IPv6 address without brackets ends before the last colon, as Java's clients read it.
+        text: address to parse. The port of an IPv6 address without brackets follows the last colon, as in Java's
+            clients.
         protocol: the client's ``security_protocol``.
         protocols: all security protocols.
 
     Raises:
-        OptionError: the text is not an address, or begins with another security protocol than the client's.
+        OptionError: the text is not an address, or its security protocol differs from the client's.
     """
     match = _SCHEME.fullmatch(text)
     if match is not None:
@@ -46,14 +47,14 @@ def parse_address(text: str, *, protocol: str, protocols: Sequence[str]) -> tupl
             is_known = scheme.upper() in protocols
             remedy = f"set security_protocol={scheme.upper()}" if is_known else f"expected {', '.join(protocols)}"
             raise OptionError(
-                f"bootstrap_servers has {text!r}, of protocol {scheme}, but security_protocol is {protocol}; {remedy}"
+                f"bootstrap_servers has {text!r} with protocol {scheme}, but security_protocol is {protocol}; {remedy}"
             )
     else:
         address = text
     host, colon, port = address.rpartition(":")
-    if colon and (result := _host_of(host)) is not None and _is_port(port):
+    if colon and (result := _parse_host(host)) is not None and _is_port(port):
         return result, int(port)
-    result = _host_of(address)
+    result = _parse_host(address)
     if result is None or (colon and not _is_ipv6(result)):
         raise OptionError(f"bootstrap_servers has {text!r}, which is not an address; {_FORMS}")
     return result, DEFAULT_PORT
@@ -63,14 +64,16 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65_536
 
 
-def _host_of(text: str) -> str | None:
-    """Return a host's name or IP address without brackets; None if it is neither."""
+def _parse_host(text: str) -> str | None:
+    """Return a host name or an IP address without brackets; None if the text is neither."""
     if text.startswith("[") and text.endswith("]"):
         return text[1:-1] if _is_ipv6(text[1:-1]) else None
     if ":" in text:
         return text if _is_ipv6(text) else None
     try:
-        name = text.encode("idna").decode("ascii")  # as a socket does: a..b would be tried again and again
+        name = text.encode("idna").decode(
+            "ascii"
+        )  # sockets encode it too; an invalid name such as a..b would be retried for ever
     except UnicodeError:
         return None
     return text if _NAME.fullmatch(name) else None

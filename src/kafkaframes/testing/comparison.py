@@ -1,4 +1,4 @@
-"""Compare records with what a test expects, and show the difference record by record."""
+"""Compare records with the expected records of a test, and show the differences."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _MAX_SHOWN_EQUAL = 3
 
 
 def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_order: bool = True) -> None:
-    """Pass if records are as expected.
+    """Assert that records match the expected records.
 
     >>> assert_records([], [])
 
     Args:
-        records: of ``Broker.records`` or of a consumer: objects with ``key``, ``value``, ``headers``, ...
-        expected: for each record a mapping with the fields that matter (``{"key": b"42", "value": "paid"}``), or its
-            value alone. Text is compared as UTF-8. ``headers`` are a mapping or pairs.
-        in_order: whether the order of the records matters.
+        records: records of ``Broker.records`` or of a consumer: objects with ``key``, ``value``, ``headers``, ...
+        expected: a mapping of the fields to compare for each record (``{"key": b"42", "value": "paid"}``), or only its
+            value. Text is encoded as UTF-8. ``headers`` are a mapping or pairs.
+        in_order: whether the order of the records must match.
 
     Raises:
-        AssertionError: they differ; shows missing and unexpected records with ``-`` and ``+``.
-        TypeError: an expected record has a field that is unknown.
+        AssertionError: the records differ. The message marks missing records with ``-`` and unexpected ones with ``+``.
+        TypeError: an expected record has an unknown field.
     """
     __tracebackhide__ = True
-    targets = [_normalized(one) for one in expected]
+    targets = [_normalize_record(one) for one in expected]
     actual = list(records)
     names = [name for name in _FIELDS if any(name in one for one in targets)] or ["value"]
     keys = [tuple(name for name in names if name in one) for one in targets]
@@ -46,48 +46,48 @@ def assert_records(records: Iterable[Any], expected: Iterable[Expected], *, in_o
     raise AssertionError("\n".join([f"records differ: {counts} (- expected, + found)", *lines]))
 
 
-def _normalized(record: Expected) -> dict[str, Any]:
+def _normalize_record(record: Expected) -> dict[str, Any]:
     fields = dict(record) if isinstance(record, Mapping) else {"value": record}
     for name, content in fields.items():
         if name not in _FIELDS:
             raise TypeError(f"a record has no field {name!r}; expected {', '.join(_FIELDS)}")
-        fields[name] = _comparable(name, content)
+        fields[name] = _normalize_field(name, content)
     return fields
 
 
-def _comparable(name: str, content: Any) -> Any:
+def _normalize_field(name: str, content: Any) -> Any:
     if name == "headers":
         pairs = content.items() if isinstance(content, Mapping) else content or ()
-        return tuple((_text(pair[0]), _bytes(pair[1])) for pair in map(_pair_of, pairs))
-    return _bytes(content) if name in ("key", "value") else content
+        return tuple((_to_text(pair[0]), _to_bytes(pair[1])) for pair in map(_to_header_pair, pairs))
+    return _to_bytes(content) if name in ("key", "value") else content
 
 
-def _pair_of(header: Any) -> Sequence[Any]:
+def _to_header_pair(header: Any) -> Sequence[Any]:
     return (header["key"], header["value"]) if isinstance(header, Mapping) else header
 
 
-def _text(key: Any) -> str:
+def _to_text(key: Any) -> str:
     return bytes(key).decode(errors="replace") if isinstance(key, bytes | bytearray) else str(key)
 
 
-def _bytes(content: Any) -> Any:
+def _to_bytes(content: Any) -> Any:
     return content.encode() if isinstance(content, str) else content
 
 
-def _field(record: Any, name: str) -> Any:
+def _get_field(record: Any, name: str) -> Any:
     content = record[name] if isinstance(record, Mapping) else getattr(record, name)
-    return _comparable(name, content)
+    return _normalize_field(name, content)
 
 
 def _matches(record: Any, targets: Mapping[str, Any]) -> bool:
-    return all(_field(record, name) == content for name, content in targets.items())
+    return all(_get_field(record, name) == content for name, content in targets.items())
 
 
-def _line_of(values: Mapping[str, Any]) -> str:
-    return "  ".join(f"{name}={_show(name, content)}" for name, content in values.items())
+def _format_record(values: Mapping[str, Any]) -> str:
+    return "  ".join(f"{name}={_format_value(name, content)}" for name, content in values.items())
 
 
-def _show(name: str, content: Any) -> str:
+def _format_value(name: str, content: Any) -> str:
     if name == "headers":
         return "{" + ", ".join(f"{key}: {show_bytes(value)}" for key, value in content) + "}"
     return show_bytes(content) if isinstance(content, bytes) else repr(content)
@@ -98,11 +98,13 @@ def _ordered_difference(
 ) -> list[str]:
     is_uniform = len(set(keys)) <= 1
     columns = keys[0] if is_uniform and keys else tuple(names)
-    left = [_line_of(one) for one in targets]
-    right = [_line_of({name: _field(one, name) for name in columns}) for one in actual]
-    if not is_uniform:  # expected records name different fields: a actual record is shown with those of its place
+    left = [_format_record(one) for one in targets]
+    right = [_format_record({name: _get_field(one, name) for name in columns}) for one in actual]
+    if (
+        not is_uniform
+    ):  # if expected records have different fields, show an actual record with the fields of its position
         right = [
-            _line_of({name: _field(one, name) for name in (keys[at] if at < len(keys) else columns)})
+            _format_record({name: _get_field(one, name) for name in (keys[at] if at < len(keys) else columns)})
             for at, one in enumerate(actual)
         ]
     lines: list[str] = []
@@ -121,12 +123,15 @@ def _ordered_difference(
 def _unordered_difference(
     actual: Sequence[Any], targets: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[str]:
-    left = list(actual)
+    remaining = list(actual)
     lines = []
     for at, target in enumerate(targets):
-        match = next((index for index, record in enumerate(left) if _matches(record, target)), None)
+        match = next((index for index, record in enumerate(remaining) if _matches(record, target)), None)
         if match is None:
-            lines.append(f"- {at:>5}  {_line_of(target)}")
+            lines.append(f"- {at:>5}  {_format_record(target)}")
         else:
-            del left[match]
-    return [*lines, *(f"+        {_line_of({name: _field(one, name) for name in names})}" for one in left)]
+            del remaining[match]
+    return [
+        *lines,
+        *(f"+        {_format_record({name: _get_field(one, name) for name in names})}" for one in remaining),
+    ]

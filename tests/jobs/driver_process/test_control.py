@@ -95,7 +95,7 @@ class Slow:
 
 
 def test_a_process_that_works_for_long_is_waited_for_and_every_error_is_an_answer(top, monkeypatch):
-    monkeypatch.setattr(serving, "LOOK_S", 0.01)
+    monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr(control, "PULSE_S", 0.05)
     path, ready, answering = control.socket_path("slow"), threading.Event(), Slow(2.2)
     with ThreadPoolExecutor() as pool:

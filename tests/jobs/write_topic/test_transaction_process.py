@@ -85,7 +85,7 @@ def served(control):
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch):
-    monkeypatch.setattr(serving, "LOOK_S", 0.01)
+    monkeypatch.setattr(serving, "CHECK_INTERVAL_S", 0.01)
 
 
 def work_of(control, attempt, batch=0):

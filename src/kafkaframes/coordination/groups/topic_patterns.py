@@ -1,8 +1,8 @@
-"""The topics that the patterns of consumer groups stand for (KIP-848), resolved apart from the heartbeats.
+"""Find the topics that match the regular expressions of consumer groups (KIP-848), outside the heartbeat handler.
 
-RE2 takes linear time, but ``(.?){998}`` takes 60 ms for one long name. A pattern is therefore resolved in a thread
-after the heartbeat that brings it is answered, as in Kafka (GroupMetadataManager), once for all groups and only for
-names that it has not seen. A few names are matched at a time, so that a slow pattern leaves turns to others.
+RE2 takes linear time, but ``(.?){998}`` takes 60 ms for one long name. As in Kafka (GroupMetadataManager), a pattern is
+therefore matched in a thread after the response to the heartbeat. It is matched once for all groups, and only against
+names that are new. A call matches only a few names, so a slow pattern does not delay other work in the thread.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from typing import Final, NamedTuple, Protocol
 from kafkaframes.coordination.groups.subscriptions import matching
 
 RunApart = Callable[[Callable[[], None], Callable[[], None]], object]
-_NAMES_AT_ONCE: Final = 16
+_MAX_NAMES_PER_CALL: Final = 16
 _MAX_PATTERNS: Final = 1_000
 
 
 class TopicNames(Protocol):
-    """The topics of the broker."""
+    """The topic names of a broker."""
 
     @property
     def version(self) -> int:
-        """Another number whenever a topic has been created, grown or deleted."""
+        """A number that changes when a topic is created or deleted, or gets new partitions."""
 
     def names(self) -> Iterable[str]:
-        """Return all names that a pattern can stand for."""
+        """Return all names that a pattern can match."""
 
 
 class _Resolution(NamedTuple):
+    """The topics that match a pattern, and the names that it was matched against."""
+
     version: int
     names: frozenset[str]
     matches: frozenset[str]
 
 
 class TopicPatterns:
-    """The patterns of one broker.
+    """The matches of all patterns on one broker.
 
     Args:
-        topics: the topics.
-        run_apart: runs its first argument in a thread, and then its second on the caller's.
+        topics: topic names of the broker.
+        run_apart: runs its first argument in a worker thread, and then its second argument in the calling thread.
     """
 
     def __init__(self, topics: TopicNames, run_apart: RunApart) -> None:
@@ -50,7 +52,7 @@ class TopicPatterns:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def find(self, pattern: str, when_resolved: Callable[[], None]) -> frozenset[str] | None:
-        """Return the topics of a pattern; None if it has to be resolved first: ``when_resolved`` is called then."""
+        """Return the topics that match a pattern. If this takes time, return None and call ``when_resolved`` later."""
         resolution = self._resolved.get(pattern)
         if resolution is not None and resolution.version == self._topics.version:
             return resolution.matches
@@ -58,36 +60,36 @@ class TopicPatterns:
             self._waiting[pattern].append(when_resolved)
             return None
         version, names = self._topics.version, frozenset(self._topics.names())
-        known = resolution or _Resolution(version, frozenset(), frozenset())
-        new_names = sorted(names - known.names)
+        previous = resolution or _Resolution(version, frozenset(), frozenset())
+        new_names = sorted(names - previous.names)
         if not new_names:
-            return self._keep(pattern, _Resolution(version, names, known.matches & names))
+            return self._store(pattern, _Resolution(version, names, previous.matches & names))
         self._waiting[pattern] = []
-        self._match(pattern, _Resolution(version, names, known.matches & names), new_names)
+        self._match_names(pattern, _Resolution(version, names, previous.matches & names), new_names)
         if pattern in self._waiting:
             self._waiting[pattern].append(when_resolved)
             return None
-        finished = self._resolved.get(pattern)  # the work was not run apart
-        return None if finished is None else finished.matches
+        resolution = self._resolved.get(pattern)  # run_apart has run the work at once
+        return None if resolution is None else resolution.matches
 
-    def _match(self, pattern: str, resolution: _Resolution, new_names: list[str]) -> None:
+    def _match_names(self, pattern: str, resolution: _Resolution, new_names: list[str]) -> None:
         results: list[frozenset[str]] = []
 
         def finish() -> None:
-            if not results:  # the broker has stopped
+            if not results:  # the broker is stopping
                 self._waiting.pop(pattern, None)
                 return
             matches = resolution._replace(matches=resolution.matches | results[0])
-            if len(new_names) > _NAMES_AT_ONCE:
-                self._match(pattern, matches, new_names[_NAMES_AT_ONCE:])
+            if len(new_names) > _MAX_NAMES_PER_CALL:
+                self._match_names(pattern, matches, new_names[_MAX_NAMES_PER_CALL:])
                 return
-            self._keep(pattern, matches)
+            self._store(pattern, matches)
             for call in self._waiting.pop(pattern, ()):
                 call()
 
-        self.run_apart(lambda: results.append(matching(pattern, new_names[:_NAMES_AT_ONCE])), finish)
+        self.run_apart(lambda: results.append(matching(pattern, new_names[:_MAX_NAMES_PER_CALL])), finish)
 
-    def _keep(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
+    def _store(self, pattern: str, resolution: _Resolution) -> frozenset[str]:
         self._resolved[pattern] = resolution
         self._resolved.move_to_end(pattern)
         if len(self._resolved) > _MAX_PATTERNS:

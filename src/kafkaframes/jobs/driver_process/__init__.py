@@ -1,1 +1,1 @@
-"""Processes next to Spark's driver: how they are started, found, asked and ended."""
+"""Start, find, query and stop helper processes on the machine of Spark's driver."""

@@ -1,14 +1,15 @@
-"""Start a process on the driver's machine, find it by its name, and ask it questions, each within a time limit.
+"""Start a helper process on the driver's machine, find it by its name, and send it questions with a timeout.
 
-Spark has no Python process that lives as long as a query or a session. Where one is needed, the first caller starts it,
-and later callers find it through a Unix socket in a folder that only this user can enter. The socket's name is a hash
-of what identifies the process. A lock file next to it keeps two callers from starting the process at the same time.
+Spark has no Python process that lives as long as a query or a session. If one is needed, the first caller starts it,
+and later callers find it through a Unix socket in a folder that only this user can enter. The name of the socket is a
+hash of the process's identity. A lock file next to the socket prevents two callers from starting the process
+concurrently.
 
-A question is a line of JSON, and so is the answer. While the answer is being computed, the process sends a space now
-and then (``PULSE_S``). A process that sends nothing for ``SILENCE_S`` is stopped or hangs: it is killed, and the next
-caller starts another one.
+Question and answer are one line of JSON each. While the process computes an answer, it sends a space every ``PULSE_S``
+seconds. A process that sends nothing for ``SILENCE_S`` is stopped or hangs. The caller kills it, and the next caller
+starts a new one.
 
-Callers run for every micro-batch, therefore nothing here imports the client.
+Callers run in every micro-batch, so this module does not import the client.
 """
 
 from __future__ import annotations
@@ -44,28 +45,30 @@ _FOLDER_COUNT: Final = 10
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _NAME_LENGTH: Final = 24
 _MAX_PATH_BYTES: Final = 103  # macOS; Linux has 107
-_started: Final[list[subprocess.Popen[bytes]]] = []  # they outlive this process; the list keeps them from warning
+_started: Final[
+    list[subprocess.Popen[bytes]]
+] = []  # they outlive this process; the references prevent ResourceWarnings
 
 
 class SilentProcessError(OSError):
-    """A process that listens and does not answer: it was stopped, or it hangs."""
+    """A process listens but does not answer, because it is stopped or hangs."""
 
 
 def socket_path(*identity: object) -> Path:
-    """Return the path of the socket of a process.
+    """Return the path of a process's socket.
 
     Args:
-        identity: what distinguishes it from others, as values of JSON.
+        identity: JSON values that identify the process.
 
     Raises:
-        KafkaframesError: no folder for it can be used; the message names TMPDIR.
+        KafkaframesError: no folder for the socket can be used. The message names TMPDIR.
     """
     name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:_NAME_LENGTH]
     return _private_folder() / name
 
 
 def _private_folder() -> Path:
-    """Return a folder that only this user can enter; one that belongs to another user is passed over."""
+    """Return a folder that only this user can enter. Folders of other users are skipped."""
     top = Path(tempfile.gettempdir())
     names = [f"kafkaframes-{os.getuid()}", *(f"kafkaframes-{os.getuid()}-{n}" for n in range(1, _FOLDER_COUNT))]
     length = len(os.fsencode(top / names[-1])) + 1 + _NAME_LENGTH
@@ -79,7 +82,7 @@ def _private_folder() -> Path:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             status = folder.lstat()
-        except FileExistsError:  # a file, or a link that leads nowhere
+        except FileExistsError:  # a file or a dangling link
             continue
         except OSError as error:
             raise KafkaframesError(
@@ -95,10 +98,14 @@ def _private_folder() -> Path:
 
 @contextmanager
 def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
-    """Hold the lock of a socket's process, which is needed to start or to end it; yield whether it was acquired.
+    """Hold the lock that is required to start or end a socket's process, and yield whether it was acquired.
+
+    Args:
+        path: path of the socket.
+        waits: whether to wait for the lock; otherwise False is yielded if another process holds it.
 
     Raises:
-        KafkaframesError: another process has held it for ``LOCK_S``.
+        KafkaframesError: another process has held the lock for ``LOCK_S``.
     """
     name, deadline = lock_path(path), time.monotonic() + LOCK_S
     while True:
@@ -115,7 +122,7 @@ def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
                         f"process {holder} has held the lock {name} for {LOCK_S:.0f} s; end it if it is stopped"
                     ) from None
             else:
-                if _is_at(file.fileno(), name):  # otherwise the process has ended in the meantime and removed the file
+                if _is_same_file(file.fileno(), name):  # otherwise the process has ended and removed the file
                     file.truncate(0)
                     file.write(str(os.getpid()).encode())
                     file.flush()
@@ -125,22 +132,22 @@ def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
 
 
 def lock_path(path: Path) -> Path:
-    """Return the lock file of a socket: each process has its own, so that a slow one does not delay the others."""
+    """Return the lock file of a socket. Each process has its own, so a slow process does not delay others."""
     return path.with_suffix(".lock")
 
 
-def _is_at(opened: int, name: Path) -> bool:
+def _is_same_file(descriptor: int, name: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(opened), name.stat())
+        return os.path.samestat(os.fstat(descriptor), name.stat())
     except FileNotFoundError:
         return False
 
 
 def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a question.
+    """Send a question to the process at ``path`` and return the answer.
 
     Raises:
-        SilentProcessError: the process listens, but is stopped or hangs; it was killed.
+        SilentProcessError: the process listens but is stopped or hangs. It was killed.
         OSError: no process listens at ``path``, or it ended before it answered.
         KafkaframesError: the process reports a failure.
     """
@@ -157,7 +164,7 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
                 f"process {pid or '(unknown)'} has not answered for {SILENCE_S:.0f} s and was killed"
             ) from error
     if not line.endswith(b"\n"):
-        raise ConnectionResetError("it ended before it answered")
+        raise ConnectionResetError("the process ended before it answered")
     answer: dict[str, Any] = json.loads(line)
     if "failed" in answer:
         raise KafkaframesError(answer["failed"])
@@ -165,7 +172,9 @@ def ask(path: Path, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kill_peer(connection: socket.socket) -> int | None:
-    """Kill the process at the other end of a Unix connection, if the system knows it and it is not this one."""
+    """Kill the process at the other end of a Unix connection, and return its id. Return None if the id is unknown or if
+    it is this process.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     size = struct.calcsize("3i")
@@ -178,37 +187,36 @@ def _kill_peer(connection: socket.socket) -> int | None:
 
 
 def ask_or_start(path: Path, question: Mapping[str, Any], start: Callable[[], None]) -> dict[str, Any]:
-    """Return the answer to a question; start the process if it does not run, or does not answer.
+    """Return the answer to a question. Start the process if it does not run or does not answer.
 
     Args:
-        path: of the process's socket.
-        question: one that a new process answers as well.
-        start: called under the lock; returns when the process listens.
+        path: path of the process's socket.
+        question: question that a new process can answer too.
+        start: starts the process and returns when it listens. It is called with the lock held.
 
     Raises:
-        KafkaframesError: it does not start, or reports a failure.
+        KafkaframesError: the process does not start, or reports a failure.
     """
     while True:
         with locked(path):
             try:
                 answer = ask(path, question)
             except OSError:
-                path.unlink(missing_ok=True)  # of a process that was killed
+                path.unlink(missing_ok=True)  # left by a process that was killed
                 start()
                 answer = ask(path, question)
         if "ends" not in answer:
             return answer
-        time.sleep(_RETRY_S)  # it needs the lock to end
+        time.sleep(_RETRY_S)  # the process ends now, and needs the lock for this
 
 
 def start_process(module: str, path: Path, payload: bytes, *, purpose: str) -> None:
     """Start ``python -m module path`` with ``payload`` as its input, and wait until it listens.
 
-    A port that the process of a vanished socket still holds is free again a little later, therefore a process that
-    reports a taken port is started again for ``_PORT_RETRY_S``.
+    If a previous process without a socket still uses the port, the start is retried for ``_PORT_RETRY_S``.
 
     Raises:
-        KafkaframesError: it does not start; the reason.
+        KafkaframesError: the process does not start. The message has the reason.
     """
     deadline = time.monotonic() + _PORT_RETRY_S
     while (answer := _try_to_start(module, path, payload)) != READY:
@@ -236,8 +244,8 @@ def _try_to_start(module: str, path: Path, payload: bytes) -> bytes:
     answer = b""
     with process.stdout as answers:
         try:
-            with process.stdin as to:
-                to.write(payload)
+            with process.stdin as stdin:
+                stdin.write(payload)
             if select.select([answers], [], [], START_S)[0]:
                 answer = answers.readline()
             else:

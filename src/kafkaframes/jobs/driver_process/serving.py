@@ -1,4 +1,4 @@
-"""The side of a process on the driver's machine that answers questions at a Unix socket; see ``control.py``."""
+"""Answer questions at a Unix socket, in a process that ``control.py`` has started."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process import control
 from kafkaframes.jobs.driver_process.control import READY, lock_path, locked
 
-LOOK_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 log = logging.getLogger("kafkaframes.spark")
 
 
-class Answering(Protocol):
-    """What a process does."""
+class QuestionHandler(Protocol):
+    """The service that a process provides."""
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a question.
+        """Return the answer to a question.
 
         Raises:
-            KafkaframesError: what was asked for failed.
-            KeyError, TypeError, ValueError: it is not a question that this process knows.
+            KafkaframesError: the operation failed.
+            KeyError, TypeError, ValueError: the question is invalid for this process.
         """
 
     def must_end(self) -> bool:
-        """Return whether the process has nothing to do any more."""
+        """Return whether the process has no more work."""
 
     def end(self) -> None:
-        """Release what the process holds."""
+        """Release the resources of the process."""
 
 
 class _Connection(socketserver.StreamRequestHandler):
     server: _Sockets
 
     def handle(self) -> None:
-        """Answer one question, and show in the meantime that this process runs."""
+        """Answer one question. Until the answer is ready, send spaces to show that this process runs."""
         result: Future[dict[str, Any]] = Future()
         line = self.rfile.readline()
         threading.Thread(target=self._answer, args=(line, result), name="kafkaframes answer", daemon=True).start()
-        with suppress(OSError):  # the caller has ended
+        with suppress(OSError):  # the caller has disconnected
             while True:
                 try:
                     answer = result.result(control.PULSE_S)
@@ -60,7 +60,7 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _answer(self, line: bytes, result: Future[dict[str, Any]]) -> None:
         try:
-            result.set_result(self.server.answering.answer(json.loads(line)))
+            result.set_result(self.server.handler.answer(json.loads(line)))
         except KafkaframesError as error:
             result.set_result({"failed": str(error)})
         except (ValueError, KeyError, TypeError) as error:
@@ -74,34 +74,34 @@ class _Sockets(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, path: Path, answering: Answering) -> None:
-        self.answering = answering
+    def __init__(self, path: Path, handler: QuestionHandler) -> None:
+        self.handler = handler
         super().__init__(str(path), _Connection)
 
 
-def serve(path: Path, answering: Answering, ready: Callable[[], None] = lambda: None) -> None:
-    """Answer at a path until ``answering`` has nothing to do any more, or the socket's file is gone.
+def serve(path: Path, handler: QuestionHandler, ready: Callable[[], None] = lambda: None) -> None:
+    """Answer questions until the handler has no more work or the socket's file is removed.
 
     Args:
-        path: of the socket.
-        answering: what answers.
-        ready: called when the socket can be reached.
+        path: path of the socket.
+        handler: answers the questions.
+        ready: called when clients can connect.
     """
-    path.unlink(missing_ok=True)  # of a process that was killed
-    with _Sockets(path, answering) as sockets:
+    path.unlink(missing_ok=True)  # left by a process that was killed
+    with _Sockets(path, handler) as sockets:
         identity = _identity(path)
         threading.Thread(target=sockets.serve_forever, name="kafkaframes control", daemon=True).start()
         ready()
         while True:
-            time.sleep(LOOK_S)
-            if _identity(path) != identity:  # removed, perhaps replaced: no caller will find this process again
-                answering.end()
+            time.sleep(CHECK_INTERVAL_S)
+            if _identity(path) != identity:  # removed or replaced: callers cannot find this process any more
+                handler.end()
                 break
-            if not answering.must_end():
+            if not handler.must_end():
                 continue
-            with locked(path, waits=False) as is_ours:  # otherwise a caller is asking just now
-                if is_ours and answering.must_end():
-                    answering.end()
+            with locked(path, waits=False) as is_ours:  # otherwise a caller is sending a question
+                if is_ours and handler.must_end():
+                    handler.end()
                     path.unlink(missing_ok=True)
                     lock_path(path).unlink()
                     break
@@ -113,11 +113,11 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
         status = path.lstat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns  # a system may give the number of a file again
+    return status.st_dev, status.st_ino, status.st_ctime_ns  # the ctime is necessary because inode numbers are reused
 
 
 def announce_ready() -> None:
-    """Report to the starter that this process listens, and give the pipe to it back."""
+    """Report to the parent process that this process listens, and close the pipe to it."""
     os.write(1, READY)
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)

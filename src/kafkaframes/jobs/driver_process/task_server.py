@@ -1,9 +1,9 @@
 """A TCP server on the driver's machine for Spark's tasks, and a task's connection to it.
 
-Server and task prove to each other that they have the secret, which is pickled with the task's function and never sent
-over this connection: the server sends a ``nonce``, the task ``HMAC(nonce)`` and a ``nonce`` of its own, the server
-``HMAC(nonce)``. After that each line is a JSON object: a question of the task and the server's answer in turn. Lines
-are not encrypted, as between Spark's own processes unless ``spark.network.crypto.enabled`` is set.
+Server and task prove to each other that they have the secret. It is pickled with the task's function and never sent
+over this connection: the server sends a nonce, the task responds with ``HMAC(nonce)`` and its own nonce, and the server
+responds with ``HMAC(nonce)``. After that, the task sends questions and the server sends answers, one JSON object per
+line. Lines are not encrypted, like the connections between Spark's processes without ``spark.network.crypto.enabled``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from kafkaframes.client.loop import LoopThread
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.jobs.driver_process.address import Address
 
-GREETING_S: Final = 20.0  # for connecting, and for the proofs
+GREETING_S: Final = 20.0  # timeout of the connection and of the proofs
 SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 32
 _MAX_LINE_BYTES: Final = 64 << 20
 _DRIVER, _TASK = b"driver", b"task"
-CONNECTION_ERRORS: Final = (OSError, EOFError, ValueError)  # of a peer that is gone, or is not ours
+CONNECTION_ERRORS: Final = (OSError, EOFError, ValueError)  # the peer has disconnected, or is another program
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class TaskServer:
-    """Listens on one address, and hands on each connection whose task has the secret.
+    """Listens on an address, and serves the connections of tasks that have the secret.
 
     Args:
-        loop: runs the server.
-        serve: answers a connection until it ends; the connection is closed afterwards.
-        secret: shared with the tasks.
+        loop: event loop thread that runs the server.
+        serve: serves a connection until it ends. The connection is closed afterwards.
+        secret: secret that the tasks have too.
     """
 
     def __init__(self, loop: LoopThread, serve: Serve, secret: bytes) -> None:
@@ -47,15 +47,15 @@ class TaskServer:
         self._connections: set[asyncio.Task[Any]] = set()
 
     def open(self, listen: str, port: int) -> int:
-        """Listen on a port, 0 for any that is free; return the port.
+        """Listen on a port, or on a free port if it is 0, and return the port.
 
         Raises:
-            KafkaframesError: the system refuses it.
+            KafkaframesError: the system rejects the address or the port.
         """
         return self._loop.call(self._open(listen, port))
 
     def close(self) -> None:
-        """Stop listening, and end all connections."""
+        """Stop listening, and close all connections."""
         self._loop.call(self._close())
 
     async def _open(self, listen: str, port: int) -> int:
@@ -85,7 +85,7 @@ class TaskServer:
                 await _greet(reader, writer, self._secret)
             await self._serve(reader, writer)
         except (*CONNECTION_ERRORS, KeyError, TypeError, asyncio.CancelledError):
-            pass  # the peer is gone, or not one of our tasks, or this server closes
+            pass  # the peer has disconnected or is another program, or this server closes
         finally:
             writer.transport.abort()
             with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ async def send_answer(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -
 async def send_last_answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Mapping[str, Any]
 ) -> None:
-    """Send an answer, and wait until the task has read it and closes the connection."""
+    """Send an answer, and wait until the task closes the connection."""
     await send_answer(writer, answer)
     await reader.read(1)
 
@@ -118,10 +118,10 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sec
 
 
 class TaskConnection:
-    """A task's connection to a server; all methods raise ``CONNECTION_ERRORS``.
+    """A task's connection to a server. All methods raise ``CONNECTION_ERRORS``.
 
     Args:
-        address: of the server.
+        address: address of the server.
     """
 
     def __init__(self, address: Address) -> None:
@@ -130,7 +130,7 @@ class TaskConnection:
         self._stream: BinaryIO = self._socket.makefile("rb")
 
     def greet(self, *, answer_timeout_s: float) -> None:
-        """Exchange the proofs; from then on each read waits for ``answer_timeout_s`` seconds at most."""
+        """Exchange the proofs. After that, each read waits for at most ``answer_timeout_s`` seconds."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         self._socket.sendall(_proof(self._secret, _TASK, self._read_exactly(_NONCE_BYTES)) + nonce)
         if not hmac.compare_digest(self._read_exactly(_NONCE_BYTES), _proof(self._secret, _DRIVER, nonce)):
@@ -138,7 +138,7 @@ class TaskConnection:
         self._socket.settimeout(answer_timeout_s)
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a question."""
+        """Send a question and return the answer."""
         self._socket.sendall(json.dumps(question).encode() + b"\n")
         line = self._stream.readline()
         if not line.endswith(b"\n"):

@@ -1,6 +1,7 @@
-"""A CSV file of records, written batch by batch.
+"""Write batches of records to a CSV file.
 
-Instants are ISO 8601 for the years 1 to 9999, else numbers of milliseconds: Arrow writes other years as garbage.
+Timestamps of the years 1 to 9999 are ISO 8601. Others are milliseconds since 1970, because Arrow formats other years
+incorrectly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NO_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 
 class CsvFile:
-    """Writes batches of one schema to an open file, below a line with the names of the columns."""
+    """Writes batches of one schema to an open file, after a header line with the column names."""
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""Read the rows of a Parquet file in batches that are bounded in bytes, not in rows.
+"""Read the rows of a Parquet file in batches whose size in bytes is limited.
 
-A column that repeats a few large values takes little in the file and the product of both when it is read: 24,000 rows
-of one megabyte are 24 GB. Such columns stay dictionaries until rows are handed out, some megabytes at a time.
+A column that repeats a few large values is small in the file but large in memory: 24,000 rows with the same value of
+one megabyte are 24 GB. These columns remain dictionaries until a batch of some megabytes is returned.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import pyarrow.parquet as pq
 
 from kafkaframes.storage.files.names import TopicPartition
 
-MAX_BATCH_BYTES = 8 << 20  # of rows that are handed out together, unless one row is larger
+MAX_BATCH_BYTES = 8 << 20  # of a batch, unless a single row is larger
 _MAX_ROWS = 1 << 16
-_MAX_ROWS_OF_LARGE = 64  # at once, of a column chunk that is larger than its share of the budget
+_MAX_LARGE_CHUNK_ROWS = 64  # rows per read if a column chunk exceeds its share of the budget
 _BUFFER_BYTES = 1 << 20
-_SHARES = 8  # of the budget: what one column chunk may take
-_ROW_BYTES = 64  # of a row, its key, value and headers apart
+_BUDGET_SHARES = 8  # one column chunk may use one of these shares of the budget
+_ROW_BYTES = 64  # estimate for the other columns of a row
 _PAYLOAD = ("key", "value", "headers")
-_OF_BYTES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
+_BINARY_TYPES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 Sizes = npt.NDArray[np.int64]
 
 
 class ColumnChoice(NamedTuple):
-    """How the columns of a row group are read.
+    """The way to read the columns of a row group.
 
     Attributes:
-        dictionaries: paths of columns that are read as dictionaries.
-        rows: how many rows at once.
+        dictionaries: paths of columns to read as dictionaries.
+        rows: number of rows per read.
     """
 
     dictionaries: tuple[str, ...]
@@ -44,13 +44,13 @@ class ColumnChoice(NamedTuple):
 def read_rows(
     path: str, columns: Sequence[str], *, budget_bytes: int, of: TopicPartition | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, in their order, as plain columns.
+    """Yield the rows of a file in order, with plain columns in place of dictionaries.
 
     Args:
-        path: on a disk, or a URL.
-        columns: those of them that the file has are read.
-        budget_bytes: about how much memory the read may take.
-        of: only the rows with this topic and partition, which are columns of the file.
+        path: path or URL of the file.
+        columns: names of columns to read. Columns that the file does not have are skipped.
+        budget_bytes: approximate memory limit, in bytes.
+        of: topic and partition of the rows to read, for files that have these columns; None reads all rows.
 
     Raises:
         OSError, pa.ArrowException, ValueError: the file cannot be read.
@@ -58,16 +58,16 @@ def read_rows(
     (fragment,) = ds.dataset(path, format="parquet").get_fragments()
     with fragment.filesystem.open_input_file(fragment.path) as file:
         metadata = pq.read_metadata(file)
-        have = pq.ParquetFile(file, metadata=metadata).schema_arrow.names
-        names = [name for name in columns if name in have]
-        read = [*names, *(("topic", "partition") if of is not None else ())]
+        file_columns = pq.ParquetFile(file, metadata=metadata).schema_arrow.names
+        names = [name for name in columns if name in file_columns]
+        read_columns = [*names, *(("topic", "partition") if of is not None else ())]
         for number in range(metadata.num_row_groups):
             if of is not None and not _has_rows(file, metadata, number, of):
                 continue
-            choice = choose_reading(metadata.row_group(number), read, budget_bytes)
-            opened = _open(file, metadata, choice.dictionaries)
-            for batch in opened.iter_batches(choice.rows, row_groups=[number], columns=read, use_threads=False):
-                rows = batch if of is None else batch.filter(_is_of(batch, of))
+            choice = choose_reading(metadata.row_group(number), read_columns, budget_bytes)
+            reader = _open_file(file, metadata, choice.dictionaries)
+            for batch in reader.iter_batches(choice.rows, row_groups=[number], columns=read_columns, use_threads=False):
+                rows = batch if of is None else batch.filter(_matches_partition(batch, of))
                 yield from split_rows(rows.select(names), min(MAX_BATCH_BYTES, max(budget_bytes // 16, 1)))
 
 
@@ -77,7 +77,7 @@ def column_names(path: str) -> list[str]:
     return names
 
 
-def _open(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
+def _open_file(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
     return pq.ParquetFile(
         file,
         metadata=metadata,
@@ -88,24 +88,24 @@ def _open(file: Any, metadata: Any, dictionaries: Sequence[str]) -> Any:
 
 
 def _has_rows(file: Any, metadata: Any, number: int, of: TopicPartition) -> bool:
-    batches = _open(file, metadata, ("topic",)).iter_batches(
+    batches = _open_file(file, metadata, ("topic",)).iter_batches(
         _MAX_ROWS, row_groups=[number], columns=["topic", "partition"], use_threads=False
     )
-    return any(pc.any(_is_of(batch, of)).as_py() for batch in batches)
+    return any(pc.any(_matches_partition(batch, of)).as_py() for batch in batches)
 
 
-def _is_of(batch: pa.RecordBatch, of: TopicPartition) -> pa.Array:
-    topics = _plain(batch.column("topic")).cast(pa.large_string())
-    return pc.and_(pc.equal(topics, of.topic), pc.equal(_plain(batch.column("partition")), of.partition))
+def _matches_partition(batch: pa.RecordBatch, of: TopicPartition) -> pa.Array:
+    topics = _decode_dictionaries(batch.column("topic")).cast(pa.large_string())
+    return pc.and_(pc.equal(topics, of.topic), pc.equal(_decode_dictionaries(batch.column("partition")), of.partition))
 
 
 def choose_reading(group: Any, columns: Sequence[str], budget_bytes: int) -> ColumnChoice:
-    """Decide which columns of a row group are read as dictionaries, and how many rows at once.
+    """Decide which columns of a row group to read as dictionaries, and how many rows per read.
 
-    A chunk that is not larger than its share of the budget is read as a dictionary, if it has one: whatever its values
-    are, they take no more than the chunk. Of a larger chunk few rows are read at once.
+    A column chunk within its share of the budget is read as a dictionary if it has one, because the dictionary is not
+    larger than the chunk. If a chunk exceeds its share, few rows are read at a time.
     """
-    share = max(budget_bytes // _SHARES, 1)
+    share = max(budget_bytes // _BUDGET_SHARES, 1)
     dictionaries, rows = [], _MAX_ROWS
     for number in range(group.num_columns):
         chunk = group.column(number)
@@ -114,14 +114,14 @@ def choose_reading(group: Any, columns: Sequence[str], budget_bytes: int) -> Col
             continue
         if size > share:
             per_row = max(size // max(group.num_rows, 1), 1)
-            rows = min(rows, max(min(share // (4 * per_row), _MAX_ROWS_OF_LARGE), 1))
+            rows = min(rows, max(min(share // (4 * per_row), _MAX_LARGE_CHUNK_ROWS), 1))
         elif chunk.physical_type == "BYTE_ARRAY" and any("DICTIONARY" in name for name in chunk.encodings):
             dictionaries.append(path)
     return ColumnChoice(tuple(dictionaries), rows)
 
 
-def split_rows(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows as batches of at most so many bytes, or of one row, with plain columns in place of dictionaries."""
+def split_rows(rows: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most ``max_bytes`` bytes, or of one larger row, with all dictionaries decoded."""
     if not rows.num_rows:
         return
     sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
@@ -132,14 +132,16 @@ def split_rows(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch
     start = 0
     while start < rows.num_rows:
         before = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, before + most_bytes, side="right")), start + 1)
+        stop = max(int(np.searchsorted(ends, before + max_bytes, side="right")), start + 1)
         part = rows.slice(start, stop - start)
-        yield pa.RecordBatch.from_arrays([_plain(column) for column in part.columns], names=part.schema.names)
+        yield pa.RecordBatch.from_arrays(
+            [_decode_dictionaries(column) for column in part.columns], names=part.schema.names
+        )
         start = stop
 
 
 def _value_sizes(column: pa.Array) -> Sizes:
-    """Return the bytes of each value of a column, with all that is in it."""
+    """Return the size of each value of a column in bytes, including nested values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         sizes = _value_sizes(column.dictionary)
@@ -156,14 +158,14 @@ def _value_sizes(column: pa.Array) -> Sizes:
         for number in range(kind.num_fields):
             total += _value_sizes(column.field(number))
         return total
-    if any(test(kind) for test in _OF_BYTES):
+    if any(test(kind) for test in _BINARY_TYPES):
         lengths: Sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths
     return np.full(len(column), max(column.nbytes // max(len(column), 1), 0), np.int64)
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """Return a column without dictionaries, those inside of it included; of a slice no more is copied than its rows."""
+def _decode_dictionaries(column: pa.Array) -> pa.Array:
+    """Return a column with all dictionaries decoded, also nested ones. Only the rows of a slice are copied."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return column.dictionary_decode()
@@ -171,11 +173,11 @@ def _plain(column: pa.Array) -> pa.Array:
         return column
     mask = column.is_null() if column.null_count else None
     if pa.types.is_struct(kind):
-        children = [_plain(column.field(number)) for number in range(kind.num_fields)]
+        children = [_decode_dictionaries(column.field(number)) for number in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, names=[field.name for field in kind], mask=mask)
     offsets = column.offsets.to_numpy()
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    values = _plain(column.values.slice(first, last - first))
+    values = _decode_dictionaries(column.values.slice(first, last - first))
     return pa.ListArray.from_arrays(pa.array((offsets - first).astype(np.int32)), values, mask=mask)
 
 

@@ -1,7 +1,7 @@
-"""Data files for Iceberg: described from the footers of Parquet files, without values of Python's ``datetime``.
+"""Describe Iceberg data files from Parquet footers, without Python's ``datetime``.
 
-pyiceberg 0.12 reads the least and the greatest timestamp of a file as ``datetime``, which ends with the year 9999, and
-Kafka's timestamps do not. The footer has both as numbers, which is what Iceberg's bounds are.
+pyiceberg 0.12 reads the minimum and maximum timestamp of a file as ``datetime``, which ends with the year 9999. Kafka
+timestamps may exceed it. The footer has both bounds as numbers, and Iceberg stores them as numbers too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ def data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[Any]:
     """Yield pyiceberg's description of each Parquet file.
 
     Args:
-        metadata: of the table, as the transaction has it.
-        io: of the table.
+        metadata: table metadata of the transaction.
+        io: file IO of the table.
+        paths: paths of the Parquet files.
     """
     from pyarrow.parquet import read_metadata
     from pyiceberg.io import pyarrow as library
@@ -53,8 +54,8 @@ def data_files(metadata: Any, io: Any, paths: list[str]) -> Iterator[Any]:
         )
 
 
-class _View:
-    """A part of a footer: what it has itself, else what the wrapped part has."""
+class _FooterWrapper:
+    """A wrapper of a footer object that overrides some of its attributes."""
 
     def __init__(self, part: Any) -> None:
         self._part = part
@@ -63,19 +64,19 @@ class _View:
         return getattr(self._part, name)
 
 
-class _Footer(_View):
-    """A footer whose bounds of dates and timestamps are numbers."""
+class _Footer(_FooterWrapper):
+    """A footer whose date and timestamp bounds are numbers."""
 
     def row_group(self, number: int) -> _RowGroup:
         return _RowGroup(self._part.row_group(number))
 
 
-class _RowGroup(_View):
+class _RowGroup(_FooterWrapper):
     def column(self, number: int) -> _Column:
         return _Column(self._part.column(number))
 
 
-class _Column(_View):
+class _Column(_FooterWrapper):
     @property
     def statistics(self) -> Any:
         statistics = self._part.statistics
@@ -83,7 +84,7 @@ class _Column(_View):
         return _Bounds(statistics) if is_time else statistics
 
 
-class _Bounds(_View):
+class _Bounds(_FooterWrapper):
     @property
     def min(self) -> Any:
         return self._part.min_raw
@@ -94,7 +95,7 @@ class _Bounds(_View):
 
 
 def columns_beyond_datetime(rows: pa.Table) -> list[str]:
-    """Return the names of columns with a date or timestamp outside of the years 1 to 9999."""
+    """Return the names of columns that have a date or timestamp outside the years 1 to 9999."""
     result = []
     for field in rows.schema:
         if pa.types.is_timestamp(field.type):

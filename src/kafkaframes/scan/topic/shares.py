@@ -1,10 +1,10 @@
-"""Which task reads what of live topics: ranges of offsets, and shares whose offsets are resolved later. No I/O.
+"""Divide live topics among tasks: offset ranges, and shares whose offsets are resolved later. No I/O.
 
-Spark plans the tasks of a DataFrame once, and runs them for each action. A task's share therefore names no first offset
-and no end; each action resolves them for all tasks (``spark/execution_offsets.py``). Where a partition was cut into
-several ranges, the cuts stay: records that arrive later belong to the last range. Each offset thus belongs to the same
-task for ever, and a task that Spark repeats in a later action (a block of a cache that was lost) neither skips records
-of its neighbours nor repeats them.
+Spark plans the tasks of a DataFrame once and runs them for each action. The share of a task therefore has no first and
+end offset. Each action resolves them for all tasks (``spark/execution_offsets.py``). If a partition is split into
+several ranges, the boundaries do not change: records that arrive later belong to the last range. Each offset thus
+always belongs to the same task. If Spark repeats a task in a later action, because a cached block was lost, no record
+is skipped or read twice.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from kafkaframes.client.metadata import TopicPartition
 
-Bounds = dict[TopicPartition, tuple[int, int]]  # the first offset and the end, which is exclusive
+Bounds = dict[TopicPartition, tuple[int, int]]  # first offset and exclusive end offset
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A stretch of one partition: from ``first`` to ``end``, which is not read itself."""
+    """A range of offsets in one partition, from ``first`` to ``end`` (exclusive)."""
 
     topic: str
     partition: int
@@ -34,23 +34,22 @@ class Range:
 
     @property
     def size_bytes(self) -> int:
-        """0: a broker does not report it."""
+        """Always 0, because brokers do not report sizes of offset ranges."""
         return 0
 
     @property
     def label(self) -> str:
-        """The partition and its offsets."""
+        """The partition and the offsets, as text."""
         return f"{self.topic_partition}, offsets {self.first} to {self.end}"
 
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """A part of one partition, whichever offsets it has.
+    """A part of a partition, whose first and end offset are resolved later.
 
     Attributes:
-        topic, partition: the partition.
-        lower: the first offset that belongs to it; None: there is no part before it.
-        upper: the first offset that does not belong to it any more; None: there is no part after it.
+        lower: first offset of the part; None if it is the first part of the partition.
+        upper: exclusive end offset of the part; None if it is the last part of the partition.
     """
 
     topic: str
@@ -59,18 +58,19 @@ class RangeShare:
     upper: int | None = None
 
     def range_in(self, first: int, end: int) -> Range:
-        """Return what this part has of the offsets from ``first`` to ``end``."""
+        """Return the offsets of this part between ``first`` and ``end`` (exclusive)."""
         first = first if self.lower is None else max(first, self.lower)
         return Range(self.topic, self.partition, first, end if self.upper is None else min(end, self.upper))
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The partitions that did not exist when the tasks were planned, as far as they fall to one task.
+    """One task's share of the partitions that were created after the tasks were planned.
 
     Attributes:
-        counts: the number of partitions of each topic at that time.
-        index, tasks: this task among those that read new partitions.
+        counts: number of partitions of each topic when the tasks were planned.
+        index: number of this task among the tasks that read new partitions.
+        tasks: number of tasks that read new partitions.
     """
 
     counts: Mapping[str, int]
@@ -85,16 +85,16 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TaskShare:
-    """What one task reads."""
+    """The partitions, and parts of partitions, that one task reads."""
 
     parts: tuple[RangeShare, ...]
     new: NewPartitions | None = None
 
     def ranges_in(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
-        """Return the ranges of this task, without empty ones.
+        """Return the non-empty ranges of this task.
 
         Args:
-            bounds: the first offset and the end of each partition; a partition that is missing was deleted.
+            bounds: first offset and exclusive end offset of each partition. Deleted partitions are missing.
         """
         parts = list(self.parts)
         if self.new is not None:
@@ -111,23 +111,23 @@ class TaskShare:
 def share_out(
     partitions: Sequence[TopicPartition], ranges: Iterable[Range], *, cores: int, can_grow: bool
 ) -> list[TaskShare]:
-    """Return the shares of tasks; at least one.
+    """Return the shares of all tasks, at least one.
 
     Args:
-        partitions: all that are read now.
-        ranges: what they hold now, in order; each becomes a task.
-        cores: so many tasks read empty and new partitions.
-        can_grow: whether partitions may be added.
+        partitions: all existing partitions.
+        ranges: non-empty offset ranges of these partitions, in order. Each becomes a task.
+        cores: largest number of tasks that read empty and new partitions.
+        can_grow: whether new partitions are read.
     """
     by_partition: dict[TopicPartition, list[Range]] = {}
     for entry in ranges:
         by_partition.setdefault(entry.topic_partition, []).append(entry)
-    tasks = [[part] for entries in by_partition.values() for part in _open_ended(entries)]
+    tasks = [[part] for entries in by_partition.values() for part in _to_shares(entries)]
     empty = [partition for partition in partitions if partition not in by_partition]
     tasks += [[] for _ in range(min(len(empty), cores - len(tasks)))]
     if not tasks:
         tasks = [[]]
-    smallest = sorted(tasks, key=len)[:cores]  # those without a part first
+    smallest = sorted(tasks, key=len)[:cores]  # tasks without a part are first
     for index, partition in enumerate(empty):
         smallest[index % len(smallest)].append(RangeShare(partition.topic, partition.partition))
     counts: dict[str, int] = {}
@@ -140,10 +140,10 @@ def share_out(
     ]
 
 
-def _open_ended(entries: Sequence[Range]) -> list[RangeShare]:
-    """Return the shares of the ranges of one partition: the first has no lower bound, the last no upper one."""
-    cuts: list[int | None] = [None, *(entry.first for entry in entries[1:]), None]
+def _to_shares(entries: Sequence[Range]) -> list[RangeShare]:
+    """Return the shares of one partition's ranges. The first has no lower bound, and the last has no upper bound."""
+    boundaries: list[int | None] = [None, *(entry.first for entry in entries[1:]), None]
     return [
         RangeShare(entry.topic, entry.partition, lower, upper)
-        for entry, lower, upper in zip(entries, cuts[:-1], cuts[1:], strict=True)
+        for entry, lower, upper in zip(entries, boundaries[:-1], boundaries[1:], strict=True)
     ]

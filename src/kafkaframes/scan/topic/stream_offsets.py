@@ -1,16 +1,16 @@
-"""Offsets of topics as the checkpoint of a stream holds them. No I/O.
+"""The offsets of a stream, in the form of its checkpoint. No I/O.
 
-They have Spark's own form, ``{"orders": {"0": 42}}``, and entries without partitions, which Spark's connector ignores:
+The form is that of Spark's connector, ``{"orders": {"0": 42}}``, with additional entries that the connector ignores
+because they have no partitions:
 
 =========================== ============================================================================================
-``"orders@ID": {}``         the id of a topic
-``"orders@ID/0=42,1=7": {}`` offsets of partitions that the brokers did not list when the micro-batch was planned; ID is
-                            empty if brokers have no topic ids
+``"orders@ID": {}``         id of a topic
+``"orders@ID/0=42,1=7": {}`` offsets of partitions that were missing in the metadata when the micro-batch was planned;
+                            ID is empty if brokers have no topic ids
 =========================== ============================================================================================
 
-An empty or a partial list of topics does not mean that the others were deleted: rights that are set again, or a cluster
-that is started again, have the same effect. So the stream keeps the offsets, and continues there if the topic returns
-with that id.
+If a topic is missing in the metadata, it is not necessarily deleted: a change of its ACLs or a restart of the cluster
+has the same effect. The stream therefore keeps the offsets, and continues there if a topic with this id returns.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final, NamedTuple
 
 from kafkaframes.scan.ranges import Name, Nested, flat, nested
 
-_ID: Final = "@"  # not allowed in a topic's name, as the two below
+_ID: Final = "@"  # these three characters are invalid in topic names
 _ABSENT: Final = "/"
 _OFFSET: Final = "="
 
 
 class AbsentPartition(NamedTuple):
-    """Where a stream continues in a partition that is not listed, and the id of its topic ("" if it has none)."""
+    """The next offset of a partition that is missing in the metadata, and its topic id ("" if brokers have no ids)."""
 
     topic_id: str
     offset: int
@@ -38,9 +38,9 @@ class StreamOffsets:
     """The offsets of a stream.
 
     Attributes:
-        offsets: the next offset of each partition.
-        ids: the ids of the topics, as far as the brokers have them.
-        absent: the next offset of each partition that brokers did not list.
+        offsets: next offset of each partition in the metadata.
+        ids: topic ids, by topic; empty if brokers have no topic ids.
+        absent: next offset of each partition that is missing in the metadata.
     """
 
     offsets: Mapping[Name, int]
@@ -48,7 +48,7 @@ class StreamOffsets:
     absent: Mapping[Name, AbsentPartition] = field(default_factory=dict)
 
     def to_json(self) -> Nested:
-        """Return the form of a checkpoint.
+        """Return the offsets in the form of a checkpoint.
 
         >>> absent = {("u", 1): AbsentPartition("c-d", 7)}
         >>> StreamOffsets({("t", 0): 42}, {"t": "a-b"}, absent).to_json()
@@ -64,7 +64,7 @@ class StreamOffsets:
 
     @classmethod
     def from_json(cls, nested_offsets: Mapping[str, Mapping[str, int]]) -> StreamOffsets:
-        """Undo ``to_json``; entries of this form with other contents are ignored, as the connector ignores them."""
+        """Parse the form of ``to_json``. Other entries without partitions are ignored, as in Spark's connector."""
         ids: dict[str, str] = {}
         absent: dict[Name, AbsentPartition] = {}
         for name, partitions in nested_offsets.items():
@@ -82,5 +82,5 @@ class StreamOffsets:
         return cls(flat(nested_offsets), ids, absent)
 
     def with_all_listed(self) -> Nested:
-        """Return the form of a checkpoint without ids, in which absent partitions count as listed ones."""
+        """Return the checkpoint form without topic ids, with absent partitions among the others."""
         return nested({**{name: partition.offset for name, partition in self.absent.items()}, **self.offsets})
