@@ -197,6 +197,22 @@ def test_a_group_of_classic_members_is_assigned_once_the_interval_has_passed(mon
     assert heartbeat(bench, again) == 0
 
 
+def test_a_group_of_a_custom_assignor_is_not_upgraded(bench):
+    """Kafka 4.3.1, testOnlineMigrationWithNonEmptyUserDataInAssignment: the data would be lost."""
+    made = message("ConsumerProtocolAssignment")
+    rows = [made.TopicPartition(topic="orders", partitions=[0, 1, 2, 3])]
+    assignment = b"\0\1" + made(assigned_partitions=rows, user_data=b"\0").encode(1)
+    joined = classic_member(bench)
+    assert sync(bench, joined, {joined.member_id: assignment}).error == 0
+    with pytest.raises(RefusedError, match=r"Cannot upgrade classic group g .* custom assignor is in use") as caught:
+        beat(bench)
+    assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (bench.group().type, bench.group().state_name, heartbeat(bench, joined)) == ("classic", "Stable", 0)
+    bench.coordinator.leave("g", [Leaving(joined.member_id)])
+    assert beat(bench).epoch > 0
+    assert isinstance(bench.group(), ConsumerGroup)
+
+
 def test_groups_of_others_than_consumers_stay_as_they_are(bench):
     joined = join(bench, protocol_type="connect", protocols=(("v1", b"anything"),))
     joined = join(bench, joined.member_id, protocol_type="connect", protocols=(("v1", b"anything"),))

@@ -28,6 +28,7 @@ from kafkaframes.coordination.groups.ports import MIGRATION_DISABLED
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import (
     Subscription,
+    has_user_data,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -47,10 +48,18 @@ def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 
     Raises:
         DecodeError: a member's subscription or assignment is none of a consumer.
+        RefusedError: GROUP_ID_NOT_FOUND: a custom assignor's data would be lost.
     """
     made = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
     for member in group.members.values():
         subscription = read_subscription(member.metadata(group.protocol_name or member.protocols[0][0]))
+        if has_user_data(member.assignment):
+            reason = (
+                f"Cannot upgrade classic group {group.group_id} to consumer group because an unsupported custom"
+                " assignor is in use. Please refer to the documentation or switch to a default assignor before"
+                " re-attempting the upgrade."
+            )
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         assigned = with_ids(read_assignment(member.assignment), topics)
         made.targets[member.member_id] = assigned
         made.put(

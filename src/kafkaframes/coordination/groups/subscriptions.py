@@ -58,6 +58,11 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition]:
     return _partitions(_body(data, "ConsumerProtocolAssignment")[1].assigned_partitions) if data else frozenset()
 
 
+def has_user_data(data: bytes) -> bool:
+    """Return whether an assignment holds data of a custom assignor."""
+    return bool(data) and bool(_body(data, "ConsumerProtocolAssignment")[1].user_data)
+
+
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
     """Write an assignment for a consumer with a subscription of ``version``."""
     made: Any = message("ConsumerProtocolAssignment")
