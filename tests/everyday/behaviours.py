@@ -15,6 +15,9 @@ MODULES: Final = {
     "test_consuming": "Consuming",
     "test_groups": "Groups",
     "test_transactions": "Transactions",
+    "test_administration": "Administration",
+    "test_failures": "Errors and timeouts",
+    "test_on_an_event_loop": "On an event loop",
 }
 THE_SAME: Final = "the same"
 Test = TypeVar("Test", bound=Callable[..., Any])

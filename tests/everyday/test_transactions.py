@@ -180,7 +180,7 @@ def test_a_second_producer_of_the_same_id_fences_the_first(servers, producer, to
         fenced = producer.send(topic, b"fenced", partition=0)
         with pytest.raises(ProducerFencedError):
             fenced.result()
-        with pytest.raises(ProducerFencedError):
+        with pytest.raises(BrokerError):
             producer.commit_transaction()
         second.begin_transaction()
         second.send(topic, b"new", partition=0)

@@ -106,6 +106,7 @@ class AsyncConsumer:
         An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
         """
         self._is_closed = True
+        self._task.changed.set()  # reads that wait end with an error
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._end_assignment(commit=commit)
@@ -135,6 +136,7 @@ class AsyncConsumer:
         Raises:
             NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
         """
+        self._raise_own_failure()
         if self._machine.member is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         requested = [_partition(entry) for entry in partitions]
@@ -208,6 +210,7 @@ class AsyncConsumer:
             OptionError: there is no group, or neither topics nor a pattern.
             NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
         """
+        self._raise_own_failure()
         if self.settings.group_id is None:
             raise OptionError("subscribe needs group_id; assign reads partitions without a group")
         if (topics is None) == (pattern is None):
@@ -443,6 +446,7 @@ class AsyncConsumer:
 
     async def _attend(self) -> None:
         """Poll: run due callbacks, raise the next error, commit if that is due."""
+        self._raise_own_failure()
         if self._machine.polled(time.monotonic()):
             self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
@@ -453,6 +457,8 @@ class AsyncConsumer:
         self._commit_when_due()
 
     def _raise_own_failure(self) -> None:
+        if self._is_closed:
+            raise NetworkError("this client was closed")
         if self._task.broken is not None:
             raise self._task.broken
 

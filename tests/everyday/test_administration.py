@@ -1,0 +1,415 @@
+"""What a user does with an admin client."""
+
+import pytest
+from tests.everyday.behaviours import shown_by
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.client import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    AclBinding,
+    AclFilter,
+    Admin,
+    CommittedOffset,
+    Consumer,
+    NewTopic,
+    QuotaEntity,
+    ScramCredential,
+    TopicPartition,
+)
+from kafkaframes.errors import BrokerError, NetworkError, OptionError, TopicExistsError, UnknownTopicError
+
+
+@pytest.fixture
+def partition(topic):
+    """The first partition of the topic."""
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def filled(broker, partition):
+    """The first partition of the topic, with ten records at 1000, 2000, ... ms."""
+    broker.append(partition.topic, [{"value": b"v", "timestamp": n * 1_000} for n in range(1, 11)], partition=0)
+    return partition
+
+
+@shown_by(
+    java="testCreateTopicsReturnsConfigs",
+    kafka_python="test_create_delete_topics",
+    aiokafka="test_create_topics",
+    confluent="test_basic_operations",
+)
+def test_a_topic_is_created_with_partitions_and_settings(admin, topic):
+    admin.create_topics([NewTopic(f"{topic}-new", 4, configs={"retention.ms": "60000"})])
+    assert len(admin.describe_topics([f"{topic}-new"])[f"{topic}-new"].partitions) == 4
+    assert admin.describe_configs("topic", f"{topic}-new")["retention.ms"].value == "60000"
+
+
+@shown_by(java="testCreateExistingTopicsThrowTopicExistsException", confluent="test_basic_operations")
+def test_an_existing_topic_is_not_created_again(admin, topic):
+    with pytest.raises(TopicExistsError, match=topic):
+        admin.create_topics([NewTopic(topic, 1)])
+    assert len(admin.describe_topics([topic])[topic].partitions) == 3
+
+
+@shown_by(java="testCreateTopicsPartialResponse", confluent="test_create_topics_api")
+def test_the_other_topics_of_a_request_are_created_although_one_exists(admin, topic):
+    with pytest.raises(TopicExistsError):
+        admin.create_topics([f"{topic}-1", topic, f"{topic}-2"])
+    assert {f"{topic}-1", f"{topic}-2"} <= set(admin.list_topics())
+
+
+@shown_by(java="testCreateTopics", confluent="test_create_topics_api")
+def test_validate_only_creates_nothing(admin, topic):
+    admin.create_topics([f"{topic}-new"], validate_only=True)
+    assert f"{topic}-new" not in admin.list_topics()
+
+
+@shown_by(java="testInvalidTopicNames", confluent="test_create_topics_api")
+@pytest.mark.parametrize("name", ["", "a b", "x" * 250])
+def test_an_invalid_name_of_a_new_topic_is_refused(admin, name):
+    with pytest.raises(BrokerError, match="INVALID_TOPIC"):
+        admin.create_topics([name])
+
+
+@shown_by(java="testInvalidAlterConfigs", confluent="test_create_topics_api")
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        ({"num_partitions": 0}, "INVALID_PARTITIONS"),
+        ({"replication_factor": 7}, "INVALID_REPLICATION_FACTOR"),
+        ({"configs": {"retention.ms": "long"}}, "INVALID_CONFIG"),
+        ({"configs": {"colour": "red"}}, "INVALID_CONFIG"),
+    ],
+)
+def test_an_impossible_topic_is_refused(admin, topic, new, error):
+    with pytest.raises(BrokerError, match=error):
+        admin.create_topics([NewTopic(f"{topic}-new", **new)])
+    assert f"{topic}-new" not in admin.list_topics()
+
+
+@shown_by(java="testLongTopicNames")
+def test_a_topic_name_may_have_249_characters(admin, topic):
+    name = (topic + "x" * 249)[:249]
+    admin.create_topics([name])
+    assert name in admin.list_topics()
+
+
+@shown_by(java="testDeleteTopics", kafka_python="test_create_delete_topics", aiokafka="test_delete_topics")
+def test_a_deleted_topic_is_gone(admin, topic):
+    admin.delete_topics([topic])
+    assert topic not in admin.list_topics()
+
+
+@shown_by(java="testDeleteTopicsWithIds")
+def test_a_topic_is_deleted_by_its_id(admin, topic):
+    admin.delete_topics([admin.describe_topics([topic])[topic].topic_id])
+    assert topic not in admin.list_topics()
+
+
+@shown_by(java="testDeleteTopicsPartialResponse", confluent="test_delete_topics_api")
+def test_the_other_topics_are_deleted_although_one_is_missing(admin, topic):
+    with pytest.raises(UnknownTopicError):
+        admin.delete_topics(["absent", topic])
+    assert topic not in admin.list_topics()
+
+
+@shown_by(confluent="test_topic_recreate_resumes_with_fresh_delivery", java="testDescribeTopicsWithIds")
+def test_a_topic_that_is_created_again_has_a_new_id_and_is_empty(admin, filled):
+    first = admin.describe_topics([filled.topic])[filled.topic].topic_id
+    admin.delete_topics([filled.topic])
+    admin.create_topics([NewTopic(filled.topic, 1)])
+    assert admin.describe_topics([filled.topic])[filled.topic].topic_id != first
+    assert admin.list_offsets({filled: LATEST}) == {filled: 0}
+
+
+@shown_by(
+    java="testDescribeTopicsWithNames",
+    kafka_python="test_describe_topic_partitions",
+    confluent="test_describe_operations",
+)
+def test_a_topic_is_described_with_leaders_and_replicas(admin, topic):
+    described = admin.describe_topics([topic])[topic]
+    assert sorted(described.partitions) == [0, 1, 2]
+    for metadata in described.partitions.values():
+        assert metadata.leader in metadata.replicas
+        assert metadata.leader in metadata.isr
+
+
+@shown_by(java="testDescribeTopicsWithIds")
+def test_a_topic_is_described_by_its_id(admin, topic):
+    topic_id = admin.describe_topics([topic])[topic].topic_id
+    assert list(admin.describe_topics([topic_id])) == [topic]
+
+
+@shown_by(java="testCreatePartitions", kafka_python="test_create_partitions", aiokafka="test_create_partitions")
+def test_a_topic_gets_more_partitions(admin, topic):
+    admin.create_partitions({topic: 5})
+    assert len(admin.describe_topics([topic])[topic].partitions) == 5
+
+
+@shown_by(java="testCreatePartitions", confluent="test_create_partitions_api")
+@pytest.mark.parametrize("count", [2, 3, 0])
+def test_a_topic_cannot_get_fewer_partitions(admin, topic, count):
+    with pytest.raises(BrokerError, match="INVALID_PARTITIONS"):
+        admin.create_partitions({topic: count})
+    assert len(admin.describe_topics([topic])[topic].partitions) == 3
+
+
+@shown_by(java="testListTopicsWithOptionListInternal", aiokafka="test_list_topics")
+def test_internal_topics_are_listed_on_request(admin, topic):
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
+    assert "__consumer_offsets" not in admin.list_topics()
+    assert "__consumer_offsets" in admin.list_topics(internal=True)
+
+
+@shown_by(java="testDescribeCluster", kafka_python="test_describe_cluster", aiokafka="test_describe_cluster")
+def test_the_cluster_is_described(broker, admin):
+    cluster = admin.describe_cluster()
+    assert cluster.cluster_id
+    assert [node.port for node in cluster.brokers.values()] == [broker.port]
+    assert cluster.controller in cluster.brokers
+
+
+@shown_by(
+    java="testDescribeConfigsForTopic",
+    kafka_python="test_describe_configs_topic_resource_returns_configs",
+    aiokafka="test_describe_configs_topic",
+)
+def test_settings_of_a_topic_say_whether_they_are_defaults(broker, admin, topic):
+    broker.configure_topic(topic, retention_ms=5_000)
+    configs = admin.describe_configs("topic", topic)
+    assert not configs["retention.ms"].is_default
+    assert configs["cleanup.policy"].is_default
+    assert (configs["retention.ms"].value, configs["cleanup.policy"].value) == ("5000", "delete")
+
+
+@shown_by(kafka_python="test_describe_configs_broker_resource_returns_configs", aiokafka="test_describe_configs_broker")
+def test_settings_of_a_broker_are_described(admin):
+    (node_id,) = admin.describe_cluster().brokers
+    assert "log.retention.ms" in admin.describe_configs("broker", str(node_id))
+
+
+@shown_by(kafka_python="test_describe_configs_invalid_broker_id_raises", java="testDescribeConfigsNonexistent")
+@pytest.mark.parametrize(("kind", "name"), [("broker", "none"), ("broker", "99"), ("topic", "absent")])
+def test_settings_of_what_does_not_exist_are_an_error(admin, kind, name):
+    with pytest.raises((BrokerError, OptionError)):
+        admin.describe_configs(kind, name)
+
+
+@shown_by(java="testDescribeConfigsPartialResponse", confluent="test_describe_configs_api")
+def test_only_the_named_settings_are_described(admin, topic):
+    assert list(admin.describe_configs("topic", topic, keys=["retention.ms"])) == ["retention.ms"]
+
+
+@shown_by(
+    java="testValidIncrementalAlterConfigs",
+    confluent="test_incremental_alter_configs",
+    kafka_python="test_does_not_fill_in_other_keys",
+)
+def test_one_setting_is_changed_and_the_others_stay(admin, topic):
+    admin.alter_configs("topic", topic, {"retention.ms": "5000", "segment.bytes": "100000"})
+    admin.alter_configs("topic", topic, {"retention.ms": "6000"})
+    configs = admin.describe_configs("topic", topic)
+    assert (configs["retention.ms"].value, configs["segment.bytes"].value) == ("6000", "100000")
+
+
+@shown_by(java="testValidIncrementalAlterConfigs", kafka_python="test_delete_op_forces_null_value")
+def test_a_setting_is_reset_to_its_default(admin, topic):
+    admin.alter_configs("topic", topic, {"retention.ms": "5000"})
+    admin.alter_configs("topic", topic, {"retention.ms": None})
+    assert admin.describe_configs("topic", topic)["retention.ms"].is_default
+
+
+@shown_by(
+    java="testAppendConfigToExistentValue",
+    kafka_python="test_append_and_subtract_ops",
+    confluent="test_incremental_alter_configs",
+)
+def test_a_list_setting_is_appended_to_and_subtracted_from(admin, topic):
+    admin.alter_configs("topic", topic, append={"cleanup.policy": "compact"})
+    assert admin.describe_configs("topic", topic)["cleanup.policy"].value == "delete,compact"
+    admin.alter_configs("topic", topic, subtract={"cleanup.policy": "delete"})
+    assert admin.describe_configs("topic", topic)["cleanup.policy"].value == "compact"
+
+
+@shown_by(java="testInvalidIncrementalAlterConfigs", kafka_python="test_raise_on_unknown_true_raises")
+@pytest.mark.parametrize("changes", [{"colour": "red"}, {"retention.ms": "long"}, {"cleanup.policy": "keep"}])
+def test_a_wrong_setting_changes_nothing(admin, topic, changes):
+    with pytest.raises(BrokerError, match="INVALID_CONFIG"):
+        admin.alter_configs("topic", topic, {"segment.bytes": "100000", **changes})
+    assert admin.describe_configs("topic", topic)["segment.bytes"].is_default
+
+
+@shown_by(kafka_python="test_validate_only_propagates", java="testValidIncrementalAlterConfigs")
+def test_validate_only_changes_no_setting(admin, topic):
+    admin.alter_configs("topic", topic, {"retention.ms": "5000"}, validate_only=True)
+    assert admin.describe_configs("topic", topic)["retention.ms"].is_default
+
+
+@shown_by(
+    java="testDeleteRecords",
+    kafka_python="test_delete_records",
+    aiokafka="test_delete_records",
+    confluent="test_delete_records",
+)
+def test_records_before_an_offset_are_deleted(admin, filled):
+    assert admin.delete_records({filled: 4}) == {filled: 4}
+    assert admin.list_offsets({filled: EARLIEST}) == {filled: 4}
+
+
+@shown_by(java="testLogStartOffsetAfterDeleteRecords", confluent="test_delete_records")
+def test_all_records_of_a_partition_are_deleted(admin, filled):
+    assert admin.delete_records({filled: -1}) == {filled: 10}
+
+
+@shown_by(java="testDeleteRecordsWithException", kafka_python="test_delete_records_with_errors")
+def test_records_beyond_the_end_cannot_be_deleted(admin, filled):
+    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+        admin.delete_records({filled: 11})
+    assert admin.list_offsets({filled: EARLIEST}) == {filled: 0}
+
+
+@shown_by(java="testListOffsets", kafka_python="test_list_partition_offsets", confluent="test_list_offsets")
+@pytest.mark.parametrize(("time", "offset"), [(EARLIEST, 0), (LATEST, 10), (MAX_TIMESTAMP, 9), (4_500, 4)])
+def test_offsets_are_listed_by_kind_and_by_time(admin, filled, time, offset):
+    assert admin.list_offsets({filled: time}) == {filled: offset}
+
+
+@shown_by(java="testListOffsetsNonRetriableErrors", kafka_python="test_unknown_partition_raises")
+def test_offsets_of_a_missing_partition_are_an_error(servers, topic):
+    with (
+        Admin(servers, default_api_timeout_ms=300) as admin,
+        pytest.raises((BrokerError, NetworkError), match=f"{topic}-9"),
+    ):
+        admin.list_offsets({TopicPartition(topic, 9): LATEST})
+
+
+@shown_by(
+    java="testConsumerGroups", kafka_python="test_describe_group_exists", aiokafka="test_describe_consumer_groups"
+)
+@pytest.mark.parametrize(("protocol", "kind"), [("classic", "classic"), ("consumer", "consumer")])
+def test_a_group_is_listed_and_described_with_its_members(broker, servers, admin, topic, protocol, kind):
+    with Consumer(servers, group_id=topic, group_protocol=protocol, client_id="reader") as member:
+        member.subscribe([topic])
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        listed = {group.group_id: group for group in admin.list_groups()}[topic]
+        described = admin.describe_group(topic)
+    assert (listed.state, listed.type) == ("Stable", kind)
+    assert described.state == "Stable"
+    assert [(one.client_id, len(one.assignment)) for one in described.members] == [("reader", 3)]
+
+
+@shown_by(
+    java="testListConsumerGroupsWithStates",
+    confluent="test_list_consumer_groups_api",
+    kafka_python="test_states_filter_propagates",
+)
+def test_groups_are_listed_by_state(admin, topic):
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
+    assert topic in {group.group_id for group in admin.list_groups(states=["Empty"])}
+    assert topic not in {group.group_id for group in admin.list_groups(states=["Stable"])}
+
+
+@shown_by(java="testListConsumerGroupsWithTypes", kafka_python="test_types_filter_propagates")
+def test_groups_are_listed_by_type(admin, topic):
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
+    assert topic in {group.group_id for group in admin.list_groups(types=["classic"])}
+    assert topic not in {group.group_id for group in admin.list_groups(types=["share"])}
+
+
+@shown_by(java="testListConsumerGroupOffsets", aiokafka="test_list_consumer_group_offsets")
+def test_offsets_of_a_group_are_changed_and_listed(admin, topic):
+    offsets = {TopicPartition(topic, 0): 3, TopicPartition(topic, 2): 5}
+    admin.alter_group_offsets(topic, offsets)
+    assert {key: one.offset for key, one in admin.group_offsets(topic).items()} == offsets
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): CommittedOffset(4, metadata="moved")})
+    assert admin.group_offsets(topic)[TopicPartition(topic, 0)].metadata == "moved"
+
+
+@shown_by(java="testDeleteConsumerGroupOffsets", kafka_python="test_success_returns_tp_to_noerror")
+def test_offsets_of_one_partition_are_deleted(admin, topic):
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    admin.alter_group_offsets(topic, {one: 3, two: 5})
+    admin.delete_group_offsets(topic, [one])
+    assert list(admin.group_offsets(topic)) == [two]
+
+
+@shown_by(java="testConsumerGroups", kafka_python="test_delete_groups", confluent="test_delete_consumer_groups_api")
+def test_an_empty_group_is_deleted(admin, topic):
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 3})
+    admin.delete_groups([topic])
+    assert admin.group_offsets(topic) == {}
+    assert topic not in {group.group_id for group in admin.list_groups()}
+
+
+@shown_by(java="testConsumerGroups", kafka_python="test_delete_groups_with_errors")
+def test_a_missing_group_cannot_be_deleted(admin):
+    with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+        admin.delete_groups(["absent"])
+
+
+@shown_by(java="testConsumerGroups", kafka_python="test_delete_groups_with_errors")
+def test_a_group_with_members_is_neither_deleted_nor_moved(broker, servers, admin, topic):
+    with Consumer(servers, group_id=topic) as member:
+        member.subscribe([topic])
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
+            admin.delete_groups([topic])
+        with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+            admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 3})
+
+
+@shown_by(java="testRemoveMembersFromGroup", kafka_python="test_batch_success_returns_member_to_noerror")
+def test_members_are_removed_from_a_group(broker, servers, admin, topic):
+    with Consumer(servers, group_id=topic, group_instance_id="i") as member:
+        member.subscribe([topic])
+        broker.wait_for(lambda: member.poll(10) is not None and len(member.assignment()) == 3, timeout=30)
+        admin.remove_group_members(topic)
+        assert admin.describe_group(topic).members == ()
+
+
+@shown_by(java="testAlterUserScramCredentials", confluent="test_user_scram_credentials")
+def test_scram_credentials_are_created_described_and_deleted(admin, topic):
+    admin.alter_user_scram_credentials([ScramCredential(topic, "secret")])
+    assert topic in admin.describe_user_scram_credentials()
+    admin.alter_user_scram_credentials(delete=[(topic, "SCRAM-SHA-512")])
+    assert topic not in admin.describe_user_scram_credentials()
+
+
+@shown_by(java="testAlterClientQuotas", confluent="test_alter_configs_api")
+def test_quotas_of_a_client_are_set_and_described(admin, topic):
+    entity = QuotaEntity(client_id=topic)
+    admin.alter_client_quotas({entity: {"producer_byte_rate": 1_000.0}})
+    assert admin.describe_client_quotas(client_id=topic) == {entity: {"producer_byte_rate": 1_000.0}}
+
+
+@shown_by(java="testAclOperations", kafka_python="test_create_describe_delete_acls", confluent="test_create_acls_api")
+def test_access_rules_are_created_described_and_deleted():
+    rule, condition = AclBinding("topic", "orders", "User:alice", "read"), AclFilter(resource_name="orders")
+    security, everyone = Security(authorizer=True), {"super.users": "User:ANONYMOUS"}
+    with Broker(security=security, config=everyone) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_acls([rule, rule])
+        assert admin.describe_acls() == [rule]
+        assert admin.delete_acls([condition]) == {condition: [rule]}
+        assert admin.describe_acls() == []
+
+
+@shown_by(java="testDescribeLogDirs", kafka_python="test_describe_log_dirs")
+def test_log_directories_show_the_size_of_each_replica(admin, filled):
+    ((_, directories),) = admin.describe_log_dirs().items()
+    sizes = [replicas.replicas[filled].size_bytes for replicas in directories.values() if filled in replicas.replicas]
+    assert len(sizes) == 1
+    assert sizes[0] > 0
+
+
+@shown_by(java="testCloseAdminClient", confluent="test_basic_api")
+def test_a_closed_admin_client_is_refused(servers):
+    admin = Admin(servers)
+    admin.list_topics()
+    admin.close()
+    admin.close()
+    with pytest.raises(NetworkError, match="closed"):
+        admin.list_topics()

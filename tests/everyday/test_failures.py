@@ -1,0 +1,334 @@
+"""What a user sees when brokers fail, refuse or do not answer."""
+
+import socket
+
+import pytest
+from tests.everyday.behaviours import shown_by
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, Producer, TopicPartition
+from kafkaframes.errors import (
+    AuthorizationError,
+    BrokerError,
+    KafkaframesError,
+    MaybeWrittenError,
+    NetworkError,
+    OptionError,
+)
+
+QUICK = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+
+
+@pytest.fixture
+def partition(topic):
+    """The first partition of the topic."""
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def filled(broker, partition):
+    """The first partition of the topic, with ten records."""
+    broker.append(partition.topic, [{"value": b"%d" % number} for number in range(10)], partition=0)
+    return partition
+
+
+@pytest.fixture
+def closed_port():
+    """A port on which no broker listens."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+def read(consumer, count):
+    """Poll until as many records have come; return their offsets."""
+    offsets = []
+    while len(offsets) < count:
+        polled = consumer.poll(20_000)
+        assert polled, f"{len(offsets)} of {count} records came"
+        offsets += [record.offset for record in polled]
+    return offsets
+
+
+@shown_by(java="testWrongBrokerList", aiokafka="test_failed_bootstrap", kafka_python="test_concurrent_describe_cluster")
+def test_no_broker_is_an_error_that_names_the_address(closed_port):
+    producer = Producer(f"127.0.0.1:{closed_port}", max_block_ms=100, default_api_timeout_ms=100, **QUICK)
+    with pytest.raises(NetworkError, match=str(closed_port)):
+        producer.send("t", b"v")
+    producer.close()
+
+
+@shown_by(java="testPartitionsForAuthenticationFailure", aiokafka="test_failed_bootstrap")
+def test_no_broker_is_an_error_of_each_admin_call(closed_port):
+    with (
+        Admin(f"127.0.0.1:{closed_port}", default_api_timeout_ms=100, **QUICK) as admin,
+        pytest.raises(NetworkError, match=str(closed_port)),
+    ):
+        admin.list_topics()
+
+
+@shown_by(java="testBeginningOffsetsTimeout", aiokafka="test_failed_bootstrap_timeout")
+def test_a_broker_that_never_answers_is_a_timeout(broker, servers):
+    with broker.on("Metadata", client_id="ignored").ignore():
+        settings = {"client_id": "ignored", "request_timeout_ms": 100, "default_api_timeout_ms": 200}
+        with Admin(servers, **settings, **QUICK) as admin, pytest.raises(NetworkError):
+            admin.list_topics()
+
+
+@shown_by(
+    aiokafka="test_init_with_csv",
+    kafka_python="test_concurrent_describe_cluster",
+    java="testAdminClientHandlingBadIPWithoutTimeout",
+)
+def test_a_second_bootstrap_server_is_used_if_the_first_is_away(servers, closed_port):
+    with Admin(f"127.0.0.1:{closed_port},{servers}", **QUICK) as admin:
+        assert admin.describe_cluster().brokers
+
+
+@shown_by(java="testWrongBrokerList", confluent="test_basic_api")
+@pytest.mark.parametrize("address", ["host:port", "host:99999", ":9092", ""])
+def test_a_malformed_address_is_refused_by_the_constructor(address):
+    with pytest.raises(OptionError):
+        Producer(address)
+
+
+@shown_by(aiokafka="test_producer_send_leader_notfound", java="testMetadataTimeoutWithMissingTopic")
+@pytest.mark.parametrize("code", ["LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS"])
+def test_a_retriable_refusal_is_retried(broker, servers, topic, code):
+    with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).times(2).error(code):
+        assert producer.send(topic, b"v", partition=0).result().offset == 0
+    assert len(broker.records(topic)) == 1
+
+
+@shown_by(
+    aiokafka="test_producer_leader_change_preserves_order",
+    kafka_python="test_retry_does_not_reorder_against_later_batches",
+)
+def test_retries_keep_the_order_of_records(broker, servers, topic):
+    with (
+        Producer(servers, batch_size=1, **QUICK) as producer,
+        broker.on("Produce", topic=topic).times(3).error("NOT_LEADER_OR_FOLLOWER"),
+    ):
+        for number in range(30):
+            producer.send(topic, b"%d" % number, partition=0)
+        producer.flush()
+    assert [record.value for record in broker.records(topic)] == [b"%d" % number for number in range(30)]
+
+
+@shown_by(
+    aiokafka="test_producer_send_error", kafka_python="test_complete_batch_error", java="testTooLargeRecordWithAckZero"
+)
+@pytest.mark.parametrize("code", ["INVALID_RECORD", "POLICY_VIOLATION", "INVALID_REQUIRED_ACKS"])
+def test_a_final_refusal_is_not_retried(broker, servers, topic, code):
+    with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).error(code) as rule:
+        with pytest.raises(BrokerError, match=code):
+            producer.send(topic, b"v", partition=0).result()
+        assert rule.count == 1
+
+
+@shown_by(
+    kafka_python="test_expired_batch_single",
+    aiokafka="test_producer_send_timeout",
+    java="testMetadataTimeoutWithMissingTopic",
+)
+def test_a_record_that_is_always_refused_fails_after_the_delivery_timeout(broker, servers, topic):
+    settings = {"delivery_timeout_ms": 200, "linger_ms": 0, "request_timeout_ms": 100}
+    with (
+        Producer(servers, **settings, **QUICK) as producer,
+        broker.on("Produce", topic=topic).error("NOT_ENOUGH_REPLICAS"),
+    ):
+        future = producer.send(topic, b"v", partition=0)
+        with pytest.raises(KafkaframesError, match="NOT_ENOUGH_REPLICAS"):
+            future.result(30)
+
+
+@shown_by(
+    kafka_python="test_complete_batch_retry",
+    confluent="test_dr_msg_errstr",
+    ours="an error of its own says that the record may be written",
+)
+def test_a_record_without_an_answer_may_be_written(broker, servers, topic):
+    settings = {"delivery_timeout_ms": 200, "linger_ms": 0, "request_timeout_ms": 100}
+    with Producer(servers, **settings, **QUICK) as producer, broker.on("Produce", topic=topic).ignore():
+        future = producer.send(topic, b"v", partition=0)
+        with pytest.raises(MaybeWrittenError):
+            future.result(30)
+
+
+@shown_by(aiokafka="test_metadata_updated_on_socket_disconnect", java="testCloseWhenWaitingForMetadataUpdate")
+def test_a_lost_connection_is_opened_again_by_the_producer(broker, servers, topic):
+    with Producer(servers, **QUICK) as producer:
+        producer.send(topic, b"0", partition=0).result()
+        with broker.on("Produce", topic=topic).once().close():
+            assert producer.send(topic, b"1", partition=0).result().offset == 1
+
+
+@shown_by(java="testConsumptionWithBrokerFailures", aiokafka="test_metadata_updated_on_socket_disconnect")
+def test_a_lost_connection_is_opened_again_by_the_consumer(broker, servers, filled):
+    with (
+        broker.on("Fetch", topic=filled.topic).times(2).close(),
+        Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer,
+    ):
+        consumer.assign([filled])
+        assert read(consumer, 10) == list(range(10))
+
+
+@shown_by(
+    kafka_python="test__parse_fetched_data__not_leader",
+    aiokafka="test_fetch_result_and_error",
+    java="testConsumptionWithBrokerFailures",
+)
+@pytest.mark.parametrize(
+    "code", ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "KAFKA_STORAGE_ERROR"]
+)
+def test_a_retriable_error_of_a_fetch_skips_nothing(broker, servers, filled, code):
+    with (
+        broker.on("Fetch", topic=filled.topic).times(2).error(code),
+        Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer,
+    ):
+        consumer.assign([filled])
+        assert read(consumer, 10) == list(range(10))
+
+
+@shown_by(aiokafka="test_next_record_error_after_data", confluent="test_consume_error")
+def test_a_refused_fetch_is_an_error_of_poll(broker, servers, filled):
+    with Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer:
+        with broker.on("Fetch", topic=filled.topic).error("TOPIC_AUTHORIZATION_FAILED"):
+            consumer.assign([filled])
+            with pytest.raises(AuthorizationError):
+                consumer.poll(20_000)
+        assert read(consumer, 10) == list(range(10))
+
+
+@shown_by(
+    java="testCommitSyncAuthenticationFailure",
+    aiokafka="test_commit_failed_scenarios",
+    confluent="test_consume_error_commit",
+)
+def test_a_refused_commit_is_an_error(broker, servers, filled):
+    with Consumer(servers, group_id=filled.topic, **QUICK) as consumer:
+        consumer.assign([filled])
+        with broker.on("OffsetCommit").once().error("GROUP_AUTHORIZATION_FAILED"), pytest.raises(AuthorizationError):
+            consumer.commit({filled: 1})
+        consumer.commit({filled: 2})
+        assert consumer.committed([filled])[filled].offset == 2
+
+
+@shown_by(
+    java="testOffsetCommitRetryBackoff",
+    aiokafka="test_commit_failed_scenarios",
+    kafka_python="test_commit_offsets_sync",
+)
+@pytest.mark.parametrize("code", ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"])
+def test_a_commit_is_repeated_while_the_coordinator_moves(broker, servers, filled, code):
+    with Consumer(servers, group_id=filled.topic, **QUICK) as consumer:
+        consumer.assign([filled])
+        with broker.on("OffsetCommit").times(2).error(code):
+            consumer.commit({filled: 3})
+        assert consumer.committed([filled])[filled].offset == 3
+
+
+@shown_by(aiokafka="test_fetchoffsets_failed_scenarios", java="testListConsumerGroupOffsetsRetriableErrors")
+def test_committed_offsets_are_asked_for_again_while_the_coordinator_loads(broker, servers, filled):
+    with (
+        Consumer(servers, group_id=filled.topic, **QUICK) as consumer,
+        broker.on("OffsetFetch").times(2).error("COORDINATOR_LOAD_IN_PROGRESS"),
+    ):
+        assert consumer.committed([filled]) == {}
+
+
+@shown_by(aiokafka="test_consumer_propagates_coordinator_errors", java="testPollAuthenticationFailure")
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
+def test_a_refused_membership_is_an_error_of_poll(broker, servers, topic, api):
+    with Consumer(servers, group_id=topic, **QUICK) as consumer, broker.on(api).error("GROUP_AUTHORIZATION_FAILED"):
+        consumer.subscribe([topic])
+        with pytest.raises(AuthorizationError):
+            consumer.poll(20_000)
+
+
+@shown_by(aiokafka="test_failed_group_join", java="testShouldAttemptToRejoinGroupAfterSyncGroupFailed")
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        ("JoinGroup", "UNKNOWN_MEMBER_ID"),
+        ("JoinGroup", "COORDINATOR_NOT_AVAILABLE"),
+        ("SyncGroup", "REBALANCE_IN_PROGRESS"),
+        ("SyncGroup", "ILLEGAL_GENERATION"),
+        ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
+    ],
+)
+def test_a_member_joins_again_after_a_passing_refusal(broker, servers, filled, api, code):
+    settings = {"group_id": filled.topic, "auto_offset_reset": "earliest"}
+    with broker.on(api).once().error(code), Consumer(servers, **settings, **QUICK) as consumer:
+        consumer.subscribe([filled.topic])
+        assert read(consumer, 10) == list(range(10))
+
+
+@shown_by(java="testCreateTopicsHandleNotControllerException", kafka_python="test_not_controller_retries")
+def test_topics_are_created_although_the_controller_has_moved(broker, servers, topic):
+    with Admin(servers, **QUICK) as admin, broker.on("CreateTopics").once().error("NOT_CONTROLLER"):
+        admin.create_topics([f"{topic}-new"])
+        assert f"{topic}-new" in admin.list_topics()
+
+
+@shown_by(java="testListOffsetsRetriableErrors", kafka_python="test_retries_on_not_leader_then_succeeds")
+def test_end_offsets_are_asked_for_again_while_a_leader_moves(broker, servers, filled):
+    with Consumer(servers, **QUICK) as consumer, broker.on("ListOffsets").times(2).error("NOT_LEADER_OR_FOLLOWER"):
+        assert consumer.end_offsets([filled]) == {filled: 10}
+
+
+@shown_by(java="testInitTransactionWhileThrottled", kafka_python="test_retriable_error_reenqueues")
+@pytest.mark.parametrize("code", ["CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
+def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker, servers, topic, code):
+    with (
+        broker.on("InitProducerId").times(2).error(code),
+        Producer(servers, transactional_id=topic, **QUICK) as producer,
+    ):
+        assert producer.producer.producer_id >= 0
+
+
+@shown_by(java="testClusterAuthorizationFailure", kafka_python="test_transactional_id_authz_failed_is_fatal")
+def test_a_refused_transactional_id_is_an_error_of_the_start(broker, servers, topic):
+    with broker.on("InitProducerId").error("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), pytest.raises(AuthorizationError):
+        Producer(servers, transactional_id=topic, **QUICK).__enter__()
+
+
+@shown_by(java="testConsumptionWithBrokerFailures", confluent="test_error_cb")
+def test_clients_continue_after_a_broker_has_restarted():
+    with Broker() as broker:
+        partition = TopicPartition("t", 0)
+        broker.create_topic("t")
+        servers = broker.bootstrap_servers
+        with (
+            Producer(servers, **QUICK) as producer,
+            Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer,
+        ):
+            consumer.assign([partition])
+            producer.send("t", b"0").result()
+            assert read(consumer, 1) == [0]
+            broker.kill()
+            broker.restart()
+            assert producer.send("t", b"1").result().offset == 1
+            assert read(consumer, 1) == [1]
+
+
+@shown_by(java="testCloseTimeout", confluent="test_close_does_not_hang_on_unreachable_broker")
+def test_close_ends_although_the_broker_is_gone():
+    with Broker() as broker:
+        broker.create_topic("t")
+        consumer = Consumer(broker.bootstrap_servers, group_id="g", **QUICK)
+        consumer.assign([TopicPartition("t", 0)])
+        producer = Producer(broker.bootstrap_servers, linger_ms=60_000, **QUICK)
+        future = producer.send("t", b"v")
+        broker.kill()
+        consumer.close(timeout_ms=50)
+        producer.close(timeout_ms=50)
+        with pytest.raises(KafkaframesError):
+            future.result()
+
+
+@shown_by(java="testQuotaMetricsNotCreatedIfNoQuotasConfigured", confluent="test_throttle_event_types")
+def test_a_throttled_producer_still_sends_everything(broker, servers, topic):
+    with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).once().throttle(20):
+        futures = [producer.send(topic, b"%d" % number, partition=0) for number in range(20)]
+        assert [future.result().offset for future in futures] == list(range(20))
