@@ -1,7 +1,8 @@
-"""Accept the connections of one listener, as long as enough file descriptors are left for everything else.
+"""Accept the connections of a listener while enough file descriptors are free for the rest of the process.
 
-A connection for which none is left waits in the system's queue, where clients see it as connecting. It is accepted when
-another one is closed. asyncio's own server accepts without looking, and reports every second that it cannot.
+If too few descriptors are free, new connections wait in the listener's backlog, and clients see them as connecting.
+They are accepted when other connections are closed. asyncio's server has no limit, and logs an error every second when
+no descriptor is free.
 """
 
 from __future__ import annotations
@@ -21,38 +22,38 @@ from kafkaframes.storage.files.descriptors import (
 )
 
 BACKLOG: Final = 1024
-_ACCEPTED_AT_ONCE: Final = 100
+_MAX_ACCEPTS_PER_EVENT: Final = 100
 _RETRY_SECONDS: Final = 0.5
 _LOG = logging.getLogger(__name__)
 
 
 class DescriptorBudget:
-    """How many connections the listeners of a broker may accept before they look at what is left again.
+    """The number of connections that a broker's listeners may accept before free descriptors are counted again.
 
     Args:
-        release_files: closes files that can be opened again; returns False if there are none.
+        release_files: closes files that can be reopened later. It returns False if no such file is open.
     """
 
     def __init__(self, release_files: Callable[[], bool]) -> None:
         self._release_files = release_files
-        self._left = 0
+        self._remaining = 0
         self._is_exhausted = False
 
     def take(self) -> bool:
         """Return whether one more connection may be accepted."""
-        if self._left < 1:
-            self._left = self._count()
-        self._left -= 1
-        if self._left < 0 and not self._is_exhausted:
+        if self._remaining < 1:
+            self._remaining = self._count_acceptable()
+        self._remaining -= 1
+        if self._remaining < 0 and not self._is_exhausted:
             _LOG.warning(
-                "connections wait: %d file descriptors are the limit of this process; raise it with ulimit -n",
+                "connections wait: the process has reached its limit of %d file descriptors; raise it with ulimit -n",
                 descriptor_limit(),
             )
-        self._is_exhausted = self._left < 0
+        self._is_exhausted = self._remaining < 0
         return not self._is_exhausted
 
-    def _count(self) -> int:
-        """Return half of the free descriptors above the reserve, rounded up: files are opened in the meantime."""
+    def _count_acceptable(self) -> int:
+        """Return half of the free descriptors above the reserve, rounded up. The other half is for files."""
         while (free := free_descriptors() - reserved_descriptors()) < 1:
             if not self._release_files():
                 return 0
@@ -63,8 +64,10 @@ class Acceptor:
     """The listening sockets of one listener.
 
     Args:
-        make_connection: returns the protocol of a new connection.
-        tls: for a listener with TLS.
+        make_connection: creates the protocol object of a new connection.
+        sockets: listening sockets.
+        budget: limit that all listeners of the broker share.
+        tls: TLS configuration of the listener; None without TLS.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Acceptor:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = int(sockets[0].getsockname()[1])
-        self.opening: set[asyncio.Task[Any]] = set()  # accepted, without a transport yet
+        self.opening: set[asyncio.Task[Any]] = set()  # accepted connections without a transport
         self._make_connection = make_connection
         self._sockets = tuple(sockets)
         self._budget = budget
@@ -86,7 +89,7 @@ class Acceptor:
         self.resume()
 
     def resume(self) -> None:
-        """Accept connections, again if it had to wait for descriptors."""
+        """Start to accept connections, or continue after a wait for descriptors."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -105,7 +108,7 @@ class Acceptor:
         self._retry = self._loop.call_later(_RETRY_SECONDS, self.resume)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(_MAX_ACCEPTS_PER_EVENT):
             if not self._budget.take():
                 self._wait()
                 return
@@ -122,22 +125,22 @@ class Acceptor:
             self._open(accepted)
 
     def _open(self, accepted: socket.socket) -> None:
-        making = self._loop.connect_accepted_socket(self._make_connection, accepted, ssl=self._tls)
-        task = self._loop.create_task(making)
+        connecting = self._loop.connect_accepted_socket(self._make_connection, accepted, ssl=self._tls)
+        task = self._loop.create_task(connecting)
         self.opening.add(task)
 
-        def finish(done: asyncio.Task[Any]) -> None:
-            self.opening.discard(done)
-            if done.cancelled():
+        def finish(task: asyncio.Task[Any]) -> None:
+            self.opening.discard(task)
+            if task.cancelled():
                 accepted.close()
-            elif (error := done.exception()) is not None:  # a TLS handshake that fails, for example
+            elif (error := task.exception()) is not None:  # for example, the TLS handshake failed
                 _LOG.debug("a connection was not established: %s", error)
                 accepted.close()
 
         task.add_done_callback(finish)
 
     def close(self) -> None:
-        """Close the listening sockets; connections that are being established are dropped."""
+        """Close the listening sockets, and abort connections that are not established yet."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None

@@ -1,4 +1,4 @@
-"""Arguments of ``Broker`` that have several parts."""
+"""Types for the structured arguments of ``Broker``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Directories and stores that a broker serves and never changes.
+    """Log directories and tiered stores that a broker serves read-only.
 
     Attributes:
-        paths: a log directory (a backup, a restored one), a tiered store, or several of them, whose copies of a
-            partition are served as one log.
-        replicas: of several copies of a partition: ``merge`` them, as ``read_records`` does, or refuse them (``all``).
-        storage: options of the stores (fsspec's; ``key_files`` of encrypted segments).
+        paths: a log directory, a tiered store, or several of them. Copies of a partition are served as one log.
+        replicas: policy if a partition has several copies: ``merge`` them as ``read_records`` does, or reject them
+            (``all``).
+        storage: storage options: options of fsspec, and ``key_files`` for encrypted segments.
     """
 
     paths: Paths
@@ -33,19 +33,19 @@ class Cluster:
     """The virtual nodes of a broker.
 
     Attributes:
-        nodes: number of nodes. Topics have a replica on each of them, unless a replication factor is given.
-        racks: the nodes' racks, in order (``broker.rack``): replicas serve consumers, and a leader sends those with
-            ``client.rack`` to a replica in their rack (KIP-392). Empty: consumers read from leaders.
+        nodes: number of nodes. By default, a topic has a replica on each node.
+        racks: rack of each node (``broker.rack``). Leaders direct consumers to a replica in their ``client.rack``
+            (KIP-392). If it is empty, consumers read from leaders.
     """
 
     nodes: int = 1
     racks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Check that the parts fit together.
+        """Validate the number of nodes and racks.
 
         Raises:
-            OptionError: there is no node, or the number of racks is another one.
+            OptionError: ``nodes`` is less than 1, or ``racks`` has another length.
         """
         if self.nodes < 1:
             raise OptionError(f"nodes is at least 1, not {self.nodes}")
@@ -55,11 +55,11 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Where a broker serves metrics as Prometheus text (``/metrics``).
+    """The address at which a broker serves Prometheus metrics (``/metrics``).
 
     Attributes:
-        port: the port; 0 for a free one.
-        host: the address to listen on; this machine only by default.
+        port: port; 0 selects a free port.
+        host: address to listen on. The default accepts only local connections.
     """
 
     port: int = 0

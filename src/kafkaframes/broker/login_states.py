@@ -1,4 +1,4 @@
-"""What a connection may ask for while it authenticates, state by state (Kafka's SaslServerAuthenticator)."""
+"""Authentication states of a connection, and the APIs allowed in each (Kafka's SaslServerAuthenticator)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kafkaframes.broker.request import Session
 
 
 class LoginState(Enum):
-    """How far a connection has authenticated."""
+    """The authentication state of a connection."""
 
-    HANDSHAKE = "no mechanism is chosen"
-    TOKENS = "a mechanism is chosen; the client's tokens are expected"
-    COMPLETE = "authenticated, or no authentication is required"
+    HANDSHAKE = "the client has not chosen a mechanism"
+    TOKENS = "the client has chosen a mechanism, and sends its tokens next"
+    COMPLETE = "the connection is authenticated, or authentication is not required"
 
 
-# The APIs that a connection may call; None for all.
+# APIs that a connection may call; None is every API.
 ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
     LoginState.HANDSHAKE: frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"}),
     LoginState.TOKENS: frozenset({"SaslAuthenticate"}),
@@ -26,7 +26,7 @@ ALLOWED_APIS: Final[Mapping[LoginState, frozenset[str] | None]] = {
 
 
 def login_state(session: Session) -> LoginState:
-    """Return how far a connection has authenticated; a re-authentication is an authentication, too."""
+    """Return the authentication state of a connection. It is the same during re-authentication."""
     if "sasl" in session.memory:
         return LoginState.TOKENS
     return LoginState.COMPLETE if session.is_authenticated else LoginState.HANDSHAKE

@@ -1,7 +1,7 @@
-"""What a disk keeps if the power fails: file content that was flushed, under names that were flushed.
+"""Simulate a power cut: files lose the content that was not flushed.
 
-A flushed file is assumed to keep its name, as on ext4, XFS and Btrfs. Content that was written and not flushed is lost;
-a real power cut may keep some of it, or leave zeros.
+A flushed file keeps its name, as on ext4, XFS and Btrfs. All unflushed content is lost. A real power cut may preserve
+some of it, or leave zeros.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import threading
 from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files.disk import Disk
 
-_NEW = -1  # a file that was never flushed
+_NEW = -1  # the file was never flushed
 
 
 class UnflushedFiles:
-    """The files of a disk with content that was not flushed, each with the size that was. Safe for threads."""
+    """The files of a disk that have unflushed content, with their flushed sizes. Thread-safe."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -23,13 +23,13 @@ class UnflushedFiles:
         self._lock = threading.Lock()
 
     def before_open(self, path: str) -> None:
-        """Note a file that is about to be created."""
+        """Record that a file is about to be created."""
         if path not in self._flushed_sizes and self._disk.stat(path) is None:
             with self._lock:
                 self._flushed_sizes[path] = _NEW
 
     def before_change(self, path: str, end: int | None = None) -> None:
-        """Note that content is about to be written, or, with ``end``, cut off there."""
+        """Record that content is about to be written, or that the file is about to be truncated at ``end``."""
         size = self._flushed_sizes.get(path)
         if size is None:
             size = self.size_of(path)
@@ -39,12 +39,12 @@ class UnflushedFiles:
             self._flushed_sizes[path] = size if end is None else min(size, end)
 
     def size_of(self, path: str) -> int:
-        """Return the size of a file now; -1 if it does not exist."""
+        """Return the current size of a file; -1 if it does not exist."""
         info = self._disk.stat(path)
         return _NEW if info is None else info.size_bytes
 
     def after_flush(self, path: str, size: int) -> None:
-        """Note that a file was flushed that had ``size`` bytes before; later bytes may be lost."""
+        """Record that a file was flushed. It had ``size`` bytes before the flush; bytes after them may be lost."""
         has_grown = self.size_of(path) > size
         with self._lock:
             if has_grown:
@@ -53,14 +53,14 @@ class UnflushedFiles:
                 self._flushed_sizes.pop(path, None)
 
     def after_rename(self, source: str, target: str) -> None:
-        """Note that a file, or a directory with its files, has another name."""
+        """Record that a file or a directory was renamed."""
         with self._lock:
             for path in list(self._flushed_sizes):
                 if path == source or path.startswith(f"{source}/"):
                     self._flushed_sizes[target + path[len(source) :]] = self._flushed_sizes.pop(path)
 
     def cut(self) -> None:
-        """Take away what was not flushed."""
+        """Remove all unflushed content."""
         with self._lock:
             flushed_sizes, self._flushed_sizes = self._flushed_sizes, {}
         for path, size in flushed_sizes.items():
@@ -73,4 +73,4 @@ class UnflushedFiles:
                 elif size < info.size_bytes:
                     self._disk.truncate(path, size)
             except (OSError, LogDirError) as error:
-                raise LogDirError(f"cannot be changed as by a power cut: {error}", file=path) from None
+                raise LogDirError(f"the power cut cannot be simulated: {error}", file=path) from None

@@ -1,4 +1,4 @@
-"""Report a problem that lasts once, not each time that it is met."""
+"""Log a persistent problem once instead of at every occurrence."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ _QUIET_MS = 120_000  # twice the longest interval at which a checkpoint is writt
 
 
 class ProblemLog:
-    """The problems that a broker's work on its disk has met, each logged as one line until the situation changes.
+    """Logs disk problems of a broker. A problem is logged again if it has not occurred for two minutes.
 
-    A disk that is full is met by every append, checkpoint and flush, at another file each. The situation has changed
-    if there is another problem, or if none was met for two minutes.
+    If a disk is full, every append, checkpoint and flush fails, each at another file. Errors with the same system error
+    are therefore one problem.
     """
 
     def __init__(self, log: logging.Logger, monotonic_ms: Callable[[], int]) -> None:
         self._log = log
         self._monotonic_ms = monotonic_ms
-        self._met_ms: dict[str, int] = {}
+        self._last_seen_ms: dict[str, int] = {}
 
     def report(self, work: str, error: KafkaframesError) -> None:
-        """Log that some work failed, unless the same problem is known."""
+        """Log the failure of an operation, unless the same problem was logged recently."""
         cause = error.__cause__
         problem = str(cause.strerror) if isinstance(cause, OSError) else str(error)
         now_ms = self._monotonic_ms()
-        self._met_ms = {one: met_ms for one, met_ms in self._met_ms.items() if now_ms - met_ms <= _QUIET_MS}
-        if problem not in self._met_ms:
+        self._last_seen_ms = {
+            known: seen_ms for known, seen_ms in self._last_seen_ms.items() if now_ms - seen_ms <= _QUIET_MS
+        }
+        if problem not in self._last_seen_ms:
             self._log.error("%s: %s", work, error)
-        self._met_ms[problem] = now_ms
+        self._last_seen_ms[problem] = now_ms

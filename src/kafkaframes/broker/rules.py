@@ -1,4 +1,4 @@
-"""What rules for requests and rules for the disk have in common: how often a fault happens, and whether it ever did."""
+"""The common part of request rules and disk rules: how often a fault happens, and whether it has happened."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 @dataclass(slots=True, eq=False)
 class RuleHistory:
-    """The rules of a broker in the order in which they were made, removed ones included.
+    """All rules of a broker in order of their creation, including removed rules.
 
     Attributes:
-        is_strict: whether the end of a rule's ``with`` block fails if its fault never happened. The pytest fixtures set
-            it; a ``Broker`` of one's own only reports such rules (``Broker.unused_rules``).
+        is_strict: whether a rule's ``with`` block fails if its fault never happened. The pytest fixtures set it.
+            Without it, a ``Broker`` only lists these rules (``Broker.unused_rules``).
     """
 
     rules: list[Occasions] = field(default_factory=list)
     is_strict: bool = False
 
     def unused(self) -> list[Occasions]:
-        """Return the rules whose fault never happened, without optional ones and those that have failed already."""
+        """Return the rules whose fault never happened. Optional rules and reported rules are excluded."""
         return [rule for rule in self.rules if rule.is_unused and not rule.is_reported]
 
 
 @dataclass(slots=True, eq=False, kw_only=True, repr=False)
 class Occasions:
-    """The occasions that a rule is for; as a context manager it ends with its block.
+    """The part of a rule that counts matches and faults. As a context manager, the rule is removed after the block.
 
     Attributes:
-        skip: number of matches that pass first.
-        left: number of times that the fault still happens; None for always.
-        is_optional: whether the fault may never happen (``optional=True``).
-        occurrences: number of times that the fault has happened.
-        origin: file and line of the caller that made the rule.
+        skip: number of matches without a fault at the beginning.
+        left: remaining number of faults; None is unlimited.
+        is_removed: whether the rule was removed.
+        is_optional: whether it is no error if the fault never happens (``optional=True``).
+        occurrences: number of faults that have happened.
+        origin: file and line of the call that created the rule.
         is_reported: whether a ``with`` block has failed because the fault never happened.
+        history: all rules of the broker.
     """
 
     skip: int = 0
@@ -52,49 +54,49 @@ class Occasions:
     _calls: list[str] = field(default_factory=list)
 
     def times(self, count: int) -> Self:
-        """Let the fault happen for the first ``count`` matches only."""
+        """Limit the fault to the first ``count`` matches."""
         self.left = count
         return self._note("once" if count == 1 else "times", *(() if count == 1 else (count,)))
 
     def once(self) -> Self:
-        """Let the fault happen once."""
+        """Limit the fault to one match."""
         return self.times(1)
 
     def after(self, count: int) -> Self:
-        """Let ``count`` matches pass first."""
+        """Skip the first ``count`` matches."""
         self.skip = count
         return self._note("after", count)
 
     def remove(self) -> None:
-        """Match nothing any more."""
+        """Stop matching."""
         self.is_removed = True
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing matches any more."""
+        """Whether the rule cannot match any more."""
         return self.is_removed or self.left == 0
 
     @property
     def has_action(self) -> bool:
-        """Whether the rule does something to what matches; otherwise it only watches."""
+        """Whether the rule causes a fault; otherwise it only counts matches."""
         raise NotImplementedError
 
     @property
     def count(self) -> int:
-        """The number of matches so far, with those that ``after`` let pass."""
+        """The number of matches, including those that ``after`` skips."""
         raise NotImplementedError
 
     @property
     def is_unused(self) -> bool:
-        """Whether the rule has a fault that never happened although it has to."""
+        """Whether the rule has a required fault that never happened."""
         return self.has_action and not self.occurrences and not self.is_optional
 
     def describe(self) -> str:
-        """Return how the rule was made: ``on("Produce", topic="orders").once().drop_reply()``."""
+        """Return the calls that created the rule: ``on("Produce", topic="orders").once().drop_reply()``."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        """Return one line: how the rule was made, and what has happened."""
+        """Return one line with the calls that created the rule, its matches and its faults."""
         happened = {0: "never happened", 1: "happened once"}.get(self.occurrences, f"happened {self.occurrences} times")
         ending = ", removed" if self.is_removed else ""
         return f"<{self.describe()}: {self.count} matched, {happened if self.has_action else 'only watches'}{ending}>"
@@ -118,13 +120,14 @@ class Occasions:
 
 
 def describe_unused(rules: Sequence[Occasions], count_requests: Callable[[str | None], int] | None = None) -> str:
-    """Return the text of a failure for faults that never happened.
+    """Return a failure message for faults that never happened.
 
     Args:
-        count_requests: gives the number of requests of an API that a broker got.
+        rules: rules whose fault never happened.
+        count_requests: returns the number of requests of an API that the broker has received.
     """
-    what = "a fault" if len(rules) == 1 else f"{len(rules)} faults"
-    lines = [f"{what} never happened; pass optional=True to on() or on_disk() if it need not happen"]
+    subject = "a fault" if len(rules) == 1 else f"{len(rules)} faults"
+    lines = [f"{subject} never happened; pass optional=True to on() or on_disk() if it need not happen"]
     for rule in rules:
         lines.append(f"  {rule.origin}: {rule.describe()}")
         api = getattr(rule, "api", None)
@@ -145,7 +148,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def show_argument(value: object) -> str:
-    """Return an argument in one short line.
+    """Return an argument as short text.
 
     >>> show_argument("orders"), show_argument(2), show_argument(len)
     ('"orders"', '2', '<len>')
@@ -161,18 +164,18 @@ def show_argument(value: object) -> str:
 
 
 def show_call(name: str, *arguments: object, **named: object) -> str:
-    """Return a call as text, without arguments that are None or False.
+    """Return a call as text. Arguments that are None or False are omitted.
 
     >>> show_call("on", "Produce", topic="orders", version=None)
     'on("Produce", topic="orders")'
     """
-    shown = [show_argument(one) for one in arguments if one is not None]
-    shown += [f"{key}={show_argument(one)}" for key, one in named.items() if one is not None and one is not False]
-    return f"{name}({', '.join(shown)})"
+    texts = [show_argument(one) for one in arguments if one is not None]
+    texts += [f"{key}={show_argument(one)}" for key, one in named.items() if one is not None and one is not False]
+    return f"{name}({', '.join(texts)})"
 
 
 def line_of_caller() -> str:
-    """Return file and line of the nearest caller outside this package."""
+    """Return the file and line of the nearest caller outside this package."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE + os.sep):
         frame = frame.f_back

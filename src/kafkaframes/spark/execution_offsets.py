@@ -1,13 +1,13 @@
-"""The offsets that one action on a DataFrame of live topics reads, the same for all of its tasks.
+"""Give all tasks of one action on a DataFrame of live topics the same offsets.
 
-Spark asks a Python data source for the tasks of a DataFrame once, and runs the same tasks for each action. So that each
-action reads what the topics hold then, a task learns its offsets when it runs: it asks a process on the driver's
-machine (``offset_process.py``), which looks them up for the first task of a query execution and gives all other tasks,
-repeated ones included, the same answer. A task knows its execution by Spark's local property
-``spark.sql.execution.id``, which both sides of a self-join share, and which a micro-batch has as well.
+Spark requests the tasks of a DataFrame from a Python data source once, and runs the same tasks for each action. Each
+action should read the current records, so a task requests its offsets when it runs, from a process on the driver's
+machine (``offset_process.py``). The process looks the offsets up for the first task of a query execution, and returns
+the same offsets to all other tasks and to repeated tasks. Tasks identify their execution by Spark's local property
+``spark.sql.execution.id``. Both sides of a self-join have the same id, and micro-batches have one too.
 
-RDDs have no query execution: ``df.rdd`` and ``df.foreach`` read the offsets of the first such action on the DataFrame,
-for an RDD must not change from one of its jobs to the next.
+RDDs have no query execution. ``df.rdd`` and ``df.foreach`` read the offsets of the first RDD action on the DataFrame,
+because all jobs of an RDD must read the same records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkaframes.spark")
 LOOPBACK: Final = "127.0.0.1"
-ANSWER_S: Final = 60.0  # of silence; the process sends a space every few seconds while it looks offsets up
+ANSWER_S: Final = 60.0  # timeout without data; the process sends spaces while it looks offsets up
 _MODULE: Final = "kafkaframes.spark.offset_process"
 _PURPOSE: Final = "looks up the offsets of kafka-topic"
 _EXECUTION_ID: Final = "spark.sql.execution.id"
@@ -45,14 +45,14 @@ _OLD_SNAPSHOT_S: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class DeferredWork:
-    """What one task reads, and where it learns its offsets.
+    """The share of one task, and the address of the process that resolves its offsets.
 
     Attributes:
-        share: the parts of topic partitions that the task reads.
-        plan: identifies the DataFrame.
-        digest: identifies what is read.
-        local: the address of the process for tasks on the driver's machine.
-        remote: its address for tasks on other machines; None: the process could not listen on one.
+        share: partitions, and parts of partitions, that the task reads.
+        plan: id of the DataFrame.
+        digest: hash of the options that select partitions and offsets.
+        local: address of the process for tasks on the driver's machine.
+        remote: address of the process for tasks on other machines; None if the process cannot listen on it.
     """
 
     share: TaskShare
@@ -62,7 +62,7 @@ class DeferredWork:
     remote: Address | None
 
     def resolve(self, options: TopicOptions) -> list[Range]:
-        """Return the ranges that this task reads in the present query execution.
+        """Return the offset ranges that this task reads in the current query execution.
 
         Raises:
             KafkaframesError: the process cannot be reached, or the offsets cannot be looked up.
@@ -95,7 +95,7 @@ class DeferredWork:
         return self.share.ranges_in({TopicPartition(name, number): (s, e) for name, number, s, e in answer["bounds"]})
 
     def _addresses(self, properties: Mapping[str, str | None], driver_host: str | None) -> Iterator[Address]:
-        """Yield where to look for the process: as Spark's settings have it, if this task has any."""
+        """Yield the addresses at which the process may be reached, according to the task's Spark settings."""
         master = properties[_MASTER]
         is_local = master is not None and (master == "local" or master.startswith("local["))
         if is_local or master is None or self.remote is None:
@@ -110,7 +110,7 @@ class DeferredWork:
 
 
 def _ask_first(addresses: Sequence[Address], question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer of the first address at which the process can be reached."""
+    """Send a question to the first address that can be reached, and return the answer."""
     from kafkaframes.jobs.driver_process.task_server import CONNECTION_ERRORS, TaskConnection
 
     problems: list[str] = []
@@ -133,7 +133,7 @@ def _ask_first(addresses: Sequence[Address], question: Mapping[str, Any]) -> dic
 
 
 def defer(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWork]:
-    """Return the work of tasks that learn their offsets when they run; start the process unless it runs.
+    """Return the work of tasks whose offsets are resolved when they run. Start the process if it does not run.
 
     Raises:
         KafkaframesError: the process cannot be started, or cannot listen on driverHost or driverPort.
@@ -150,7 +150,7 @@ def defer(options: TopicOptions, shares: Sequence[TaskShare]) -> list[DeferredWo
 
 
 def digest_of(options: TopicOptions) -> str:
-    """Return a hash of what options say about partitions and offsets; it does not reveal secrets."""
+    """Return a hash of the options that select partitions and offsets. It does not reveal secrets."""
     pattern = None if options.subscribe_pattern is None else options.subscribe_pattern.pattern
     values = (
         sorted(options.client.items(), key=str), sorted(options.subscribe or ()), pattern, options.assign,
@@ -160,7 +160,7 @@ def digest_of(options: TopicOptions) -> str:
 
 
 def _address_of_this_machine() -> str:
-    """Return the address on which Spark's driver listens unless its settings say otherwise."""
+    """Return the default listen address of Spark's driver."""
     address = os.environ.get("SPARK_LOCAL_IP") or os.environ.get("SPARK_LOCAL_HOSTNAME")
     if address:
         return address.strip("[]")
@@ -170,7 +170,7 @@ def _address_of_this_machine() -> str:
         address = LOOPBACK
     if not address.startswith("127."):
         return address
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:  # sends nothing: it asks for the route
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:  # sends no data, only selects the route
         try:
             route.connect(("192.0.2.1", 9))
             return str(route.getsockname()[0])
@@ -179,9 +179,9 @@ def _address_of_this_machine() -> str:
 
 
 def _spark_process() -> int:
-    """Return the process id of Spark's JVM: the first ancestor of this process that does not run Python."""
+    """Return the process id of Spark's JVM, which is the first ancestor of this process that is not Python."""
     pid, name = os.getppid(), _name_and_parent(os.getpid())[0]
-    for _ in range(3):  # PySpark's daemon forks the process that plans
+    for _ in range(3):  # PySpark's daemon forks the planner process
         parent_name, parent = _name_and_parent(pid)
         if parent_name != name and not parent_name.startswith("python"):
             break
@@ -208,7 +208,7 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
 
 
 def identity_of(pid: int) -> tuple[int, str]:
-    """Return what distinguishes a process from a later one with the same number, as far as the system tells."""
+    """Return the id and the start time of a process. The start time is empty if the system does not report it."""
     try:
         return pid, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

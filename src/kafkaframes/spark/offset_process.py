@@ -2,9 +2,9 @@
 
     python -m kafkaframes.spark.offset_process SOCKET
 
-One such process serves all sessions of a JVM, and ends with it. What it has answered it remembers, compressed, up to
-``MAX_REMEMBERED_BYTES``; beyond that it forgets the execution that no task has asked about for the longest time. A task
-of a forgotten execution is refused, for newer offsets would not fit those of the tasks before it.
+One process serves all sessions of a JVM, and ends with the JVM. It stores the offsets of query executions, compressed,
+in at most ``MAX_REMEMBERED_BYTES``, and evicts the least recently used execution. A task of an evicted execution gets
+an error, because newer offsets would not match those of earlier tasks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ log = logging.getLogger("kafkaframes.spark")
 MAX_REMEMBERED_BYTES: Final = 64 << 20
 PULSE_S: Final = 5.0
 FIRST_QUESTION_S: Final = 60.0
-_OVERHEAD_BYTES: Final = 500  # of an entry: its key and the objects around it
-Key = tuple[int | str, str]  # an execution's number or a plan's id, and the digest of the options
+_OVERHEAD_BYTES: Final = 500  # of the key and the Python objects of an entry
+Key = tuple[int | str, str]  # execution id or plan id, and the digest of the options
 
 
 class _Entry(NamedTuple):
@@ -52,21 +52,21 @@ class _Entry(NamedTuple):
 
 
 class ExecutionMemory:
-    """The offsets of query executions, the least recently used ones forgotten."""
+    """An LRU cache of the offsets of query executions."""
 
     def __init__(self, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._size_bytes = 0
-        self._last_forgotten = -1
-        self._forgotten_plans: set[str] = set()
+        self._last_evicted_execution = -1
+        self._evicted_plans: set[str] = set()
 
     def find(self, key: Key) -> tuple[list[list[Any]], float] | None:
-        """Return the offsets of an execution and their age in seconds; None if it is new.
+        """Return the offsets of an execution and their age in seconds; None if the execution is new.
 
         Raises:
-            KafkaframesError: they were forgotten.
+            KafkaframesError: the offsets were evicted.
         """
         entry = self._entries.get(key)
         if entry is not None:
@@ -74,7 +74,7 @@ class ExecutionMemory:
             bounds: list[list[Any]] = json.loads(zlib.decompress(entry.bounds))
             return bounds, self._clock() - entry.resolved_at
         name = key[0]
-        if name in self._forgotten_plans or (isinstance(name, int) and name <= self._last_forgotten):
+        if name in self._evicted_plans or (isinstance(name, int) and name <= self._last_evicted_execution):
             raise KafkaframesError(
                 f"the offsets of query execution {name} are no longer remembered, after many newer executions; run the "
                 "action again"
@@ -82,7 +82,7 @@ class ExecutionMemory:
         return None
 
     def add(self, key: Key, bounds: Bounds) -> None:
-        """Remember the offsets of an execution."""
+        """Store the offsets of an execution."""
         rows = [[partition.topic, partition.partition, first, end] for partition, (first, end) in bounds.items()]
         entry = _Entry(zlib.compress(json.dumps(rows).encode(), 1), self._clock())
         self._entries[key] = entry
@@ -91,9 +91,9 @@ class ExecutionMemory:
             (name, _), oldest = self._entries.popitem(last=False)
             self._size_bytes -= oldest.size_bytes
             if isinstance(name, int):
-                self._last_forgotten = max(self._last_forgotten, name)
+                self._last_evicted_execution = max(self._last_evicted_execution, name)
             else:
-                self._forgotten_plans.add(name)
+                self._evicted_plans.add(name)
 
 
 class OffsetService:
@@ -101,7 +101,7 @@ class OffsetService:
 
     Args:
         resolve: looks up offsets.
-        max_bytes: of memory for them.
+        max_bytes: largest size of the stored offsets, in bytes.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class OffsetService:
             self._loop.close()
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Return at which ports tasks reach this process, and the secret that they need.
+        """Return the ports at which tasks reach this process, and the secret that they need.
 
         Raises:
-            KafkaframesError: it cannot listen on the host or the port that an option specifies.
+            KafkaframesError: this process cannot listen on the specified host or port.
         """
         with self._lock:
             self._watched.add(identity_of(question["watch"]))
@@ -148,7 +148,7 @@ class OffsetService:
         return {"secret": self._secret.hex(), "loopbackPort": loopback, "port": number}
 
     def must_end(self) -> bool:
-        """Return whether all JVMs that have asked have ended; the first one has a minute to ask."""
+        """Return whether all JVMs that use this process have ended. The first JVM has a minute to send its question."""
         with self._lock:
             self._watched = {jvm for jvm in self._watched if is_running(jvm[0]) and identity_of(jvm[0]) == jvm}
             return not self._watched and time.monotonic() > self._ends_not_before
@@ -186,12 +186,12 @@ class OffsetService:
         except KafkaframesError as error:
             rename_to_options(error)
             return {"failed": str(error)}
-        except Exception as error:  # without an answer the task could not report the reason
+        except Exception as error:  # the task reports the reason from this answer
             log.exception("offsets cannot be looked up")
             return {"failed": repr(error)}
 
     async def _look_up(self, key: Key, options: bytes) -> None:
-        """Look offsets up for the first task that asks; a failure is not remembered, so that Spark can try again."""
+        """Look offsets up for the first task of an execution. A failure is not stored, so Spark can retry."""
         try:
             self._memory.add(key, await asyncio.to_thread(self._resolve, pickle.loads(options)))
         finally:

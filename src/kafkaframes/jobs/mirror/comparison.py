@@ -1,9 +1,9 @@
-"""Compare what a source and its copy hold at the same offsets, so that a mirror continues only its own copy.
+"""Compare the records of a source and its copy at equal offsets, so that a mirror continues only its own copy.
 
-Where a copy ends says nothing about whose records it holds. Before a mirror resumes, records of both sides are read
-and compared: the first half megabyte that both hold, some places in between, and the last record that both hold. Key,
-value and headers have to be equal, and the timestamp unless the copy's broker has set its own. Offsets that one side
-has lost, by compaction or retention, are passed over.
+The end offset of a copy does not prove that its records are those of the source. Before a mirror resumes, it compares
+records of both sides: the first half megabyte of common records, some samples, and the last common record. Key, value
+and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets that one side
+has lost by compaction or retention are skipped.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kafkaframes.client import AsyncConsumer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, LogDirError, NetworkError
 from kafkaframes.jobs.mirror.mapping import Mapping
 
-FETCH_BYTES: Final = 128 << 10  # of a comparison's fetches; a batch may be larger
-MAX_HEAD_BYTES: Final = 512 << 10  # of the first records, which are all compared
-_PROBES: Final = 4  # places between the first and the last records
+FETCH_BYTES: Final = 128 << 10  # fetch size of a comparison; a batch may be larger
+MAX_HEAD_BYTES: Final = 512 << 10  # size of the first records, which are all compared
+_PROBES: Final = 4  # number of samples between the first and the last records
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
-_APPEND_TIME: Final = 1  # of the column timestamp_type
-_MAX_ROWS: Final = 10_000  # of a window: a small batch may hold a million records
+_APPEND_TIME: Final = 1  # value of the column timestamp_type
+_MAX_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
 _STEP_MS: Final = 250
-_SHOWN_BYTES: Final = 60
+_MAX_ERROR_BYTES: Final = 60
 
 
 class ComparedRecord(NamedTuple):
-    """What two sides have to agree on; ``timestamp`` is None if the record has none."""
+    """The compared fields of a record. ``timestamp`` is None if the record has no timestamp."""
 
     timestamp: int | None
     is_append_time: bool
@@ -38,7 +38,7 @@ class ComparedRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
     def is_copied_as(self, copy: ComparedRecord) -> bool:
-        """Return whether ``copy`` is this record, as a mirror writes it."""
+        """Return whether ``copy`` is a mirror's copy of this record."""
         if (self.key, self.value, self.headers) != (copy.key, copy.value, copy.headers):
             return False
         has_own_time = copy.is_append_time and not self.is_append_time
@@ -50,18 +50,18 @@ class ComparedRecord(NamedTuple):
 
 
 def _shorten(value: bytes | None) -> str:
-    if value is None or len(value) <= _SHOWN_BYTES:
+    if value is None or len(value) <= _MAX_ERROR_BYTES:
         return repr(value)
-    return f"{value[:_SHOWN_BYTES]!r}... ({len(value):,} bytes)"
+    return f"{value[:_MAX_ERROR_BYTES]!r}... ({len(value):,} bytes)"
 
 
 class Window(NamedTuple):
-    """Records of one fetch.
+    """The records of one fetch.
 
     Attributes:
-        records: by offset of the source.
-        next_offset: of the source; all records below it, from the requested offset on, are here.
-        size_bytes: of the fetched batches.
+        records: records by source offset.
+        next_offset: source offset after the window. The window has all records from the requested offset to this one.
+        size_bytes: size of the fetched batches, in bytes.
     """
 
     records: dict[int, ComparedRecord]
@@ -73,16 +73,16 @@ class Side(Protocol):
     """One side of a comparison."""
 
     async def read(self, offset: int, end: int) -> Window:
-        """Return records from an offset of the source on, up to ``end`` at most."""
+        """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
 
 
 @dataclass(slots=True)
 class PartitionSide:
-    """A partition that has the source's offsets: the source, or a copy that keeps them.
+    """A partition with source offsets: the source itself, or a copy with the same offsets.
 
     Attributes:
-        skips_damage: whether a damaged batch is passed over; otherwise it is an error.
-        timeout_s: how long nothing may arrive.
+        skips_damage: whether damaged batches are skipped; otherwise they are errors.
+        timeout_s: longest time without new data, in seconds.
     """
 
     consumer: AsyncConsumer
@@ -91,11 +91,11 @@ class PartitionSide:
     timeout_s: float = 60.0
 
     async def read(self, offset: int, end: int) -> Window:
-        """Return records from ``offset`` on.
+        """Return records from ``offset`` to ``end`` (exclusive) at most.
 
         Raises:
             CorruptRecordError: a batch is damaged.
-            NetworkError: nothing arrives for ``timeout_s``.
+            NetworkError: no data arrive for ``timeout_s``.
         """
         await self.consumer.assign({self.partition: offset}, ends={self.partition: end})
         deadline = time.monotonic() + self.timeout_s
@@ -106,7 +106,7 @@ class PartitionSide:
                     return Window({}, end)
                 continue
             try:
-                rows = chain.from_iterable(map(_rows_of, fetched.read(_COLUMNS, end_offset=end)))
+                rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end)))
                 records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
             except CorruptRecordError:
                 if not self.skips_damage:
@@ -119,13 +119,13 @@ class PartitionSide:
 
 @dataclass(slots=True)
 class MappedSide:
-    """A copy with its own offsets, shown under the source's."""
+    """A copy with other offsets, which are translated to source offsets."""
 
     inner: PartitionSide
     mapping: Mapping
 
     async def read(self, offset: int, end: int) -> Window:
-        """Return the copy's records of the source's offsets from ``offset`` on; raises as ``PartitionSide.read``."""
+        """Return the copy's records by source offset. See ``PartitionSide.read``."""
         first, last = self.mapping.translate(offset), self.mapping.translate(end)
         if first >= last:
             return Window({}, end)
@@ -135,7 +135,7 @@ class MappedSide:
         return Window(records, next_offset, window.size_bytes)
 
 
-def _rows_of(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
+def _iterate_records(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
     values = {name: columns.column(name) for name in _COLUMNS}
     values["timestamp"] = values["timestamp"].cast("int64")
     for offset, timestamp, kind, key, value, headers in zip(
@@ -148,10 +148,10 @@ def _rows_of(columns: Any) -> Iterator[tuple[int, ComparedRecord]]:
 
 @dataclass(slots=True)
 class Comparison:
-    """The comparison of one partition's two sides between two offsets of the source.
+    """The comparison of the two sides of a partition between two source offsets.
 
     Attributes:
-        compared: number of offsets at which both sides hold the same record.
+        compared: number of offsets at which both sides have the same record.
     """
 
     partition: TopicPartition
@@ -163,10 +163,10 @@ class Comparison:
     _counted_end: int = 0
 
     async def run(self) -> int:
-        """Compare; return the number of offsets that were compared, 0 if no offset is held by both sides.
+        """Compare both sides, and return the number of common offsets that were compared.
 
         Raises:
-            LogDirError: the sides hold different records at one offset.
+            LogDirError: the sides have different records at an offset.
             CorruptRecordError, NetworkError, BrokerError: a side cannot be read.
         """
         offset, size_bytes = self.first, 0
@@ -179,14 +179,14 @@ class Comparison:
         for number in range(_PROBES if step else 0):
             await self._compare_at(offset + step * (number + 1))
         distance = 1
-        while True:  # the last offset that both hold may be far from the end, if one side is compacted
+        while True:  # if one side is compacted, the last common offset may be far from the end
             start = max(self.end - distance, offset)
             if await self._has_common(start) or start == offset:
                 return self.compared
             distance *= 16
 
     async def _has_common(self, start: int) -> bool:
-        """Compare from ``start`` on until the end, or until some offset is held by both."""
+        """Compare windows from ``start`` until one has a common offset. Return False if none has."""
         while start < self.end:
             start, _, count = await self._compare_at(start)
             if count:
@@ -194,7 +194,7 @@ class Comparison:
         return False
 
     async def _compare_at(self, offset: int) -> tuple[int, int, int]:
-        """Compare one window; return where the next one begins, its size in bytes, and how many offsets were common."""
+        """Compare one window. Return the start of the next one, the fetched bytes and the number of common offsets."""
         source, copy = await self.source.read(offset, self.end), await self.copy.read(offset, self.end)
         bound = min(source.next_offset, copy.next_offset)
         common = sorted(at for at in source.records.keys() & copy.records.keys() if at < bound)
@@ -202,19 +202,19 @@ class Comparison:
             if not source.records[at].is_copied_as(copy.records[at]):
                 raise LogDirError(
                     f"offset {at:,}: the source has {source.records[at]}; the copy has {copy.records[at]}: the copy "
-                    "holds other records than the source; mirror into a topic or directory that holds none",
+                    "holds other records than the source; mirror into an empty topic or directory",
                     file=str(self.partition),
                 )
         self.compared += sum(at >= self._counted_end for at in common)
         self._counted_end = max(self._counted_end, max(common, default=-1) + 1)
-        if not common:  # go on at the first offset that both can hold
+        if not common:  # continue at the first offset that both sides can have
             starts = (min(one.records, default=one.next_offset) for one in (source, copy))
             bound = max(bound, *starts)
         return max(bound, offset + 1), source.size_bytes + copy.size_bytes, len(common)
 
 
 async def holds_records(side: Side, first: int, end: int) -> bool:
-    """Return whether a side holds any record between two offsets; markers and empty batches are none."""
+    """Return whether a side has a record between two offsets. Markers and empty batches are not records."""
     while first < end:
         window = await side.read(first, end)
         if window.records:

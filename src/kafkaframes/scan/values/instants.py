@@ -1,7 +1,7 @@
-"""Dates and instants as text: ISO 8601 for the years 1 to 9999, else a number. Pure.
+"""Format dates and timestamps: ISO 8601 for the years 1 to 9999, otherwise a number. Pure.
 
-Four digits of a year are what ISO 8601, and every parser of it, has. Beyond them text is the number: milliseconds since
-the epoch, for a date days.
+ISO 8601 and its parsers support years of four digits. Other timestamps are formatted as milliseconds since 1970, and
+other dates as days since 1970.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SECOND: Final = 1_000_000_000  # in nanoseconds
+SECOND: Final = 1_000_000_000  # nanoseconds
 MILLISECOND: Final = 1_000_000
 _DAY: Final = 86_400 * SECOND
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -21,7 +21,7 @@ _LAST_SECOND: Final = 253_402_300_799  # the year 9999
 
 
 def iso_local(nanoseconds: int) -> str:
-    """Return a date and time, with as many digits of a second as it has: none, 3, 6 or 9.
+    """Return a date and time without a zone, with 0, 3, 6 or 9 digits of the second as necessary.
 
     >>> iso_local(1_700_000_000_250_000_000), iso_local(-62_135_596_801 * 10**9)
     ('2023-11-14T22:13:20.250', '-62135596801000')
@@ -39,7 +39,7 @@ def iso_local(nanoseconds: int) -> str:
 
 
 def iso_instant(nanoseconds: int) -> str:
-    """Return an instant in UTC.
+    """Return a timestamp in UTC.
 
     >>> iso_instant(0)
     '1970-01-01T00:00:00Z'
@@ -49,7 +49,7 @@ def iso_instant(nanoseconds: int) -> str:
 
 
 def iso_date(nanoseconds: int) -> str:
-    """Return the date of an instant, or the number of its day.
+    """Return the date of a timestamp, or the number of days since 1970.
 
     >>> iso_date(86_400 * 10**9), iso_date(10**6 * 86_400 * 10**9), iso_date(10**7 * 86_400 * 10**9)
     ('1970-01-02', '4707-11-29', '10000000')
@@ -62,18 +62,18 @@ def iso_date(nanoseconds: int) -> str:
 
 
 def is_in_calendar(milliseconds: pa.Array) -> pa.Array:
-    """Return which instants, as numbers of milliseconds, are in the years 1 to 9999; null is."""
+    """Return a mask of the timestamps that are in the years 1 to 9999 or null."""
     first, last = _FIRST_SECOND * 1000, _LAST_SECOND * 1000 + 999
     return pc.fill_null(pc.and_(pc.greater_equal(milliseconds, first), pc.less_equal(milliseconds, last)), True)
 
 
 def instant_texts(times: pa.Array) -> pa.Array:
-    """Return an array of instants in milliseconds as text, in the form of Arrow's CSV writer.
+    """Return an array of millisecond timestamps as text, in the format of Arrow's CSV writer.
 
     >>> instant_texts(pa.array([0, 2**62], pa.timestamp("ms", "UTC"))).to_pylist()
     ['1970-01-01 00:00:00.000Z', '4611686018427387904']
     """
     milliseconds = times.cast(pa.int64())
     in_calendar = is_in_calendar(milliseconds)
-    known = pc.if_else(in_calendar, times, pa.scalar(None, times.type))
-    return pc.if_else(in_calendar, known.cast(pa.string()), milliseconds.cast(pa.string()))
+    calendar_times = pc.if_else(in_calendar, times, pa.scalar(None, times.type))
+    return pc.if_else(in_calendar, calendar_times.cast(pa.string()), milliseconds.cast(pa.string()))

@@ -1,7 +1,7 @@
-"""File descriptors of this process: how many it may have, and how many are left.
+"""Count and limit the file descriptors of this process.
 
-Files, connections and everything else in the process share one limit (``ulimit -n``). Only the errors ``EMFILE`` and
-``ENFILE`` say that it is reached, so the parts that open many keep a reserve for the others.
+Files, connections and all other descriptors of a process share one limit (``ulimit -n``). The only sign of a reached
+limit is the error ``EMFILE`` or ``ENFILE``, so components that open many descriptors leave a reserve for the others.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _RESERVE_FRACTION, _MIN_RESERVE, _MAX_RESERVE = 8, 16, 256
 
 
 def descriptor_limit() -> int:
-    """Return how many descriptors this process may have open: the soft limit."""
+    """Return the largest number of open descriptors of this process (soft limit)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, _UNLIMITED)
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit to the hard one, as far as the system allows it; return the soft limit."""
+    """Raise the soft limit to the hard limit if the system allows it, and return the soft limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = _UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, _UNLIMITED)
     if target > descriptor_limit():
-        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit of its own
+        with contextlib.suppress(OSError, ValueError):  # macOS has an additional, lower limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     return descriptor_limit()
 
 
 def reserved_descriptors() -> int:
-    """Return how many descriptors connections leave free for files and everything else.
+    """Return the number of descriptors that are reserved for files and other uses than connections.
 
     >>> 16 <= reserved_descriptors() <= 256
     True
@@ -44,14 +44,14 @@ def reserved_descriptors() -> int:
 
 
 def free_descriptors() -> int:
-    """Return how many more descriptors this process can open; 0 if not even one is left to find out.
+    """Return the number of descriptors that this process can still open.
 
     >>> 0 < free_descriptors() < descriptor_limit()
     True
     """
     for path in _LISTINGS:
         try:
-            return max(descriptor_limit() - len(os.listdir(path)) + 1, 0)  # the listing itself takes one
+            return max(descriptor_limit() - len(os.listdir(path)) + 1, 0)  # the listing itself uses one
         except FileNotFoundError:
             continue
         except OSError as error:

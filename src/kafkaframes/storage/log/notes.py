@@ -1,4 +1,4 @@
-"""What a reader of a log reports next to its records: files that it judged, records that an open transaction hides."""
+"""Notes of a log reader: files that are read in an unusual way, and records that an open transaction hides."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkaframes.storage.files.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class HiddenRecords:
-    """Records that ``read_committed`` leaves out because a transaction before them is open.
+    """Records that ``read_committed`` omits because of an open transaction.
 
     Attributes:
-        producer_id: of the open transaction that begins first.
-        first_offset: where that transaction begins; the last stable offset.
-        end_offset: the offset after the last hidden record.
-        records: number of hidden records, those of the open transaction included; None if they are in tiered segments.
+        producer_id: producer id of the earliest open transaction.
+        first_offset: first offset of this transaction, which is the last stable offset.
+        end_offset: offset after the last hidden record.
+        records: number of hidden records, including those of the transaction; None if they are in tiered segments.
         directory: path of the partition's directory.
     """
 
@@ -30,7 +30,7 @@ class HiddenRecords:
     directory: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the fields as a JSON object."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -43,24 +43,23 @@ class HiddenRecords:
 
 @dataclass(frozen=True, slots=True)
 class LogNotes:
-    """What a read of logs reports next to its records and their damage.
+    """Notes of a read of logs. Damage is reported separately.
 
     Attributes:
-        findings: files that were judged differently than a reader may expect: swap files that are read as segments,
-            transaction indexes that differ from the markers.
-        hidden: the records that ``read_committed`` leaves out because of an open transaction, by partition.
+        findings: swap files that are read as segments, and transaction indexes that differ from the markers.
+        hidden: records that ``read_committed`` omits because of an open transaction, by partition.
     """
 
     findings: tuple[Finding, ...] = ()
     hidden: tuple[HiddenRecords, ...] = ()
 
     def __add__(self, other: LogNotes) -> LogNotes:
-        """Return the notes of both, each once."""
+        """Return the notes of both without duplicates."""
         findings = dict.fromkeys((*self.findings, *other.findings))
         return LogNotes(tuple(findings), tuple(dict.fromkeys((*self.hidden, *other.hidden))))
 
     def __iter__(self) -> Iterator[str]:
-        """Yield each note as a line for people; hidden records first."""
+        """Yield each note as a line of text, hidden records first."""
         yield from map(str, self.hidden)
         yield from map(str, self.findings)
 
@@ -79,5 +78,5 @@ NO_NOTES = LogNotes()
 
 
 def sum_notes(notes: Iterable[LogNotes]) -> LogNotes:
-    """Return the notes of all, each once."""
+    """Return all notes without duplicates."""
     return sum(notes, NO_NOTES)

@@ -1,11 +1,11 @@
-"""Read a partition as a broker's start would leave it where a cleaning or a split was interrupted (LogLoader).
+"""Resolve the swap files of an interrupted log cleaning or split, as a broker does when it starts (LogLoader).
 
 The cleaner writes ``.cleaned`` files, renames them to ``.swap``, renames the segments that they replace to
-``.deleted``, and drops the suffix ``.swap``. A crash between these steps leaves a swap file next to the old segments,
-or as the only copy. At its next start a broker deletes ``.deleted`` and ``.cleaned`` files, and with them the swap
-files at or above the lowest ``.cleaned`` one, which belong to a split that did not finish. Each other swap file takes
-the place of the segments whose offsets it covers. ``resolve_swaps`` decides that for recovery and for readers alike;
-``show_swaps`` gives readers the segments.
+``.deleted``, and removes the suffix ``.swap``. After a crash between these steps, a swap file exists next to the old
+segments or is the only copy. When a broker starts, it deletes ``.deleted`` and ``.cleaned`` files. It also deletes swap
+files at or above the lowest ``.cleaned`` file, because they belong to an unfinished split. Each other swap file
+replaces the segments whose offsets it covers. Recovery and readers both use ``resolve_swaps``. ``show_swaps`` returns a
+partition with the resulting segments.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ Files = Mapping[FileName, LogFile]
 
 @dataclass(frozen=True, slots=True)
 class SwapResolution:
-    """What a broker does with a partition's temporary files before it opens the log.
+    """The actions of a broker on a partition's temporary files before it opens the log.
 
     Attributes:
-        unfinished: swap files of a split that did not finish; they are deleted.
-        finished: swap files that get their final names.
-        first_offset, end_offset: the offsets that finished swaps cover; both 0 without any.
-        halves: files of a segment below them whose split was nearly finished; they are deleted.
-        replaced: files of the segments that the swaps cover; they are deleted.
+        unfinished: swap files of an unfinished split, to delete.
+        finished: swap files to rename to their final names.
+        first_offset: first offset of the finished swap files; 0 if none exists.
+        end_offset: offset after the finished swap files; 0 if none exists.
+        halves: files of a lower segment whose split was nearly finished, to delete.
+        replaced: files of the segments that the swap files cover, to delete.
     """
 
     unfinished: tuple[LogFile, ...] = ()
@@ -43,13 +44,14 @@ class SwapResolution:
 
 
 def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
-    """Decide what becomes of swap files.
+    """Decide which swap files to rename, and which files to delete.
 
     Args:
-        files: the partition's files that belong to an offset, by name.
+        filesystem: file system of the partition.
+        files: files of the partition whose names have an offset, by name.
 
     Raises:
-        LogDirError: a swap, or the segment before it, cannot be read.
+        LogDirError: a swap file, or the segment before it, cannot be read.
     """
     cleaned = min((name.offset for name in files if name.temporary == "cleaned"), default=None)
     swaps = [file for name, file in files.items() if name.temporary == "swap"]
@@ -70,9 +72,10 @@ def resolve_swaps(filesystem: FileSystem, files: Files) -> SwapResolution:
 
 
 def _find_halves(filesystem: FileSystem, files: Files, first: int) -> tuple[LogFile, ...]:
-    """Return the files of a segment that a split has left next to its parts.
+    """Return the files of a segment that a split did not delete.
 
-    The first part may be named higher than the segment. Kafka would keep both, so that its records would exist twice.
+    The first part of the split may have a higher base offset than the segment. Kafka would keep both, and the records
+    would exist twice.
     """
     below = [name.offset for name in files if name.kind == "log" and not name.temporary and name.offset < first]
     if not below or next_offset_of(filesystem, files[FileName(max(below), "log")]) <= first:
@@ -82,64 +85,66 @@ def _find_halves(filesystem: FileSystem, files: Files, first: int) -> tuple[LogF
 
 
 def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
-    """Return the offset after the last batch; the base offset of an empty segment (LogSegment.readNextOffset).
+    """Return the offset after the last batch, or the base offset of an empty segment (LogSegment.readNextOffset).
 
     Raises:
         LogDirError: the file cannot be read.
     """
-    from kafkaframes.storage.files.segment_reader import open_segment  # numpy: a listing must not wait for it
+    from kafkaframes.storage.files.segment_reader import open_segment  # it imports numpy, which listings do not need
 
     with open_segment(filesystem, Segment(file), use_indexes=False) as reader:
         return reader.next_offset
 
 
 def show_swaps(filesystem: FileSystem, partition: Partition) -> Partition:
-    """Return a partition with its finished swap files as segments, in place of those that they cover.
+    """Return a partition whose finished swap files replace the segments that they cover.
 
-    A swap's segment has its final name and the path of the swap file. ``replaced`` holds the covered segments.
+    The segment of a swap file has its final name and the path of the swap file. ``replaced`` has the covered segments.
 
     Raises:
-        LogDirError: a swap, or the segment before it, cannot be read.
+        LogDirError: a swap file, or the segment before it, cannot be read.
     """
-    if partition.state == "delete" or not any(_is_swapped_log(file) for file in partition.temporary):
+    if partition.state == "delete" or not any(_is_swap_log(file) for file in partition.temporary):
         return partition
     files = {file.name: file for file in listed_files(partition)}
     resolution = resolve_swaps(filesystem, files)
-    gone = {file.path for file in (*resolution.replaced, *resolution.halves)}
+    removed_paths = {file.path for file in (*resolution.replaced, *resolution.halves)}
     swaps = {replace(file.name, temporary=""): file for file in resolution.finished}
     logs = [file for name, file in swaps.items() if name.kind == "log"]
     if not logs:
         return partition
     bases = {file.name.offset for file in logs}
-    kept = [segment for segment in partition.segments if segment.path not in gone]
-    shown = [_swapped_segment(file, swaps) for file in logs]
+    remaining_segments = [segment for segment in partition.segments if segment.path not in removed_paths]
+    swap_segments = [_to_segment(file, swaps) for file in logs]
     return replace(
         partition,
-        segments=tuple(sorted([*kept, *shown], key=lambda segment: segment.base_offset)),
-        replaced=tuple(segment for segment in partition.segments if segment.path in gone),
-        producer_snapshots=tuple(file for file in partition.producer_snapshots if file.path not in gone),
+        segments=tuple(sorted([*remaining_segments, *swap_segments], key=lambda segment: segment.base_offset)),
+        replaced=tuple(segment for segment in partition.segments if segment.path in removed_paths),
+        producer_snapshots=tuple(file for file in partition.producer_snapshots if file.path not in removed_paths),
         orphans=tuple(file for file in partition.orphans if file.name.offset not in bases),
     )
 
 
-def _is_swapped_log(file: LogFile) -> bool:
+def _is_swap_log(file: LogFile) -> bool:
     return file.name.kind == "log" and file.name.temporary == "swap"
 
 
-def _swapped_segment(log: LogFile, swaps: Files) -> Segment:
-    """Return the segment of a swap file, with those indexes that are swap files too."""
+def _to_segment(log: LogFile, swaps: Files) -> Segment:
+    """Return the segment of a swap file, with the indexes that are swap files too."""
     base = log.name.offset
-    index, time_index, txn_index = (_final(swaps.get(FileName(base, kind))) for kind in names.SEGMENT_KINDS[1:])
+    index, time_index, txn_index = (
+        _with_final_name(swaps.get(FileName(base, kind))) for kind in names.SEGMENT_KINDS[1:]
+    )
     final = replace(log, name=replace(log.name, temporary=""))
     return Segment(final, index=index, time_index=time_index, txn_index=txn_index)
 
 
-def _final(file: LogFile | None) -> LogFile | None:
+def _with_final_name(file: LogFile | None) -> LogFile | None:
     return None if file is None else replace(file, name=replace(file.name, temporary=""))
 
 
 def listed_files(partition: Partition) -> Iterator[LogFile]:
-    """Yield the files of a partition that belong to an offset, as its directory lists them."""
+    """Yield the files of a partition whose names have an offset."""
     temporary = {file.path for file in partition.temporary}
     for segment in (*partition.segments, *partition.replaced):
         for file in files_of(segment):
@@ -151,7 +156,7 @@ def listed_files(partition: Partition) -> Iterator[LogFile]:
 
 
 def files_of(segment: Segment) -> Iterator[LogFile]:
-    """Yield the ``.log`` of a segment and its indexes."""
+    """Yield the log file and the indexes of a segment."""
     files = (segment.log, segment.index, segment.time_index, segment.txn_index)
     yield from (file for file in files if file is not None)
 
@@ -159,12 +164,12 @@ def files_of(segment: Segment) -> Iterator[LogFile]:
 def swap_findings(partition: Partition) -> Iterator[Finding]:
     """Yield a finding for each swap file that is read as a segment."""
     temporary = {file.path for file in partition.temporary}
-    swapped = [segment for segment in partition.segments if segment.path in temporary]
-    if not swapped:
+    swap_segments = [segment for segment in partition.segments if segment.path in temporary]
+    if not swap_segments:
         return
     count = len(partition.replaced)
     others = f"; it replaces {count} segment{'s' * (count != 1)} that {'is' if count == 1 else 'are'} not read"
-    for segment in swapped:
+    for segment in swap_segments:
         message = "an interrupted cleaning left this finished swap file, which is read as a broker's start would do"
         yield Finding(Severity.WARNING, "swap", message + (others if count else ""), segment.path)
         others = ""
