@@ -74,7 +74,7 @@ def test_an_invalid_name_of_a_new_topic_is_refused(admin, name):
         admin.create_topics([name])
 
 
-@shown_by(java="testInvalidAlterConfigs", confluent="test_create_topics_api")
+@shown_by(confluent="test_create_topics_api")
 @pytest.mark.parametrize(
     ("new", "error"),
     [
@@ -379,7 +379,7 @@ def test_scram_credentials_are_created_described_and_deleted(admin, topic):
     assert topic not in admin.describe_user_scram_credentials()
 
 
-@shown_by(java="testAlterClientQuotas", confluent="test_alter_configs_api")
+@shown_by(java="testAlterClientQuotas")
 def test_quotas_of_a_client_are_set_and_described(admin, topic):
     entity = QuotaEntity(client_id=topic)
     admin.alter_client_quotas({entity: {"producer_byte_rate": 1_000.0}})

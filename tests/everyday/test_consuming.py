@@ -332,7 +332,7 @@ def test_a_second_assign_replaces_the_first(broker, consumer, filled):
     assert [record.value for record in read(consumer, 1)] == [b"other"]
 
 
-@shown_by(java="testFetchProgressWithMissingPartitionPosition", confluent="test_incremental_assign")
+@shown_by(kafka_python="test_preserves_position_on_kept_partition")
 def test_a_partition_in_both_assignments_keeps_its_position(consumer, filled):
     consumer.assign([filled])
     consumer.poll(20_000, max_records=4)

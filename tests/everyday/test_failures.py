@@ -50,7 +50,7 @@ def read(consumer, count):
     return offsets
 
 
-@shown_by(java="testWrongBrokerList", aiokafka="test_failed_bootstrap", kafka_python="test_concurrent_describe_cluster")
+@shown_by(java="testWrongBrokerList", aiokafka="test_failed_bootstrap")
 def test_no_broker_is_an_error_that_names_the_address(closed_port):
     producer = Producer(f"127.0.0.1:{closed_port}", max_block_ms=100, default_api_timeout_ms=100, **QUICK)
     with pytest.raises(NetworkError, match=str(closed_port)):
@@ -75,17 +75,13 @@ def test_a_broker_that_never_answers_is_a_timeout(broker, servers):
             admin.list_topics()
 
 
-@shown_by(
-    aiokafka="test_init_with_csv",
-    kafka_python="test_concurrent_describe_cluster",
-    java="testAdminClientHandlingBadIPWithoutTimeout",
-)
+@shown_by(java="testAdminClientHandlingBadIPWithoutTimeout")
 def test_a_second_bootstrap_server_is_used_if_the_first_is_away(servers, closed_port):
     with Admin(f"127.0.0.1:{closed_port},{servers}", **QUICK) as admin:
         assert admin.describe_cluster().brokers
 
 
-@shown_by(java="testWrongBrokerList", confluent="test_basic_api")
+@shown_by(java="testInvalidPort", confluent="test_basic_api")
 @pytest.mark.parametrize("address", ["host:port", "host:99999", ":9092", ""])
 def test_a_malformed_address_is_refused_by_the_constructor(address):
     with pytest.raises(OptionError):
@@ -327,7 +323,7 @@ def test_close_ends_although_the_broker_is_gone():
             future.result()
 
 
-@shown_by(java="testQuotaMetricsNotCreatedIfNoQuotasConfigured", confluent="test_throttle_event_types")
+@shown_by(confluent="test_throttle_cb_fires_under_quota")
 def test_a_throttled_producer_still_sends_everything(broker, servers, topic):
     with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).once().throttle(20):
         futures = [producer.send(topic, b"%d" % number, partition=0) for number in range(20)]

@@ -379,7 +379,7 @@ def test_each_assignor_gives_every_partition_to_one_member(broker, servers, fill
         assert sorted([*one.assignment(), *two.assignment()]) == partitions_of(filled)
 
 
-@shown_by(java="testAssignorNameConflict", confluent="test_basic_api")
+@shown_by(kafka_python="test_lookup_assignor", ours="by the constructor")
 def test_an_unknown_assignor_is_refused(servers):
     with pytest.raises(OptionError, match="partition_assignment_strategy"):
         Consumer(servers, group_id="g", partition_assignment_strategy="fair")

@@ -49,7 +49,7 @@ def test_send_and_wait_returns_the_result(broker, servers, topic):
     assert list(broker.records(topic)[0].headers) == [(b"a", b"1")]
 
 
-@shown_by(aiokafka="test_batch_lingering", java="testSendOffset")
+@shown_by(aiokafka="test_producer_leader_change_preserves_order")
 def test_tasks_that_send_at_once_keep_their_order_in_each_task(broker, servers, topic):
     async def main():
         async with AsyncProducer(servers) as producer:
@@ -88,7 +88,7 @@ def test_leaving_the_with_block_sends_what_gathers(broker, servers, topic):
     assert len(broker.records(topic)) == 1
 
 
-@shown_by(aiokafka="test_create_producer_no_running_loop", confluent="test_aio_oauth_cb", ours="no start() is needed")
+@shown_by(aiokafka="test_create_producer_no_running_loop", ours="no start() is needed")
 def test_a_producer_connects_with_its_first_record(servers, topic):
     async def main():
         producer = AsyncProducer(servers)

@@ -92,7 +92,7 @@ def test_the_end_offset_is_the_last_stable_offset_with_read_committed(servers, p
     assert ends == {"read_committed": 0, "read_uncommitted": 1}
 
 
-@shown_by(aiokafka="test_producer_transactional_empty_txn", java="testAbortTransaction")
+@shown_by(aiokafka="test_producer_transactional_empty_txn")
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_empty_transaction_may_end(producer, commits):
     for _ in range(2):
