@@ -24,6 +24,7 @@ class TwinMethods(griffe.Extension):
             for name, attribute in client.attributes.items():
                 made = _MADE_OF.fullmatch(str(attribute.value))
                 if made is not None:
-                    method = copy.copy(module[made[1]].final_target[made[2]])
+                    member = module[made[1]].final_target[made[2]]  # an alias if the class inherits it
+                    method = copy.copy(member.final_target if member.is_alias else member)
                     method.labels, method.lineno = method.labels - {"async"}, attribute.lineno
                     client.set_member(name, method)
