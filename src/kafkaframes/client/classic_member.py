@@ -2,15 +2,15 @@
 
 Rules (KIP-62, KIP-345, KIP-394, KIP-429):
 
-1. A member joins when the caller polls for the first time, and joins again when the coordinator, a commit, its topics
-   or a partition that it gave up require it.
-2. With an eager assignor it joins only when ``on_revoke`` has returned for everything that it owns. With cooperative
-   ones alone it keeps its partitions, gives up what the assignment takes away, and joins again.
-3. Heartbeats are sent while it is in the group, also while it waits for the caller.
-4. A member whose generation or id is unknown to the coordinator has lost its partitions. It joins again when the caller
-   knows: until then commits are refused, for the caller would commit for others.
-5. If the caller does not poll for ``max.poll.interval.ms``, its partitions are lost. A dynamic member leaves the group;
-   a static one stops its heartbeats, and its session ends it. Both join again with the next poll.
+1. A member joins at the caller's first poll. It rejoins if the coordinator or a rejected commit requires it, if the
+   subscription changes, or after it has given up partitions.
+2. With an eager assignor, a member joins only after ``on_revoke`` has returned for all its partitions. With only
+   cooperative assignors, it keeps its partitions, gives up those that the assignment revokes, and rejoins.
+3. The member sends heartbeats while it is in the group, also while it waits for the caller.
+4. If the coordinator does not know the member's generation or id, the member has lost its partitions. It rejoins after
+   the caller was notified. Until then, commits are rejected, because they could overwrite those of other members.
+5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions. A dynamic member leaves
+   the group. A static member stops its heartbeats, and its session expires. Both rejoin at the next poll.
 """
 
 from __future__ import annotations
@@ -39,60 +39,60 @@ from kafkaframes.errors import BrokerError, ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 
 _NO_GENERATION: Final = -1
-# A member that is refused with one of these joins again, and is in the group.
+# After one of these errors, a member rejoins the group.
 JOIN_AGAIN: Final = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
 
 
 class MemberHost(Protocol):
-    """The consumer of a member, as far as its group is concerned."""
+    """The interface of a consumer to its group member."""
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of topics."""
+        """The cluster metadata."""
 
     @property
     def owned(self) -> list[TopicPartition]:
-        """The partitions that the caller has, or is about to have or give up."""
+        """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
 
     @property
     def owned_by_id(self) -> TopicPartitionsById:
-        """The same by topic id."""
+        """The owned partitions by topic id."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names that are subscribed to."""
+        """The names of the subscribed topics."""
 
     @property
     def has_lost(self) -> bool:
-        """Whether the caller does not know of lost partitions: it may still commit their positions."""
+        """Whether the caller has not been notified of lost partitions yet. It may still commit their positions."""
 
     def backoff_s(self, attempt: int) -> float:
-        """Return how many seconds to wait after so many failures."""
+        """Return the backoff after a number of failures, in seconds."""
 
     def lose_all(self) -> None:
-        """Hand out no more records: other members may have the partitions."""
+        """Stop returning records of all partitions, because other members may own them."""
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Take the partitions that the group assigns, with the ids of their topics if it assigns by id."""
+        """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
 
     def forget_target(self) -> None:
-        """Take that the group is about to assign everything anew."""
+        """Clear the assigned partitions before a new assignment."""
 
     def refresh_topics(self) -> None:
         """Refresh the metadata of the subscribed topics."""
 
     def raise_later(self, error: Exception) -> None:
-        """Let the next poll raise an error."""
+        """Raise an error in the next poll."""
 
 
 class ClassicMember:
     """One consumer's membership in a classic group.
 
     Attributes:
-        awaits_poll: it is not in the group, and joins when the caller polls.
-        fatal: why it cannot be in the group any more; every poll raises it.
+        awaits_poll: whether the member is outside the group, and joins at the next poll.
+        fatal: error that prevents the member from rejoining. Every poll raises it.
     """
 
     def __init__(self, host: MemberHost, settings: ConsumerSettings) -> None:
@@ -108,44 +108,46 @@ class ClassicMember:
         self._has_left = False
         self.awaits_poll = True
         self.fatal: Exception | None = None
-        self._answer: JoinGroupAnswer | None = None  # to which the SyncGroup is still to be sent
-        self._assignment: Mapping[str, Sequence[TopicPartition]] | None = None  # as the leader
-        self._group_topics: frozenset[str] | None = None  # of the members, if this one is the leader
-        self._counts: dict[str, int] = {}  # partitions of these topics when they were assigned
+        self._answer: JoinGroupAnswer | None = None  # the SyncGroup for this response is not sent yet
+        self._assignment: Mapping[str, Sequence[TopicPartition]] | None = (
+            None  # assignment of all members, if this member is the leader
+        )
+        self._group_topics: frozenset[str] | None = None  # topics of all members, if this member is the leader
+        self._counts: dict[str, int] = {}  # partition counts of these topics at the last assignment
         self._under_way: Request | None = None
-        self._heartbeat: Heartbeat | None = None  # under way
+        self._heartbeat: Heartbeat | None = None  # in flight
         self._heartbeat_due = 0.0
         self._not_before = 0.0
         self._failures = 0
 
     @property
     def identity(self) -> GroupMember:
-        """How requests name this member."""
+        """The identity of this member in requests."""
         return GroupMember(self._group_id, self._generation, self._member_id, self._instance_id)
 
     @property
     def is_member(self) -> bool:
-        """Whether it may commit."""
+        """Whether the member may commit."""
         return self._generation >= 0
 
     @property
     def must_revoke_all(self) -> bool:
-        """Whether it can only join when the caller has given everything up."""
+        """Whether the caller must give up all partitions before the member can join."""
         return self._is_eager and self._must_join and not self._is_out and bool(self._host.owned)
 
     @property
     def accepts_assignment(self) -> bool:
-        """Whether the caller may take over what was assigned: no JoinGroup without a claim to it is under way."""
+        """Whether the caller may take over assigned partitions. It may not while the member rejoins without them."""
         return not self._must_join and self._answer is None
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it waits for its assignment."""
+        """Whether the member waits for its assignment."""
         return not self._is_out and (self._must_join or self._answer is not None)
 
     @property
     def _waits_for_caller(self) -> bool:
-        """Whether it can only join when the caller has polled."""
+        """Whether the caller must poll before the member can join."""
         return self._must_join and (self.must_revoke_all or self._host.has_lost)
 
     @property
@@ -154,13 +156,13 @@ class ClassicMember:
 
     @property
     def topics_of_interest(self) -> frozenset[str]:
-        """The topics whose changes matter: as the leader, those of all members."""
+        """The topics whose changes require a rejoin: the topics of all members if this member is the leader."""
         return self._group_topics or frozenset()
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     def requests(self, now: float) -> list[Request]:
-        """Return what to send now."""
+        """Return the requests to send now."""
         if self._is_out:
             return []
         result: list[Request] = []
@@ -175,7 +177,7 @@ class ClassicMember:
         return result
 
     def next_time(self, now: float) -> float | None:
-        """Return when something is due."""
+        """Return the time of the next request, or None."""
         if self._is_out:
             return None
         times = []
@@ -187,7 +189,7 @@ class ClassicMember:
 
     @property
     def _is_joining(self) -> bool:
-        """Whether the coordinator counts a request that it holds back as a sign of life."""
+        """Whether a JoinGroup is in flight. The coordinator needs no heartbeats in this time."""
         return isinstance(self._under_way, JoinGroup)
 
     def _next_step(self) -> Request | None:
@@ -212,7 +214,7 @@ class ClassicMember:
     # ------------------------------------------------------------------------------------------------------ answers
 
     def answered(self, request: Request, answer: object, now: float) -> None:
-        """Take the answer to one of its requests."""
+        """Process the response to a request."""
         if request is self._heartbeat:
             self._heartbeat = None
             self._heartbeat_due = now + self._heartbeat_s
@@ -232,16 +234,18 @@ class ClassicMember:
     def _joined(self, request: JoinGroup, answer: JoinGroupAnswer, now: float) -> None:
         self._member_id = answer.member_id
         if answer.generation < 0:
-            return  # it joins again under its id
+            return  # the member joins again with this id
         self._generation = answer.generation
-        is_claim_old = not set(request.owned).issubset(self._host.owned)  # what it claimed: others wait for it
+        is_claim_old = not set(request.owned).issubset(
+            self._host.owned
+        )  # the request claimed partitions that are revoked now, and others wait for them
         self._must_join = is_claim_old or request.topics != self._host.topics
         self._answer, self._assignment = answer, None
         self._group_topics = None if answer.members is None else self._topics_of_members(answer)
         self._heartbeat_due = now + self._heartbeat_s
 
     def _assign(self) -> None:
-        """Assign the partitions to the members, as their leader."""
+        """Assign the partitions to all members, as the group leader."""
         answer = self._answer
         if answer is None or answer.members is None:
             return
@@ -253,7 +257,7 @@ class ClassicMember:
         return {topic: len(cluster.partitions_of(topic)) for topic in self._group_topics or ()}
 
     def failed(self, request: Request, error: Exception, now: float) -> None:
-        """Take that one of its requests was refused or has no answer."""
+        """Process the failure of a request."""
         if request is self._heartbeat:
             self._heartbeat = None
             if isinstance(request, Heartbeat) and request.generation != self._generation:
@@ -262,10 +266,10 @@ class ClassicMember:
         elif request is self._under_way:
             self._under_way = None
             if isinstance(request, LeaveGroup):
-                return  # its session ends
+                return  # the session expires at the coordinator
             if isinstance(request, FetchMetadata) and not is_retriable(error):
                 self._host.raise_later(error)
-                self._assign()  # the topics that are known
+                self._assign()  # with the topics in the metadata
                 return
             self._not_before = now + self._host.backoff_s(self._failures)
         else:
@@ -275,7 +279,7 @@ class ClassicMember:
             self._host.raise_later(error)
 
     def _starts_over(self, error: Exception) -> bool:
-        """Return whether an error says where the member stands; draw the consequences."""
+        """Return whether an error requires the member to rejoin or to stop, and update the state accordingly."""
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
@@ -292,7 +296,7 @@ class ClassicMember:
         return True
 
     def _forget(self) -> None:
-        """Take that the coordinator does not know the member any more."""
+        """Reset the state after the coordinator has removed the member."""
         self._member_id, self._generation = "", _NO_GENERATION
         self._must_join = True
         self._answer = self._assignment = self._under_way = self._heartbeat = None
@@ -302,12 +306,12 @@ class ClassicMember:
     # ------------------------------------------------------------------------------------------------------- events
 
     def polled(self, now: float) -> None:
-        """Take that the caller polls."""
+        """Process a poll of the caller."""
         if self.awaits_poll:
             self.awaits_poll, self._not_before = False, now
 
     def expire(self) -> GroupRequest | None:
-        """Take that the caller has not polled for too long; return how to tell the coordinator."""
+        """Give up the membership because the caller has not polled in time, and return the request to send, if any."""
         if self._is_out:
             return None
         request = self.leave()
@@ -318,30 +322,30 @@ class ClassicMember:
         return request
 
     def leave(self) -> GroupRequest | None:
-        """End; return how to tell the coordinator. A static member's session ends by itself (KIP-345)."""
+        """End the membership and return the request to send. A static member sends none (KIP-345)."""
         self._has_left = True
         if self._instance_id is not None or not self._member_id:
             return None
         return LeaveGroup(self._member_id)
 
     def gave_up(self, now: float) -> None:
-        """Take that the caller has given up what the assignment takes away: others wait for it."""
+        """Rejoin after the caller has given up revoked partitions, because other members wait for them."""
         if not self._must_join and not self._is_eager:
             self._must_join, self._not_before = True, now
 
     def took_over(self, now: float) -> None:
-        """Take that the caller has taken over what the group has assigned."""
+        """Do nothing: the classic protocol does not report when assigned partitions are taken over."""
 
     def commit_refused(self, error: Exception, now: float) -> None:
-        """Join at once if a commit was refused with what that mends."""
+        """Rejoin at once if the error of a rejected commit requires it."""
         self._starts_over(error)
 
     def subscription_changed(self, now: float) -> None:
-        """Join again, for other topics."""
+        """Rejoin with the new topics."""
         self._must_join = True
 
     def metadata_updated(self, now: float) -> None:
-        """Join again if the topics of the group's members have changed since this one, the leader, assigned them."""
+        """Rejoin if this member is the leader and partition counts have changed since its assignment."""
         is_leader = self._group_topics is not None and self._answer is None
         if is_leader and not self._must_join and self._counts_now() != self._counts:
             self._must_join = True

@@ -1,16 +1,18 @@
 """The state machine of a consumer: its group, its partitions, their positions. No socket, clock or task.
 
-Events come in as calls with the time: the caller polls, callbacks return, answers arrive, requests fail, metadata is
-new. ``requests`` says what to send now, ``next_time`` when to ask again, ``next_callback`` what to tell the caller.
-``consumer_task`` runs it for both group protocols; ``tests/soak/consumer_schedules.py`` explores it. Rules:
+Each event is a method call with the current time: a poll, the return of a callback, a response, the failure of a
+request, or new metadata. ``requests`` returns the requests to send, ``next_time`` the time to call it again, and
+``next_callback`` the next callback of the caller. ``consumer_task`` runs the machine for both group protocols, and
+``tests/soak/consumer_schedules.py`` explores its states. Rules:
 
-1. Heartbeats, joins, look-ups and fetches need no caller. Callbacks, and the removal of partitions, happen only in
-   calls of the caller: ``next_callback``, then ``callback_begun``, its function, then ``callback_returned``.
-2. A new partition is ``PENDING`` while its position is found, and the caller's from ``on_assign`` on. If that raises,
-   it is called again at the next poll.
-3. Nothing is handed out of a partition after its ``on_revoke`` has begun; the group gets it when that has returned.
-4. Lost partitions hand out nothing from that moment on. ``on_revoke`` follows at the caller's next poll.
-5. A caller that does not poll for ``max.poll.interval.ms`` leaves the group; while it waits for records, it polls.
+1. Heartbeats, joins, look-ups and fetches are sent without the caller. Callbacks and the removal of partitions happen
+   only in calls of the caller: ``next_callback``, ``callback_begun``, the caller's function, ``callback_returned``.
+2. A new partition is ``PENDING`` until its position is found. The caller owns it from ``on_assign`` on. If
+   ``on_assign`` raises an error, it is called again at the next poll.
+3. No records of a partition are returned after its ``on_revoke`` has begun. The group may assign it to other members
+   after ``on_revoke`` has returned.
+4. No records of lost partitions are returned. ``on_revoke`` follows at the caller's next poll.
+5. A caller that does not poll for ``max.poll.interval.ms`` leaves the group. Waiting for records counts as polling.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _MAX_FETCH_BYTES: Final = 2**31 - 1
 
 
 class CallbackKind(Enum):
-    """A function of the caller, and what comes before it."""
+    """The kind of a callback. The value describes whether offsets are committed before it."""
 
     ASSIGN = "on_assign"
     REVOKE = "on_revoke, after a commit"
@@ -55,20 +57,20 @@ class CallbackKind(Enum):
 
 
 class Callback(NamedTuple):
-    """A function of the caller that is due, with its partitions."""
+    """A callback to call, with its partitions."""
 
     kind: CallbackKind
     partitions: tuple[TopicPartition, ...]
 
 
 class ConsumerMachine:
-    """One consumer.
+    """The state machine of one consumer.
 
     Attributes:
-        cluster: what is known of brokers and topics; whoever changes it calls ``metadata_updated``.
-        positions: of its partitions.
-        lost: partitions that other members may have, before ``on_revoke`` was called for them.
-        is_waiting: the caller waits for records, which counts as polling.
+        cluster: cluster metadata. ``metadata_updated`` must be called after each change.
+        positions: positions of the partitions.
+        lost: lost partitions whose ``on_revoke`` was not called yet. Other members may own them.
+        is_waiting: whether the caller waits for records, which counts as polling.
     """
 
     def __init__(
@@ -80,7 +82,15 @@ class ConsumerMachine:
         new_id: Callable[[], str],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take how many seconds to wait after so many failures, and what gives an id to a member and the wall time."""
+        """Create a machine without partitions.
+
+        Args:
+            settings: settings of the consumer.
+            cluster: cluster metadata.
+            backoff_s: returns the backoff after a number of failures, in seconds.
+            new_id: returns a new member id.
+            now_ms: returns the wall-clock time, in milliseconds.
+        """
         duration_ms = settings.reset_duration_ms
         self._settings = settings
         self.cluster = cluster
@@ -107,7 +117,7 @@ class ConsumerMachine:
         self.is_waiting = False
         self._is_ending = False
         self._metadata_request: FetchMetadata | None = None
-        self._metadata_at: float | None = None  # when all topics of interest were refreshed
+        self._metadata_at: float | None = None  # time of the last refresh of all topics of interest
         self._metadata_not_before = 0.0
         self._metadata_failures = 0
         self._leaving: list[Request] = []
@@ -116,7 +126,7 @@ class ConsumerMachine:
     # ------------------------------------------------------------------------------------------ what the caller does
 
     def subscribe(self, topics: Iterable[str], pattern: re.Pattern[str] | None, now: float) -> None:
-        """Begin a membership; nothing is left of an earlier one."""
+        """Start a new membership."""
         self.topics, self._pattern = tuple(sorted(set(topics))), pattern
         settings = self._settings
         is_classic = settings.group_protocol == "classic"
@@ -127,12 +137,12 @@ class ConsumerMachine:
         self._polled_at = now
 
     def begin_end(self) -> None:
-        """Take everything away from the caller: ``next_callback`` says so; ``end`` follows."""
+        """Prepare the end of the membership: ``next_callback`` revokes all partitions. ``end`` must follow."""
         self._is_ending = True
         self._drop_pending(())
 
     def end(self) -> Request | None:
-        """End the membership; return how to tell the coordinator."""
+        """End the membership, and return the request to send, if any."""
         request = None if self.member is None else self.member.leave()
         self.member, self.topics, self._pattern, self._target = None, (), None, None
         self._is_ending = self.positions.is_subscribed = False
@@ -143,8 +153,8 @@ class ConsumerMachine:
         return request
 
     def polled(self, now: float) -> bool:
-        """Take that the caller polls; return whether ``requests`` has something new."""
-        self._expire(now)  # what is late stays late, however soon the poll comes after it
+        """Process a poll of the caller, and return whether ``requests`` has new requests."""
+        self._expire(now)  # an interval that has expired before this poll remains expired
         self._polled_at = now
         joins = self.member is not None and self.member.awaits_poll
         if self.member is not None:
@@ -152,28 +162,28 @@ class ConsumerMachine:
         return joins or bool(self._leaving)
 
     def made_progress(self, now: float) -> None:
-        """Take that the caller has taken records, which counts as polling."""
+        """Record that the caller has taken records, which counts as polling."""
         self._polled_at = now
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The caller's partitions."""
+        """The caller's partitions, including lost ones before their ``on_revoke``."""
         return [*self.owned, *(entry for entry in self.lost if entry not in self.owned)]
 
     @property
     def owned(self) -> list[TopicPartition]:
-        """The partitions that the caller has, or is about to have or give up."""
+        """The partitions that the caller owns, including those whose ``on_assign`` or ``on_revoke`` is running."""
         states = self.positions.states.values()
         return [state.partition for state in states if state.ownership is not Ownership.PENDING]
 
     @property
     def has_lost(self) -> bool:
-        """Whether the caller does not know of lost partitions."""
+        """Whether the caller has not been notified of lost partitions yet."""
         return bool(self.lost or self._lost_while_revoking)
 
     @property
     def owned_by_id(self) -> TopicPartitionsById:
-        """The same by topic id."""
+        """The owned partitions by topic id."""
         topics: dict[UUID, list[int]] = {}
         for entry in self.owned:
             topics.setdefault(self.positions.states[entry].topic_id, []).append(entry.partition)
@@ -189,24 +199,24 @@ class ConsumerMachine:
 
     @property
     def needs_caller(self) -> bool:
-        """Whether the caller should poll soon: there is a callback, or an error."""
+        """Whether the caller should poll soon, because of a callback or an error."""
         return self.next_callback() is not None or self.next_error() is not None
 
     def next_error(self) -> Exception | None:
-        """Return what a poll raises now."""
+        """Return the error that a poll raises now, or None."""
         if self.member is not None and self.member.fatal is not None:
             return self.member.fatal
         return self.positions.errors[0] if self.positions.errors else self.positions.stuck_error()
 
     def take_error(self) -> Exception | None:
-        """Return what this poll raises; what is over then is not raised again."""
+        """Return the error that this poll raises, and remove it if it is not persistent."""
         error = self.next_error()
         if self.positions.errors and error is self.positions.errors[0]:
             self.positions.errors.popleft()
         return error
 
     def next_callback(self) -> Callback | None:
-        """Return the callback that is due next."""
+        """Return the next callback to call, or None."""
         if self.lost:
             return Callback(CallbackKind.LOSE, tuple(self.lost))
         revoked = self._to_revoke()
@@ -222,14 +232,14 @@ class ConsumerMachine:
         return [] if self._target is None else [entry for entry in owned if not self._is_meant(entry)]
 
     def _is_meant(self, partition: TopicPartition) -> bool:
-        """Return whether the group assigns a partition, of the topic that is read."""
+        """Return whether the group assigns a partition, with the topic id that is read."""
         state, target = self.positions.states[partition], self._target or {}
         if partition not in target:
             return False
         return not state.is_assigned_by_id or state.topic_id == target[partition]
 
     def _to_assign(self) -> list[TopicPartition]:
-        """Return the new partitions, as soon as each has a position or an error."""
+        """Return the new partitions to assign. The list is empty until each has a position or an error."""
         states = self.positions.states.values()
         new = [state for state in states if state.ownership in (Ownership.PENDING, Ownership.ASSIGNING)]
         ready = [state for state in new if state.has_offset or state.step is Step.STUCK]
@@ -238,14 +248,14 @@ class ConsumerMachine:
         return [state.partition for state in ready] if is_complete and not is_held_back else []
 
     def callback_begun(self, callback: Callback) -> None:
-        """Take that the caller's function is called."""
+        """Record that a callback is about to be called."""
         ownership = Ownership.ASSIGNING if callback.kind is CallbackKind.ASSIGN else Ownership.REVOKING
         for entry in callback.partitions if callback.kind is not CallbackKind.LOSE else ():
             if entry in self.positions.states:
                 self.positions.states[entry].ownership = ownership
 
     def callback_aborted(self, callback: Callback) -> None:
-        """Take that the caller's function was cancelled: it is called again."""
+        """Record that a callback was cancelled, and will be called again."""
         for entry in callback.partitions:
             state = self.positions.states.get(entry)
             if state is not None and state.ownership is Ownership.REVOKING:
@@ -256,7 +266,7 @@ class ConsumerMachine:
         self._lost_while_revoking.clear()
 
     def callback_returned(self, callback: Callback, now: float) -> None:
-        """Take that the caller's function has returned, or that there is none."""
+        """Record that a callback has returned, or that the caller has no function for it."""
         if callback.kind is CallbackKind.LOSE:
             for entry in callback.partitions:
                 self.lost.pop(entry, None)
@@ -280,13 +290,13 @@ class ConsumerMachine:
     # ---------------------------------------------------------------------------------------- what the group decides
 
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """Take the partitions that the group assigns, with the ids of their topics if it assigns by id."""
+        """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
         self._target = dict(partitions)
         self._drop_pending([entry for entry in self.positions.states if self._is_meant(entry)])
         self._fill_target()
 
     def forget_target(self) -> None:
-        """Take that the group is about to assign everything anew."""
+        """Clear the assigned partitions before a new assignment."""
         self._target = None
         self._drop_pending(())
 
@@ -295,7 +305,7 @@ class ConsumerMachine:
         self.positions.stale_topics.update(self.topics)
 
     def _fill_target(self) -> None:
-        """Begin to find the positions of what is new."""
+        """Add new partitions, whose positions are then looked up."""
         for entry, topic_id in sorted((self._target or {}).items()):
             if entry not in self.positions.states:
                 self.positions.add(entry, Ownership.PENDING, topic_id=topic_id)
@@ -306,10 +316,10 @@ class ConsumerMachine:
                 self.positions.remove(state.partition)
 
     def lose_all(self) -> None:
-        """Hand out no more records: other members may have the partitions."""
+        """Stop returning records of all partitions, because other members may own them."""
         self.forget_target()
         for entry in self.owned:
-            if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback runs already
+            if self.positions.states[entry].ownership is Ownership.REVOKING:  # its callback is running
                 self._lost_while_revoking.add(entry)
                 continue
             state = self.positions.remove(entry)
@@ -317,18 +327,18 @@ class ConsumerMachine:
                 self.lost[entry] = state
 
     def raise_later(self, error: Exception) -> None:
-        """Let the next poll raise an error."""
+        """Raise an error in the next poll."""
         self.positions.raise_later(error)
 
     def commit_refused(self, error: Exception, now: float) -> None:
-        """Take that the coordinator has refused a commit: that may say where the member stands."""
+        """Process the error of a rejected commit, which may require a rejoin."""
         if self.member is not None:
             self.member.commit_refused(error, now)
 
     # -------------------------------------------------------------------------------------------------- requests
 
     def requests(self, now: float) -> list[Request]:
-        """Return what to send now."""
+        """Return the requests to send now."""
         self._expire(now)
         result, self._leaving = self._leaving, []
         if self.member is not None:
@@ -338,7 +348,7 @@ class ConsumerMachine:
         return result
 
     def next_time(self, now: float) -> float | None:
-        """Return when ``requests`` has something new without an event, in seconds of the caller's clock."""
+        """Return the time of the next request without an event, in seconds of the monotonic clock; None if unknown."""
         times = [self.positions.next_time(now), self._metadata_time()]
         if self.member is not None:
             times.append(self.member.next_time(now))
@@ -354,7 +364,7 @@ class ConsumerMachine:
             self._leaving.append(request)
 
     def _metadata_time(self) -> float | None:
-        """Return when metadata are refreshed."""
+        """Return the time of the next metadata refresh, or None."""
         if self._metadata_request is not None:
             return None
         if self.positions.stale_topics:
@@ -385,7 +395,7 @@ class ConsumerMachine:
         return owned.union(self.topics, () if self.member is None else self.member.topics_of_interest)
 
     def failed(self, request: Request, error: Exception, now: float) -> None:
-        """Take that a request was refused as a whole, or has no answer."""
+        """Process the failure of a whole request."""
         if request is self._metadata_request and isinstance(request, FetchMetadata):
             self._metadata_request = None
             self._metadata_not_before = now + self.backoff_s(self._metadata_failures)
@@ -401,7 +411,7 @@ class ConsumerMachine:
     # --------------------------------------------------------------------------------------------------- answers
 
     def answered(self, request: Request, answer: object, now: float) -> None:
-        """Take an answer; those to requests of positions have methods of their own in ``positions``."""
+        """Process the response to a request."""
         if isinstance(request, FetchMetadata):
             self._metadata_answered(request, now)
         if isinstance(request, (*_GROUP_REQUESTS, FetchMetadata)):
@@ -429,7 +439,7 @@ class ConsumerMachine:
         self.metadata_updated(now, has_all_topics=request.topics is None)
 
     def metadata_updated(self, now: float, *, has_all_topics: bool = False) -> None:
-        """Take that what is known of brokers and topics is new."""
+        """Process new metadata of brokers and topics."""
         if has_all_topics and self._pattern is not None:
             matches = (topic.name for topic in self.cluster.topics.values() if not topic.is_internal)
             topics = tuple(sorted(name for name in matches if self._pattern.fullmatch(name)))

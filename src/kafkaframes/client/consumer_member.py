@@ -1,15 +1,15 @@
 """A member of a group of the consumer protocol (KIP-848). No socket, clock or task.
 
-The coordinator assigns partitions; ConsumerGroupHeartbeat says what the member subscribes to and owns, and the answer
-what it should own. Rules:
+The coordinator assigns partitions. ConsumerGroupHeartbeat requests contain the member's subscription and its owned
+partitions, and responses contain its assignment. Rules:
 
-1. A member joins when the caller polls for the first time. Heartbeats follow in the interval that the coordinator sets,
-   and at once when the caller has taken over or given up partitions.
-2. A partition counts as owned until ``on_revoke`` has returned for it, so that no other member gets it before.
-3. After a heartbeat without an answer, the next one repeats everything: whether the coordinator has it is not known.
-4. A member that the coordinator has fenced has lost its partitions. It joins again under its id when the caller knows.
-5. If the caller does not poll for ``max.poll.interval.ms``, its partitions are lost and it leaves: with epoch -1, a
-   static member with epoch -2, which keeps its assignment for it. It joins again with the next poll.
+1. A member joins at the caller's first poll. It sends heartbeats in the interval that the coordinator sets, and at once
+   after the caller has taken over or given up partitions.
+2. A partition is owned until ``on_revoke`` has returned for it, so that no other member reads it earlier.
+3. If a heartbeat has no response, the next one is complete, because it is unknown whether the coordinator received it.
+4. A fenced member has lost its partitions. It rejoins with the same id after the caller was notified.
+5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions and leaves with epoch -1. A
+   static member leaves with epoch -2, so the coordinator keeps its assignment. It rejoins at the next poll.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, ErrorCode
 
-_JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2  # member epochs with a meaning of their own
+_JOIN, _LEAVE, _LEAVE_TEMPORARILY = 0, -1, -2  # special member epochs
 _FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 _REPORT_AT_ONCE: Final = _FENCED | {ErrorCode.STALE_MEMBER_EPOCH}
 
@@ -39,8 +39,8 @@ class ConsumerMember:
     """One consumer's membership in a group of the consumer protocol.
 
     Attributes:
-        awaits_poll: it is not in the group, and joins when the caller polls.
-        fatal: why it cannot be in the group any more; every poll raises it.
+        awaits_poll: whether the member is outside the group, and joins at the next poll.
+        fatal: error that prevents the member from rejoining. Every poll raises it.
     """
 
     def __init__(self, host: MemberHost, settings: ConsumerSettings, new_id: Callable[[], str]) -> None:
@@ -56,39 +56,41 @@ class ConsumerMember:
         self._under_way: ConsumerHeartbeat | None = None
         self._due = 0.0
         self._failures = 0
-        self._topics: tuple[str, ...] | None = None  # as the coordinator knows them; None: it must be told everything
-        self._owned: TopicPartitionsById = ()  # as the coordinator knows it
+        self._topics: tuple[str, ...] | None = (
+            None  # last acknowledged topics; None if the next heartbeat must be complete
+        )
+        self._owned: TopicPartitionsById = ()  # last acknowledged partitions
         self._assignment: TopicPartitionsById | None = None
-        self._is_resolved = True  # all topic ids of the assignment have names
+        self._is_resolved = True  # the metadata have the names of all assigned topic ids
 
     @property
     def identity(self) -> GroupMember:
-        """How requests name this member; the epoch is in the place of a classic member's generation."""
+        """The identity of this member in requests, with the member epoch as the generation."""
         return GroupMember(self._group_id, self._epoch, self._member_id, self._instance_id)
 
     @property
     def is_member(self) -> bool:
-        """Whether it may commit."""
+        """Whether the member may commit."""
         return self._epoch > 0
 
     @property
     def must_revoke_all(self) -> bool:
-        """Never: partitions are given up one by one."""
+        """Always False, because partitions are revoked individually."""
         return False
 
     @property
     def accepts_assignment(self) -> bool:
-        """Whether the caller may take over what was assigned."""
+        """Whether the caller may take over assigned partitions."""
         return True
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it waits for its assignment."""
+        """Whether the member waits for its assignment."""
         return not self._is_out and self._assignment is None
 
     @property
     def _waits_for_caller(self) -> bool:
-        """Whether it can only join when the caller has polled."""
+        """Whether the caller must poll before the member can join."""
         return self._epoch == _JOIN and self._host.has_lost
 
     @property
@@ -97,11 +99,11 @@ class ConsumerMember:
 
     @property
     def topics_of_interest(self) -> frozenset[str]:
-        """The topics whose changes matter: the coordinator looks after them."""
+        """Always empty, because the coordinator watches the topics."""
         return frozenset()
 
     def requests(self, now: float) -> list[Request]:
-        """Return what to send now."""
+        """Return the requests to send now."""
         if self._is_out or self._waits_for_caller or self._under_way is not None or now < self._due:
             return []
         owned, is_full = self._host.owned_by_id, self._topics is None or self._epoch == _JOIN
@@ -115,12 +117,12 @@ class ConsumerMember:
         return [self._under_way]
 
     def next_time(self, now: float) -> float | None:
-        """Return when something is due."""
+        """Return the time of the next request, or None."""
         is_busy = self._is_out or self._waits_for_caller or self._under_way is not None
         return None if is_busy else self._due
 
     def answered(self, request: Request, answer: object, now: float) -> None:
-        """Take the answer to a heartbeat."""
+        """Process the response to a heartbeat."""
         if request is not self._under_way or not isinstance(answer, ConsumerHeartbeatAnswer):
             return
         if self._under_way.epoch < 0:
@@ -137,7 +139,7 @@ class ConsumerMember:
             self._resolve()
 
     def _resolve(self) -> None:
-        """Hand over the assignment, without the topics whose names are not known yet."""
+        """Pass the assignment to the consumer, without the topics whose names are missing in the metadata."""
         assert self._assignment is not None
         names = {topic_id: self._host.cluster.topic_name(topic_id) for topic_id, _ in self._assignment}
         self._is_resolved = None not in names.values()
@@ -153,13 +155,13 @@ class ConsumerMember:
         )
 
     def failed(self, request: Request, error: Exception, now: float) -> None:
-        """Take that a heartbeat was refused or has no answer."""
+        """Process the failure of a heartbeat."""
         if request is not self._under_way:
             return
         is_leave = self._under_way.epoch < 0
         self._under_way = self._topics = None
         if is_leave:
-            return  # its session ends
+            return  # the session expires at the coordinator
         self._due = now + self._host.backoff_s(self._failures)
         self._failures += 1
         code = error.code if isinstance(error, BrokerError) else None
@@ -172,19 +174,19 @@ class ConsumerMember:
             self._host.raise_later(error)
 
     def _forget(self) -> None:
-        """Take that the coordinator does not know the member any more."""
+        """Reset the state after the coordinator has removed the member."""
         self._epoch = _JOIN
         self._topics = self._assignment = self._under_way = None
         self._owned, self._is_resolved = (), True
         self._host.lose_all()
 
     def polled(self, now: float) -> None:
-        """Take that the caller polls."""
+        """Process a poll of the caller."""
         if self.awaits_poll:
             self.awaits_poll, self._due = False, now
 
     def expire(self) -> ConsumerHeartbeat | None:
-        """Take that the caller has not polled for too long; return how to tell the coordinator."""
+        """Give up the membership because the caller has not polled in time, and return the request to send, if any."""
         if self._is_out:
             return None
         request = self.leave()
@@ -195,30 +197,30 @@ class ConsumerMember:
         return request
 
     def leave(self) -> ConsumerHeartbeat | None:
-        """End; return how to tell the coordinator."""
+        """End the membership and return the request to send, if any."""
         self._has_left = True
         if self._epoch <= 0 and self._under_way is None:
             return None
-        return ConsumerHeartbeat(self._member_id, _LEAVE if self._instance_id is None else _LEAVE_FOR_A_WHILE)
+        return ConsumerHeartbeat(self._member_id, _LEAVE if self._instance_id is None else _LEAVE_TEMPORARILY)
 
     def gave_up(self, now: float) -> None:
-        """Tell the coordinator at once that partitions are free."""
+        """Report to the coordinator at once that partitions were given up."""
         self._due = min(self._due, now) if self._failures == 0 else self._due
 
     def took_over(self, now: float) -> None:
-        """Tell the coordinator at once that partitions are owned."""
+        """Report to the coordinator at once that partitions are owned."""
         self.gave_up(now)
 
     def commit_refused(self, error: Exception, now: float) -> None:
-        """Send a heartbeat at once if a commit was refused with what that mends."""
+        """Send a heartbeat at once if the error of a rejected commit requires it."""
         if isinstance(error, BrokerError) and error.code in _REPORT_AT_ONCE:
             self._due = min(self._due, now)
 
     def subscription_changed(self, now: float) -> None:
-        """Tell the coordinator at once which topics are subscribed to."""
+        """Report the new subscription to the coordinator at once."""
         self.gave_up(now)
 
     def metadata_updated(self, now: float) -> None:
-        """Take over what was assigned without a name."""
+        """Pass on assigned topics whose names were missing in the metadata."""
         if self._assignment is not None and not self._is_resolved:
             self._resolve()

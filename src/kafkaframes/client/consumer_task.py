@@ -1,7 +1,7 @@
-"""The background task of a consumer: it sends what the state machine asks for, and gives it the answers.
+"""The background task of a consumer: it sends the requests of the state machine, and passes the responses to it.
 
 It runs from ``start`` to ``close`` on the consumer's event loop, for both group protocols and without a group.
-``changed`` is set whenever the caller may find something new: records, a callback, an error.
+``changed`` is set when the caller may find records, a callback or an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, KafkaframesError, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 
-_WHOLE_BATCHES: Final = 3  # Fetch's first version that gives a whole batch however large it is
+_WHOLE_BATCHES: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1
 _LAST_OFFSET: Final = 2**63 - 1
 
@@ -53,11 +53,14 @@ class ConsumerTask:
         notice_caller: Callable[[float], float | None],
         call_caller: Callable[[], None],
     ) -> None:
-        """Take what the caller has to do with it.
+        """Create a task that is not started.
 
         Args:
-            notice_caller: called with the time before the machine looks at it, for the caller may have taken records;
-                returns when to be called again.
+            machine: state machine to run.
+            cluster: cluster to send requests to.
+            settings: settings of the consumer.
+            notice_caller: called with the current time in each iteration, to report that the caller has taken records.
+                It returns the time of its next call, or None.
             call_caller: called if the caller should poll although it has records.
         """
         self._machine = machine
@@ -73,27 +76,27 @@ class ConsumerTask:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the task."""
         if self._task is None:
             self._task = background(self._run())
         self.wake()
 
     def wake(self) -> None:
-        """Let the machine look for something to send."""
+        """Run the next iteration of the task at once."""
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop; requests under way are given up."""
+        """Stop the task, and cancel in-flight requests."""
         await cancelled(self._task, *self._requests)
 
     async def leave(self, request: Request) -> None:
-        """Tell the coordinator that the member leaves; if it does not answer, the session ends by itself."""
+        """Report to the coordinator that the member leaves. If it does not respond, the session expires."""
         if self._group is not None and isinstance(request, (LeaveGroup, ConsumerHeartbeat)):
             with contextlib.suppress(KafkaframesError):
                 await self._group.send(request)
 
     async def _run(self) -> None:
-        """Send until it is closed; a mistake of our own is raised where the caller polls."""
+        """Send requests until the task is cancelled. The next poll raises unexpected errors."""
         try:
             while True:
                 self._wake.clear()
@@ -154,10 +157,10 @@ class ConsumerTask:
     # ------------------------------------------------------------------------------------------------------ fetching
 
     async def _fetch(self, request: FetchRecords) -> dict[TopicPartition, FetchAnswer]:
-        """Fetch from one node; where brokers keep fetch sessions (KIP-227) they are sent only what has changed."""
+        """Fetch from one node. With a fetch session (KIP-227), the request has only changed partitions."""
         settings, node = self._settings, request.node
         connection = await self._cluster.connection(node, Channel.FETCH)
-        requested = self._requested(request)
+        requested = self._select_partitions(request)
         if not requested:
             return {}
         ids = {entry.topic: row.topic_id for entry, row in requested.items()}
@@ -177,12 +180,12 @@ class ConsumerTask:
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         try:
             response = await connection.request(body, version=version, timeout_ms=wait_ms)
-        except BaseException:  # whether it was carried out is not known
+        except BaseException:  # it is unknown whether the node processed the request
             session.lose()
             raise
         if response.error_code:
             session.lose()
-            if response.error_code in fetch_session.LOST:  # the partitions are asked for again at once
+            if response.error_code in fetch_session.LOST:  # the partitions are requested again at once
                 session.session_id = fetch_session.NO_SESSION
                 return {}
             raise broker_error(response.error_code, "fetch")
@@ -195,11 +198,11 @@ class ConsumerTask:
             for entry in topic.partitions:
                 partition = TopicPartition(name, entry.partition_index)
                 if partition in requested:
-                    answers[partition] = self._answer(partition, entry, requested[partition].offset, version)
+                    answers[partition] = self._to_fetch_answer(partition, entry, requested[partition].offset, version)
         return answers
 
-    def _requested(self, request: FetchRecords) -> dict[TopicPartition, Requested]:
-        """Return what to ask for: positions may have moved while the connection was opened."""
+    def _select_partitions(self, request: FetchRecords) -> dict[TopicPartition, Requested]:
+        """Return the partitions to fetch, without those whose position changed while the connection was opened."""
         cluster, result = self._cluster.cluster, {}
         for partition, version in request.versions.items():
             state = self._machine.positions.states.get(partition)
@@ -210,13 +213,13 @@ class ConsumerTask:
                 result[partition] = Requested(state.fetch_offset, state.max_bytes, epoch, topic_id)
         return result
 
-    def _answer(self, partition: TopicPartition, entry: Any, offset: int, version: int) -> FetchAnswer:
+    def _to_fetch_answer(self, partition: TopicPartition, entry: Any, offset: int, version: int) -> FetchAnswer:
         if entry.error_code:
             return FetchAnswer(broker_error(entry.error_code, f"fetch of {partition} from offset {offset}"))
         bounds = entry.high_watermark, entry.last_stable_offset, entry.log_start_offset
         if not entry.records:
             return FetchAnswer(None, None, False, *bounds, entry.preferred_read_replica)
-        fetched = Fetched(partition, offset, memoryview(entry.records), *bounds, self._aborted(entry))
+        fetched = Fetched(partition, offset, memoryview(entry.records), *bounds, self._aborted_transactions(entry))
         end = fetched.batches.end
         if not len(fetched.batches) and end.corrupt:
             return FetchAnswer(CorruptRecordError(f"{end.reason}, at offset {offset}", file=str(partition)))
@@ -226,13 +229,13 @@ class ConsumerTask:
                 reason = f"a batch of {partition} is larger than max_partition_fetch_bytes, {size}"
                 return FetchAnswer(BrokerError(reason))
             return FetchAnswer(None, None, True, *bounds)
-        if not offset < fetched.next_offset <= _LAST_OFFSET:  # it would be asked for again and again
+        if not offset < fetched.next_offset <= _LAST_OFFSET:  # the same fetch would be repeated for ever
             last = int(fetched.batches.column("last_offset")[-1])
             reason = f"the data fetched from offset {offset} ends with offset {last}"
             return FetchAnswer(CorruptRecordError(reason, file=str(partition)))
         return FetchAnswer(None, BufferedBatches(fetched), False, *bounds, entry.preferred_read_replica)
 
-    def _aborted(self, entry: Any) -> list[tuple[int, int]] | None:
+    def _aborted_transactions(self, entry: Any) -> list[tuple[int, int]] | None:
         if not self._settings.reads_committed or not entry.aborted_transactions:
             return None
         return [(row.producer_id, row.first_offset) for row in entry.aborted_transactions]

@@ -1,4 +1,4 @@
-"""The requests of ``group_requests`` as messages to a group's coordinator, and its answers back as plain values."""
+"""Send the requests of ``group_requests`` to a group coordinator, and convert the responses to plain values."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from kafkaframes.protocol.messages.objects import Message
 _PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 1
-_LEAVES_BY_LIST: Final = 3  # LeaveGroup's first version that takes a list of members
+_MEMBER_LIST_VERSION: Final = 3  # first version of LeaveGroup with a list of members
 
 
 class GroupMessages:
-    """One group's coordinator, for one consumer."""
+    """A consumer's requests to its group coordinator."""
 
     def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, group_id: str) -> None:
         self._cluster = cluster
@@ -38,18 +38,18 @@ class GroupMessages:
         self._group_id = group_id
 
     async def send(self, request: GroupRequest) -> object:
-        """Send a request once; return its answer.
+        """Send a request once, and return the response.
 
         Raises:
-            BrokerError: the coordinator refuses.
-            NetworkError: there is no answer.
+            BrokerError: the coordinator rejects the request.
+            NetworkError: the coordinator does not respond.
         """
         if isinstance(request, JoinGroup):
             return await self._join(request)
         if isinstance(request, SyncGroup):
             return await self._sync(request)
         if isinstance(request, Heartbeat):
-            await self._beat(request)
+            await self._send_heartbeat(request)
             return None
         if isinstance(request, LeaveGroup):
             await self._leave(request)
@@ -109,20 +109,20 @@ class GroupMessages:
             protocol_name=request.protocol,
             assignments=rows,
         )
-        answer = await self._ask(body, timeout_ms=self._held_back_ms, channel=Channel.JOIN)
+        answer = await self._ask(body, timeout_ms=self._sync_timeout_ms, channel=Channel.JOIN)
         self._check(answer.error_code, f"the assignment of group {self._group_id}")
         return partitions_of(answer.assignment)
 
     @property
-    def _held_back_ms(self) -> int:
+    def _sync_timeout_ms(self) -> int:
         return self._settings.max_poll_interval_ms + self._settings.request_timeout_ms
 
     def _assignment(self, partitions: Sequence[TopicPartition]) -> bytes:
         cls = self._settings.message("ConsumerProtocolAssignment")
-        rows = [cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic(partitions).items()]
+        rows = [cls.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
         return encode_versioned(cls(assigned_partitions=rows, user_data=None), _ASSIGNMENT_VERSION)
 
-    async def _beat(self, request: Heartbeat) -> None:
+    async def _send_heartbeat(self, request: Heartbeat) -> None:
         body = self._settings.message("HeartbeatRequest")(
             group_id=self._group_id,
             generation_id=request.generation,
@@ -136,7 +136,7 @@ class GroupMessages:
         cls = self._settings.message("LeaveGroupRequest")
         async with self._cluster.coordinated(self._group_id) as connection:
             version = connection.version_of(cls())
-            if version >= _LEAVES_BY_LIST:
+            if version >= _MEMBER_LIST_VERSION:
                 body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=request.member_id)])
             else:
                 body = cls(group_id=self._group_id, member_id=request.member_id)
@@ -168,7 +168,7 @@ class GroupMessages:
 
 
 def partitions_of(assignment: bytes) -> list[TopicPartition]:
-    """Return the partitions of a ConsumerProtocolAssignment; empty bytes are none."""
+    """Return the partitions of a ConsumerProtocolAssignment. Empty bytes are an empty assignment."""
     if not assignment:
         return []
     body, _ = decode_versioned("ConsumerProtocolAssignment", assignment)

@@ -1,6 +1,6 @@
-"""What a consumer's state machine asks of brokers, and the answers, as plain values that no version of Kafka changes.
+"""The requests and responses of a consumer's state machine, independent of protocol versions.
 
-``consumer_task`` sends them as messages; the schedules of ``tests/soak/consumer_schedules.py`` answer them without one.
+``consumer_task`` sends them to brokers. The schedules of ``tests/soak/consumer_schedules.py`` simulate the responses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ TopicPartitionsById = tuple[tuple[UUID, tuple[int, ...]], ...]
 
 
 class JoinGroup(NamedTuple):
-    """A JoinGroup: ``owned`` are the partitions that the member keeps while it joins (KIP-429)."""
+    """A JoinGroup request.
+
+    Attributes:
+        owned: partitions that the member keeps while it joins (KIP-429).
+    """
 
     member_id: str
     generation: int
@@ -26,13 +30,14 @@ class JoinGroup(NamedTuple):
 
 
 class JoinGroupAnswer(NamedTuple):
-    """The answer to a JoinGroup.
+    """A JoinGroup response.
 
     Attributes:
-        member_id: of this member; with a negative generation it must join again under this id (KIP-394).
-        protocol: the name of the assignor that the coordinator has chosen.
-        members: all members if this one is the leader, else None.
-        skips_assignment: the leader must not assign partitions: it is a static member that returned (KIP-814).
+        member_id: id of this member. If the generation is negative, the member must join again with this id (KIP-394).
+        protocol: name of the assignor that the coordinator has selected.
+        members: all members if this member is the leader, otherwise None.
+        skips_assignment: whether the leader must not assign partitions, because it is a returning static member
+            (KIP-814).
     """
 
     member_id: str
@@ -43,7 +48,11 @@ class JoinGroupAnswer(NamedTuple):
 
 
 class SyncGroup(NamedTuple):
-    """A SyncGroup; ``assignment`` is the leader's, by member id, None from the other members."""
+    """A SyncGroup request.
+
+    Attributes:
+        assignment: partitions by member id if this member is the leader, otherwise None.
+    """
 
     member_id: str
     generation: int
@@ -52,26 +61,26 @@ class SyncGroup(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A heartbeat of the classic protocol."""
+    """A Heartbeat request of the classic protocol."""
 
     member_id: str
     generation: int
 
 
 class LeaveGroup(NamedTuple):
-    """A member that leaves its classic group."""
+    """A LeaveGroup request of the classic protocol."""
 
     member_id: str
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """A heartbeat of the consumer protocol (KIP-848).
+    """A ConsumerGroupHeartbeat request (KIP-848).
 
     Attributes:
-        epoch: 0 to join, -1 to leave, -2 for a static member that will return.
-        is_full: whether it carries all that the coordinator should know, and not only what has changed.
-        topics: subscribed names, None if they have not changed.
-        owned: owned partitions by topic id, None if they have not changed.
+        epoch: member epoch; 0 joins, -1 leaves, and -2 leaves temporarily (static members).
+        is_full: whether the request has all fields, not only the changed ones.
+        topics: names of the subscribed topics; None if unchanged.
+        owned: owned partitions by topic id; None if unchanged.
     """
 
     member_id: str
@@ -82,7 +91,12 @@ class ConsumerHeartbeat(NamedTuple):
 
 
 class ConsumerHeartbeatAnswer(NamedTuple):
-    """The answer to a ConsumerHeartbeat; ``assignment`` is None if it has not changed."""
+    """A ConsumerGroupHeartbeat response.
+
+    Attributes:
+        interval_s: heartbeat interval, in seconds.
+        assignment: assigned partitions by topic id; None if unchanged.
+    """
 
     member_id: str
     epoch: int
@@ -91,19 +105,27 @@ class ConsumerHeartbeatAnswer(NamedTuple):
 
 
 class FetchMetadata(NamedTuple):
-    """A Metadata request for these topics, for all if None."""
+    """A Metadata request for these topics, or for all topics if None."""
 
     topics: frozenset[str] | None
 
 
 class FetchCommitted(NamedTuple):
-    """An OffsetFetch. The numbers are versions of positions: an answer to an older one is ignored."""
+    """An OffsetFetch request.
+
+    Attributes:
+        versions: versions of the positions. If a position changes, the response to an older version is ignored.
+    """
 
     versions: Mapping[TopicPartition, int]
 
 
 class ListOffsets(NamedTuple):
-    """A ListOffsets to one leader: the timestamp to look for, by partition."""
+    """A ListOffsets request to one leader.
+
+    Attributes:
+        timestamps: timestamps to look up, by partition.
+    """
 
     node: Broker
     versions: Mapping[TopicPartition, int]
@@ -111,7 +133,7 @@ class ListOffsets(NamedTuple):
 
 
 class FetchEpochEnds(NamedTuple):
-    """An OffsetForLeaderEpoch to one leader (KIP-320)."""
+    """An OffsetForLeaderEpoch request to one leader (KIP-320)."""
 
     node: Broker
     versions: Mapping[TopicPartition, int]
@@ -119,7 +141,7 @@ class FetchEpochEnds(NamedTuple):
 
 
 class FetchRecords(NamedTuple):
-    """A Fetch from one node."""
+    """A Fetch request to one node."""
 
     node: Broker
     versions: Mapping[TopicPartition, int]

@@ -1,16 +1,16 @@
-"""Where a consumer reads its partitions, and what it has fetched of them. No socket, clock or task.
+"""The positions of a consumer's partitions, and their fetched batches. No socket, clock or task.
 
-Each partition takes these steps; every failure is repeated after a backoff, and none is silent:
+Each partition has these steps. A failed step is retried after a backoff, and errors that are not retriable are raised:
 
 1. ``COMMITTED``: look up the group's committed offset.
-2. ``RESET``: without one, or if the log does not have it, let the leader say where ``auto_offset_reset`` leads. With
-   ``none`` the partition is ``STUCK``: every poll raises the reason until the caller seeks.
-3. ``VALIDATE``: after each change of the leader or its epoch, let the leader say where the epoch of the last record
-   ended (KIP-320). If the log was truncated below the position, go back to the point of divergence.
-4. ``FETCH``: fetch, buffer, and hand out in the order of arrival.
+2. ``RESET``: if it does not exist, or if the log does not have it, ask the leader for the offset of
+   ``auto_offset_reset``. With ``none``, the partition is ``STUCK``: every poll raises the error until the caller seeks.
+3. ``VALIDATE``: after each change of the leader or its epoch, ask the leader for the end offset of the last record's
+   epoch (KIP-320). If the log was truncated below the position, go back to the point of divergence.
+4. ``FETCH``: fetch and buffer batches, and return them in order of arrival.
 
-If a topic is deleted and created again, its partitions begin anew with ``RESET``. A position gets another version
-whenever it changes by anything but reading. Answers to older versions are ignored.
+If a topic is deleted and created again, its partitions start over with ``RESET``. A position gets a new version when it
+changes for another reason than reading. Responses to requests of older versions are ignored.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NO_EPOCH: Final = -1
 _NO_NODE: Final = -1
 _DAMAGE_BACKOFF_ATTEMPT: Final = 5  # a retry reads the same bytes
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
-_NEXT_VERSION: Final = count(1).__next__  # of any position: a partition that is assigned again continues
+_NEXT_VERSION: Final = count(1).__next__  # versions are unique, also if a partition is assigned again
 _UNKNOWN_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class Step(Enum):
-    """What a partition needs next."""
+    """The next step of a partition. The value describes what it waits for."""
 
     COMMITTED = "its committed offset"
     RESET = "an offset from its leader"
@@ -57,7 +57,7 @@ class Step(Enum):
 
 
 class Ownership(Enum):
-    """Whose a partition is, between the group and the caller."""
+    """The progress of a partition from the group's assignment to the caller."""
 
     PENDING = "assigned by the group; the caller has not polled since"
     ASSIGNING = "on_assign has begun"
@@ -69,9 +69,9 @@ class BatchBuffer(Protocol):
     """Fetched batches of one partition.
 
     Attributes:
-        next_offset: the offset after the last batch.
-        leader_epoch: of the last batch.
-        is_opened: whether the caller has begun to read it.
+        next_offset: offset after the last batch.
+        leader_epoch: leader epoch of the last batch.
+        is_opened: whether the caller has started to read the batches.
     """
 
     next_offset: int
@@ -80,30 +80,30 @@ class BatchBuffer(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether all records were handed out."""
+        """Whether all records were returned to the caller."""
 
     @property
     def position(self) -> int:
         """The offset of the next record."""
 
     def last_epoch(self, otherwise: int) -> int:
-        """Return the epoch of the last record that was handed out, ``otherwise`` if there is none."""
+        """Return the leader epoch of the last returned record, or ``otherwise`` if no record was returned."""
 
     def interrupt(self) -> None:
-        """End an iteration that another thread has begun, so that the position stays as it is; reading may go on."""
+        """End an iteration of another thread, so that it does not move the position. Reading may continue later."""
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Return no more records."""
 
 
 class FetchAnswer(NamedTuple):
-    """One partition of a Fetch answer.
+    """One partition of a Fetch response.
 
     Attributes:
-        error: the leader's, or that of batches that cannot be read.
-        batches: None if there are none.
-        is_cut: there is not even one whole batch in as many bytes as were asked for (before KIP-74).
-        preferred_replica: the node to read from instead (KIP-392), -1 for none.
+        error: error of the leader, or of damaged batches.
+        batches: fetched batches; None if the response has no batch.
+        is_cut: whether the response ends before the end of the first batch (before KIP-74).
+        preferred_replica: node to read from instead (KIP-392); -1 if none.
     """
 
     error: Exception | None = None
@@ -117,18 +117,19 @@ class FetchAnswer(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PartitionState:
-    """One partition of a consumer.
+    """The state of a consumer's partition.
 
     Attributes:
-        offset, epoch: of the next record after the buffered ones, and the leader epoch of the record before it.
-        version: another one whenever the position changes by anything but reading.
-        requested: the version that a request under way is for.
-        end: nothing is fetched from this offset on.
-        topic_id: of the topic that the position is of; the nil UUID where brokers have none (before 2.8).
-        is_assigned_by_id: the group assigns the partition of this very topic (KIP-848).
-        leader: node and epoch of the leader that the position was validated with.
-        replica: the node that the leader prefers for reading, until ``replica_until``.
-        error: why it is stuck; of other steps, the last failure.
+        offset: offset of the next record after the buffered ones.
+        epoch: leader epoch of the record before ``offset``.
+        version: version of the position. It changes when the position changes for another reason than reading.
+        requested: version of the position in the in-flight request; -1 if no request is in flight.
+        end: exclusive end offset of reading; None if reading does not end.
+        topic_id: id of the topic to which the position belongs; the nil UUID if brokers have no topic ids (before 2.8).
+        is_assigned_by_id: whether the group assigns partitions by topic id (KIP-848).
+        leader: node id and epoch of the leader at the last validation.
+        replica: node that the leader prefers for reading until ``replica_until``.
+        error: reason of the step ``STUCK``; in other steps, the last failure.
     """
 
     partition: TopicPartition
@@ -158,7 +159,7 @@ class PartitionState:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a request for the position is under way."""
+        """Whether a request for the position is in flight."""
         return self.requested == self.version
 
     @property
@@ -168,7 +169,7 @@ class PartitionState:
 
     @property
     def position(self) -> int:
-        """The offset of the next record that is handed out; -1 before it is found."""
+        """The offset of the next record for the caller; -1 if unknown."""
         return next((entry.position for entry in self.buffer if not entry.is_empty), self._after_buffer[0])
 
     @property
@@ -182,7 +183,7 @@ class PartitionState:
         return self._after_buffer
 
     def hold_position(self) -> tuple[int, int]:
-        """End the caller's iteration; return the position, which stays, and the epoch before it."""
+        """End the caller's iteration, and return the position and the leader epoch of the record before it."""
         for entry in self.buffer:
             entry.interrupt()
         return self.position_and_epoch
@@ -200,7 +201,7 @@ class PartitionState:
 
     @property
     def is_selected(self) -> bool:
-        """Whether to fetch more: nothing is buffered but what is being read."""
+        """Whether to fetch more. At most one buffer may exist, and the caller must have started to read it."""
         if self.ownership is not Ownership.OWNED or self.step is not Step.FETCH or self.is_paused or self.is_requested:
             return False
         if len(self.buffer) > 1 or (self.buffer and not self.buffer[0].is_opened):
@@ -208,7 +209,7 @@ class PartitionState:
         return self.end is None or self.fetch_offset < self.end
 
     def move(self, step: Step, offset: int = NO_OFFSET, epoch: int = NO_EPOCH) -> None:
-        """Take another position; buffered batches are dropped."""
+        """Change the position, and drop buffered batches."""
         for entry in self.buffer:
             entry.stop()
         self.buffer.clear()
@@ -218,7 +219,7 @@ class PartitionState:
         self.replica_until = 0.0
 
     def release_read(self) -> None:
-        """Let go of buffered batches that were read."""
+        """Drop buffered batches that were read completely."""
         while self.buffer and self.buffer[0].is_empty:
             entry = self.buffer.popleft()
             self.offset, self.epoch = entry.next_offset, entry.leader_epoch
@@ -228,10 +229,10 @@ class Positions:
     """All partitions of one consumer.
 
     Attributes:
-        states: by partition.
-        errors: what the next poll raises.
+        states: partition states, by partition.
+        errors: errors that the next polls raise.
         stale_topics: topics whose metadata must be refreshed.
-        busy: nodes with a Fetch under way, by id.
+        busy: ids of nodes with a Fetch in flight.
         is_subscribed: whether the group assigns the partitions.
     """
 
@@ -247,12 +248,17 @@ class Positions:
         replica_s: float,
         backoff_s: Callable[[int], float],
     ) -> None:
-        """Take the consumer's settings, and how many seconds to wait after so many failures.
+        """Create an object without partitions.
 
         Args:
-            reset_time_ms: returns the time that ``auto_offset_reset`` by_duration goes back to (KIP-1106).
-            unknown_topic_s: how long a topic may be unknown to brokers before that is an error.
-            replica_s: how long a preferred replica is read.
+            auto_offset_reset: reset policy.
+            reset_time_ms: returns the timestamp of the policy ``by_duration`` (KIP-1106); None for other policies.
+            has_group: whether the consumer has committed offsets.
+            max_bytes: first fetch size of a partition.
+            max_fetch_bytes: largest fetch size of a partition.
+            unknown_topic_s: time until an unknown topic is an error, in seconds.
+            replica_s: time to read from a preferred replica, in seconds.
+            backoff_s: returns the backoff after a number of failures, in seconds.
         """
         self._reset_policy = auto_offset_reset
         self._reset_time_ms = reset_time_ms
@@ -277,7 +283,14 @@ class Positions:
         offset: int | None = None,
         topic_id: UUID = NIL_UUID,
     ) -> PartitionState:
-        """Begin with a partition, at an offset if one is given; of this topic alone if the group assigns it by id."""
+        """Add a partition, and return its state.
+
+        Args:
+            partition: topic and partition.
+            ownership: ownership of the partition.
+            offset: first offset to read; None to look it up.
+            topic_id: topic id, if the group assigns partitions by id.
+        """
         state = PartitionState(partition, ownership, Step.FETCH, self._max_bytes, topic_id=topic_id)
         state.is_assigned_by_id = topic_id != NIL_UUID
         if offset is not None:
@@ -290,28 +303,28 @@ class Positions:
         return state
 
     def remove(self, partition: TopicPartition) -> PartitionState | None:
-        """End with a partition; nothing more is handed out of it."""
+        """Remove a partition, and return no more of its records."""
         state = self.states.pop(partition, None)
         if state is not None:
             state.move(state.step, *state.hold_position())
         return state
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
+        """Continue at an offset."""
         self.states[partition].move(Step.FETCH, offset)
 
     def raise_later(self, error: Exception) -> None:
-        """Let the next poll raise an error; the same one waits once."""
+        """Raise an error in the next poll. An error that is already queued is not added again."""
         if not any(str(entry) == str(error) for entry in self.errors):
             self.errors.append(error)
 
     def stuck_error(self) -> Exception | None:
-        """Return why a partition of the caller's cannot go on without a seek."""
+        """Return the error of a partition that requires a seek; None if no partition does."""
         stuck = (state for state in self.states.values() if state.step is Step.STUCK)
         return next((state.error for state in stuck if state.ownership is not Ownership.PENDING), None)
 
     def next_buffer(self) -> tuple[PartitionState, BatchBuffer] | None:
-        """Return the batches that are handed out next."""
+        """Return the next batches for the caller."""
         while self._arrivals and _is_read(*self._arrivals[0]):
             self._arrivals.popleft()
         for state, entry in self._arrivals:
@@ -322,7 +335,7 @@ class Positions:
     # -------------------------------------------------------------------------------------------------- requests
 
     def requests(self, now: float, cluster: Cluster) -> list[PositionRequest]:
-        """Return what to send now."""
+        """Return the requests to send now."""
         due: dict[Step, list[PartitionState]] = {step: [] for step in Step}
         for state in self.states.values():
             if state.ownership is not Ownership.REVOKING and self._check_topic(state, cluster):
@@ -345,7 +358,7 @@ class Positions:
         return result
 
     def next_time(self, now: float) -> float | None:
-        """Return when a backoff ends."""
+        """Return the time at which the next backoff ends."""
         waits = (
             state.not_before
             for state in self.states.values()
@@ -354,7 +367,7 @@ class Positions:
         return min(waits, default=None)
 
     def _check_topic(self, state: PartitionState, cluster: Cluster) -> bool:
-        """Begin anew if the topic was recreated; return whether the partition can be read."""
+        """Reset the position if the topic was recreated, and return whether the partition can be read."""
         topic_id = cluster.topic_id(state.partition.topic)
         if topic_id in (NIL_UUID, state.topic_id):
             return True
@@ -370,13 +383,13 @@ class Positions:
         return True
 
     def _check_leader(self, state: PartitionState, cluster: Cluster) -> None:
-        """Validate the position if the leader, or its epoch, is another one than before."""
+        """Validate the position if the leader or its epoch has changed."""
         known = cluster.partition(state.partition)
         if not state.has_offset or known is None or known.leader < 0:
             return
         leader = known.leader, known.leader_epoch
         if leader == state.leader or (state.leader is not None and 0 <= known.leader_epoch < state.leader[1]):
-            return  # the same, or what a broker says that lags
+            return  # unchanged, or metadata of a broker that lags
         state.leader = leader
         if known.leader_epoch >= 0 and state.position_and_epoch[1] >= 0:
             state.move(Step.VALIDATE, *state.hold_position())
@@ -396,7 +409,7 @@ class Positions:
     def _by_replica(
         self, states: Iterable[PartitionState], now: float, cluster: Cluster
     ) -> Iterator[tuple[Broker, list[PartitionState]]]:
-        """Group partitions by the node to fetch from: the preferred replica, else the leader."""
+        """Group partitions by the node to fetch from: the preferred replica or the leader."""
         groups: dict[Broker, list[PartitionState]] = {}
         for state in states:
             node = cluster.brokers.get(state.replica) if now < state.replica_until else None
@@ -412,7 +425,7 @@ class Positions:
     # -------------------------------------------------------------------------------------------------- answers
 
     def committed(self, request: FetchCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Take committed offsets; partitions without one are reset."""
+        """Process committed offsets. Partitions without one are reset."""
         for state in self._current(request.versions):
             entry = offsets.get(state.partition)
             if entry is None:
@@ -424,33 +437,33 @@ class Positions:
     def listed(
         self, request: ListOffsets, answers: Mapping[TopicPartition, OffsetAndTimestamp | Exception], now: float
     ) -> None:
-        """Take the offsets that a leader has found."""
+        """Process the offsets that a leader has looked up."""
         for state in self._current(request.versions):
             answer = answers.get(state.partition, NetworkError(f"no answer for {state.partition}"))
             if not isinstance(answer, Exception) and answer.offset < 0 and state.reset_timestamp >= 0:
-                self._reset_to(state, LATEST)  # every record is older than by_duration asks for
+                self._reset_to(state, LATEST)  # all records are older than the timestamp of by_duration
                 continue
             if not isinstance(answer, Exception) and answer.offset < 0:
                 answer = BrokerError(f"the leader of {state.partition} reports no first or last offset")
             if isinstance(answer, Exception):
-                self._fail(state, answer, now)
+                self._retry_later(state, answer, now)
             else:
                 state.move(Step.FETCH, answer.offset, answer.leader_epoch)
 
     def validated(
         self, request: FetchEpochEnds, answers: Mapping[TopicPartition, EpochEnd | Exception | None], now: float
     ) -> None:
-        """Take where epochs end; None for leaders that cannot say so (before version 3 of OffsetForLeaderEpoch)."""
+        """Process the end offsets of epochs; None if a leader does not report them (before OffsetForLeaderEpoch 3)."""
         for state in self._current(request.versions):
             answer = answers.get(state.partition, NetworkError(f"no answer for {state.partition}"))
             if isinstance(answer, Exception):
-                self._fail(state, answer, now)
+                self._retry_later(state, answer, now)
             elif answer is None:
                 state.move(Step.FETCH, state.offset, state.epoch)
             else:
-                self._compare(state, answer)
+                self._compare_epoch_end(state, answer)
 
-    def _compare(self, state: PartitionState, answer: EpochEnd) -> None:
+    def _compare_epoch_end(self, state: PartitionState, answer: EpochEnd) -> None:
         """Compare the position with the end of its epoch."""
         partition, offset, epoch = state.partition, state.offset, state.epoch
         if answer.end_offset < 0 or answer.epoch < 0:
@@ -461,19 +474,19 @@ class Positions:
             state.move(Step.FETCH, answer.end_offset, answer.epoch)
         else:
             reason = f"{partition} was truncated: the position is {offset}, the log diverges at {answer.end_offset}"
-            self._stick(state, reason)
+            self._mark_stuck(state, reason)
 
     def fetched(self, request: FetchRecords, answers: Mapping[TopicPartition, FetchAnswer], now: float) -> None:
-        """Take what a node has sent; partitions that are not named have nothing new."""
+        """Process a Fetch response. Partitions that it omits have no new data."""
         self.busy.discard(request.node.node_id)
         for state in self._current(request.versions):
             answer = answers.get(state.partition)
             if answer is not None:
-                self._take(state, answer, now)
+                self._process_answer(state, answer, now)
 
-    def _take(self, state: PartitionState, answer: FetchAnswer, now: float) -> None:
+    def _process_answer(self, state: PartitionState, answer: FetchAnswer, now: float) -> None:
         if answer.error is not None:
-            self._refuse(state, answer.error, now)
+            self._process_error(state, answer.error, now)
             return
         state.failures, state.unknown_since = 0, None
         state.high_watermark = answer.high_watermark
@@ -482,12 +495,12 @@ class Positions:
         if answer.preferred_replica >= 0:
             state.replica, state.replica_until = answer.preferred_replica, now + self._replica_s
         elif answer.is_cut:
-            self._enlarge(state, now)
+            self._enlarge_fetch(state, now)
         elif answer.batches is not None:
             state.buffer.append(answer.batches)
             self._arrivals.append((state, answer.batches))
 
-    def _enlarge(self, state: PartitionState, now: float) -> None:
+    def _enlarge_fetch(self, state: PartitionState, now: float) -> None:
         if state.max_bytes >= self._max_fetch_bytes:
             reason = f"a batch of {state.partition} is larger than max_partition_fetch_bytes, {state.max_bytes}"
             self.raise_later(BrokerError(reason))
@@ -495,29 +508,29 @@ class Positions:
         else:
             state.max_bytes = min(state.max_bytes * 2, self._max_fetch_bytes)
 
-    def _refuse(self, state: PartitionState, error: Exception, now: float) -> None:
+    def _process_error(self, state: PartitionState, error: Exception, now: float) -> None:
         code = error.code if isinstance(error, BrokerError) else None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             is_replica, state.replica_until = state.replica != _NO_NODE, 0.0
             state.not_before = now + self._backoff_s(0)
             is_read = state.position == state.fetch_offset
-            if is_read and not is_replica:  # a follower may not have come so far: the leader decides
+            if is_read and not is_replica:  # a follower may lag, so only an error of the leader is final
                 self._reset(state, f"{state.partition} has no offset {state.fetch_offset}")
         elif isinstance(error, CorruptRecordError) or code == ErrorCode.CORRUPT_MESSAGE:  # a retry reads the same bytes
             self.raise_later(error)
             state.not_before = now + self._backoff_s(_DAMAGE_BACKOFF_ATTEMPT)
         else:
-            self._fail(state, error, now)
+            self._retry_later(state, error, now)
 
     def failed(self, request: PositionRequest, error: Exception, now: float) -> None:
-        """Take that a request has failed as a whole."""
+        """Process the failure of a whole request."""
         if isinstance(request, FetchRecords):
             self.busy.discard(request.node.node_id)
         for state in self._current(request.versions):
-            self._fail(state, error, now)
+            self._retry_later(state, error, now)
 
-    def _fail(self, state: PartitionState, error: Exception, now: float) -> None:
-        """Repeat a step after a backoff; report what repeating does not mend."""
+    def _retry_later(self, state: PartitionState, error: Exception, now: float) -> None:
+        """Retry a step after a backoff, and raise errors that are not retriable in the next poll."""
         state.not_before = now + self._backoff_s(state.failures)
         state.failures += 1
         state.replica_until = 0.0  # back to the leader
@@ -531,7 +544,7 @@ class Positions:
             self.stale_topics.add(state.partition.topic)
 
     def metadata_updated(self, cluster: Cluster, now: float) -> None:
-        """Take that metadata is new: report topics that cannot be read."""
+        """Process new metadata: report topics that cannot be read."""
         for state in self.states.values():
             topic = cluster.topics.get(state.partition.topic)
             if topic is None or not topic.error:
@@ -543,12 +556,12 @@ class Positions:
                 self.raise_later(error)
 
     def _report_unknown(self, state: PartitionState, error: Exception, now: float) -> None:
-        """Raise for a topic that has been unknown for long, unless the group will revoke it."""
+        """Raise an error in the next poll if a topic has been unknown for too long and the group cannot revoke it."""
         if self._is_unknown_for_long(state, now) and not self.is_subscribed:
             self.raise_later(error)
 
     def _is_unknown_for_long(self, state: PartitionState, now: float) -> bool:
-        """Return whether a topic has been unknown for so long that it is an error: a new one takes a while."""
+        """Return whether a topic has been unknown for longer than a new topic takes to appear."""
         if state.unknown_since is None:
             state.unknown_since = now
         if now - state.unknown_since < self._unknown_topic_s:
@@ -557,15 +570,15 @@ class Positions:
         return True
 
     def _reset(self, state: PartitionState, reason: str) -> None:
-        """Go where ``auto_offset_reset`` says; with none every poll raises until the caller seeks."""
+        """Reset the position according to ``auto_offset_reset``. With ``none``, the partition is stuck until a seek."""
         timestamp = self._reset_timestamp()
         if timestamp is None:
-            self._stick(state, reason)
+            self._mark_stuck(state, reason)
         else:
             self._reset_to(state, timestamp)
 
     def _reset_timestamp(self) -> int | None:
-        """Return the timestamp that a leader is asked for, in milliseconds or one of the special ones."""
+        """Return the timestamp of the reset policy, which may be a special one; None for the policy ``none``."""
         if self._reset_time_ms is not None:
             return self._reset_time_ms()
         return _RESETS.get(self._reset_policy)
@@ -575,12 +588,12 @@ class Positions:
         state.move(Step.RESET, state.position)
         state.reset_timestamp, state.not_before = timestamp, not_before
 
-    def _stick(self, state: PartitionState, reason: str) -> None:
+    def _mark_stuck(self, state: PartitionState, reason: str) -> None:
         state.move(Step.STUCK, state.position)
         state.error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{reason}, and auto_offset_reset is none")
 
     def _current(self, versions: Mapping[TopicPartition, int]) -> list[PartitionState]:
-        """Return the partitions whose position is still the one that was asked about; their request has ended."""
+        """Return the partitions whose position has not changed since the request, and clear their request."""
         states = [self.states[entry] for entry in versions if entry in self.states]
         current = [state for state in states if state.version == versions[state.partition]]
         for state in current:
@@ -597,7 +610,7 @@ def _versions(states: Iterable[PartitionState]) -> dict[TopicPartition, int]:
 
 
 def _is_read(state: PartitionState, entry: BatchBuffer) -> bool:
-    """Return whether nothing more comes from buffered batches; let go of them."""
+    """Return whether buffered batches were read completely, and drop them if so."""
     if entry.is_empty:
         state.release_read()
     return entry not in state.buffer
