@@ -1,7 +1,7 @@
-"""Avro's binary encoding: functions that read a value at a position, and what is composed of them. Pure.
+"""Readers of Avro's binary encoding, and functions that compose readers. Pure.
 
-A reader takes the value's bytes and a position, and returns a value and the position after it. It raises BadValueError
-with the reason; IndexError and struct.error mean that the value breaks off.
+A reader takes the bytes of a record value and a position. It returns a value and the position after it. It raises
+BadValueError with the reason. IndexError and struct.error mean that the data are truncated.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
     """Read a zigzag varint of at most 64 bits.
 
     Raises:
-        BadValueError: it has more.
-        IndexError: it breaks off.
+        BadValueError: the number has more than 64 bits.
+        IndexError: the data are truncated.
     """
     byte = data[position]
     position += 1
@@ -54,7 +54,7 @@ def _read_int(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
-    """Read bytes behind their length."""
+    """Read bytes with a length prefix."""
     size, position = read_long(data, position)
     end = position + size
     if size < 0 or end > len(data):
@@ -63,7 +63,11 @@ def read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 def read_string(data: bytes, position: int) -> tuple[str, int]:
-    """Read text; its bytes are UTF-8, or it is a bad record."""
+    """Read text.
+
+    Raises:
+        BadValueError: the text is not UTF-8.
+    """
     value, position = read_bytes(data, position)
     return decode_text(value), position
 
@@ -72,7 +76,7 @@ def decode_text(value: bytes) -> str:
     """Return bytes as text.
 
     Raises:
-        BadValueError: they are not UTF-8.
+        BadValueError: the bytes are not UTF-8.
     """
     try:
         return value.decode()
@@ -88,7 +92,7 @@ def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
 
 
 def read_null(data: bytes, position: int) -> tuple[None, int]:
-    """Read nothing."""
+    """Return None without reading a byte."""
     return None, position
 
 
@@ -115,7 +119,7 @@ PRIMITIVE_READERS: Final[Mapping[str, Read]] = {
 
 
 def fixed_reader(size: int) -> Read:
-    """Return what reads bytes of a fixed size."""
+    """Return a reader of a fixed number of bytes."""
 
     def read_fixed(data: bytes, position: int) -> tuple[bytes, int]:
         end = position + size
@@ -127,11 +131,11 @@ def fixed_reader(size: int) -> Read:
 
 
 def record_reader(steps: Sequence[tuple[str | None, Read]], defaults: Mapping[str, Any]) -> Read:
-    """Return what reads fields one after the other as a dictionary.
+    """Return a reader of a record as a dictionary.
 
     Args:
-        steps: the name of each field and what reads it; a field without a name is left out.
-        defaults: of the fields that were not written.
+        steps: name and reader of each written field. The value of a field without a name is dropped.
+        defaults: values of the fields that are not in the writer schema.
     """
 
     def read_record(data: bytes, position: int) -> tuple[dict[str, Any], int]:
@@ -145,53 +149,58 @@ def record_reader(steps: Sequence[tuple[str | None, Read]], defaults: Mapping[st
     return read_record
 
 
-def _blocks(data: bytes, position: int) -> tuple[int, int]:
-    """Return how many elements the next block has, and where they begin."""
+def _read_block_header(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number of elements in the next block, and the position of the first one."""
     count, position = read_long(data, position)
     if count < 0:
-        _, position = read_long(data, position)  # the block's size in bytes
+        _, position = read_long(data, position)  # size of the block in bytes
         count = -count
-    if count > len(data) - position:  # each has a byte at least
+    if count > len(data) - position:  # each element has at least one byte
         raise BadValueError(f"{count} elements in {len(data) - position} bytes")
     return count, position
 
 
 def array_reader(read: Read, items: AvroType) -> Read:
-    """Return what reads an array, given what reads an element of the writer's type ``items``."""
+    """Return a reader of an array.
+
+    Args:
+        read: reader of an element.
+        items: element type in the writer schema.
+    """
     if is_empty(items):
         return fail_with("the writer's schema has an array of values without bytes")
 
     def read_array(data: bytes, position: int) -> tuple[list[Any], int]:
         result: list[Any] = []
-        count, position = _blocks(data, position)
+        count, position = _read_block_header(data, position)
         while count:
             for _ in range(count):
                 value, position = read(data, position)
                 result.append(value)
-            count, position = _blocks(data, position)
+            count, position = _read_block_header(data, position)
         return result, position
 
     return read_array
 
 
 def map_reader(read: Read) -> Read:
-    """Return what reads a map as pairs, given what reads a value of it."""
+    """Return a reader of a map as (key, value) pairs, given a reader of its values."""
 
     def read_map(data: bytes, position: int) -> tuple[list[tuple[str, Any]], int]:
         result: dict[str, Any] = {}
-        count, position = _blocks(data, position)
+        count, position = _read_block_header(data, position)
         while count:
             for _ in range(count):
                 key, position = read_string(data, position)
                 result[key], position = read(data, position)
-            count, position = _blocks(data, position)
+            count, position = _read_block_header(data, position)
         return list(result.items()), position
 
     return read_map
 
 
 def fail_with(reason: str) -> Read:
-    """Return a reader that refuses every value with a reason."""
+    """Return a reader that rejects every value with a reason."""
 
     def fail(data: bytes, position: int) -> tuple[Any, int]:
         raise BadValueError(reason)
@@ -200,12 +209,12 @@ def fail_with(reason: str) -> Read:
 
 
 def refuse_types(writer: AvroType, reader: AvroType) -> Read:
-    """Return a reader that refuses every value, since its type does not resolve to the reader's."""
+    """Return a reader that rejects every value, because its type cannot be resolved to the reader's type."""
     return fail_with(f"written as {describe(writer)}, which cannot be read as {describe(reader)}")
 
 
 def describe(schema: AvroType) -> str:
-    """Return what messages call a type, with its logical type."""
+    """Return the name of a type in messages, with its logical type."""
     if schema.unit is not None:
         return f"{schema.kind} ({schema.unit.name})"
     if schema.digits is not None:
@@ -214,7 +223,7 @@ def describe(schema: AvroType) -> str:
 
 
 def convert_with(read: Read, convert: Convert | None) -> Read:
-    """Return what reads a value and converts it; without ``convert``, what reads it."""
+    """Return a reader that also converts the value, or ``read`` itself if ``convert`` is None."""
     if convert is None:
         return read
 
@@ -237,5 +246,5 @@ def encode_long(value: int) -> bytes:
 
 
 def encode_bytes(value: bytes) -> bytes:
-    """Return bytes behind their length."""
+    """Return bytes with a length prefix."""
     return encode_long(len(value)) + value

@@ -1,7 +1,7 @@
-"""The columns of an Avro schema: a tree of Arrow types, bounded in depth and in number. Pure.
+"""Plan the Arrow columns of an Avro schema, with limits on their depth and number. Pure.
 
-What Arrow has no one type for is a column of JSON text: a union of several types, a record inside itself, a record
-without fields, a decimal of more than 38 digits.
+Types without an Arrow type become columns of JSON text: a union of several types, a recursive record, a record without
+fields, and a decimal of more than 38 digits.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ _UNITS: Final[Mapping[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AvroColumn:
-    """One column, or a part of one.
+    """A column or a nested part of a column.
 
     Attributes:
         form: ``text``, ``scalar``, ``struct``, ``list`` or ``entries`` (of a map).
-        schema: the type that values are resolved to; not a union, unless the column is text.
-        parts: the fields of a struct by their names in the schema; the elements, or the map's values, under ``""``.
-        names: of a struct's fields: what the columns are called.
+        type: Arrow type.
+        schema: Avro type to which values are resolved. It is a union only if the form is ``text``.
+        parts: fields of a struct, by their names in the schema. Array elements and map values have the name ``""``.
+        names: column names of a struct's fields, by their names in the schema.
         is_nullable: whether the schema allows null.
     """
 
@@ -76,10 +77,10 @@ class AvroColumn:
 
 
 def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]]:
-    """Return the columns of a record's fields and what they are called, both by the fields' names.
+    """Return the columns of a record's fields, and their column names. Both are by field name.
 
     Raises:
-        OptionError: the schema has too many columns, too many levels, or an array of values without bytes.
+        OptionError: the schema has too many columns, too many levels, or an array whose elements have no bytes.
     """
     budget = ColumnBudget("Avro schema")
     names = column_names(field.name for field in record.fields)
@@ -88,10 +89,10 @@ def plan_fields(record: AvroType) -> tuple[dict[str, AvroColumn], dict[str, str]
 
 
 def plan_value(schema: AvroType) -> AvroColumn:
-    """Return the column of values that are not records.
+    """Return the column of a schema that is not a record.
 
     Raises:
-        OptionError: as ``plan_fields``.
+        OptionError: see ``plan_fields``.
     """
     return _plan(schema, "$", (), ColumnBudget("Avro schema"))
 
@@ -149,14 +150,14 @@ def _text(schema: AvroType, is_nullable: bool) -> AvroColumn:
 
 
 def is_empty(schema: AvroType) -> bool:
-    """Return whether values of a type have no bytes: a few bytes could then promise an array of any length."""
+    """Return whether values of a type have no bytes. Arrays of these values could be of any length."""
     return _is_empty(schema, {})
 
 
-def _is_empty(schema: AvroType, known: dict[AvroType, bool]) -> bool:
+def _is_empty(schema: AvroType, results: dict[AvroType, bool]) -> bool:
     if schema.kind == RECORD:
-        if schema not in known:
-            known[schema] = True  # while its own fields are looked at
-            known[schema] = all(_is_empty(field.type, known) for field in schema.fields)
-        return known[schema]
+        if schema not in results:
+            results[schema] = True  # until its fields are checked
+            results[schema] = all(_is_empty(field.type, results) for field in schema.fields)
+        return results[schema]
     return schema.kind == NULL or (schema.kind == FIXED and schema.size == 0)

@@ -1,4 +1,4 @@
-"""Defaults of Avro schemas: a field's JSON as the bytes that a writer of the schema would write. Pure."""
+"""Encode the JSON default of an Avro field as the bytes that a writer would write. Pure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from kafkaframes.scan.values.registry import BadValueError
 
 
 def encode_default(schema: AvroType, value: Json) -> bytes:
-    """Return a default of a schema as the bytes that a writer of the schema would write.
+    """Return a default value in Avro's binary encoding.
 
     >>> encode_default(AvroType("bytes"), "\\u00ff")
     b'\\x02\\xff'
 
     Raises:
-        BadValueError: it is not a value of the type.
+        BadValueError: the default is not a value of the type.
     """
     result = _ENCODERS[schema.kind](schema, value)
     if result is None:
@@ -47,7 +47,7 @@ def encode_default(schema: AvroType, value: Json) -> bytes:
     return result
 
 
-def _union(schema: AvroType, value: Json) -> bytes | None:
+def _encode_union(schema: AvroType, value: Json) -> bytes | None:
     for index, branch in enumerate(schema.branches):
         try:
             return encode_long(index) + encode_default(branch, value)
@@ -56,21 +56,21 @@ def _union(schema: AvroType, value: Json) -> bytes | None:
     return None
 
 
-def _null(schema: AvroType, value: Json) -> bytes | None:
+def _encode_null(schema: AvroType, value: Json) -> bytes | None:
     return b"" if value is None else None
 
 
-def _boolean(schema: AvroType, value: Json) -> bytes | None:
+def _encode_boolean(schema: AvroType, value: Json) -> bytes | None:
     return bytes([value]) if isinstance(value, bool) else None
 
 
-def _integer(schema: AvroType, value: Json) -> bytes | None:
+def _encode_integer(schema: AvroType, value: Json) -> bytes | None:
     limit = INT32_MAX if schema.kind == INT else INT64_MAX
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return encode_long(value) if is_whole and -limit - 1 <= value <= limit else None
 
 
-def _number(schema: AvroType, value: Json) -> bytes | None:
+def _encode_number(schema: AvroType, value: Json) -> bytes | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -80,12 +80,12 @@ def _number(schema: AvroType, value: Json) -> bytes | None:
         return None
 
 
-def _text(schema: AvroType, value: Json) -> bytes | None:
+def _encode_text(schema: AvroType, value: Json) -> bytes | None:
     return encode_bytes(value.encode("utf-8", "replace")) if isinstance(value, str) else None
 
 
-def _bytes(schema: AvroType, value: Json) -> bytes | None:
-    """Return what text stands for whose characters are bytes: the code points 0 to 255."""
+def _encode_bytes(schema: AvroType, value: Json) -> bytes | None:
+    """Encode text whose code points 0 to 255 represent bytes."""
     if not isinstance(value, str) or any(character > "\u00ff" for character in value):
         return None
     data = value.encode("latin-1")
@@ -94,28 +94,30 @@ def _bytes(schema: AvroType, value: Json) -> bytes | None:
     return data if len(data) == schema.size else None
 
 
-def _symbol(schema: AvroType, value: Json) -> bytes | None:
+def _encode_symbol(schema: AvroType, value: Json) -> bytes | None:
     return encode_long(schema.symbols.index(value)) if value in schema.symbols else None
 
 
-def _array(schema: AvroType, value: Json) -> bytes | None:
+def _encode_array(schema: AvroType, value: Json) -> bytes | None:
     if not isinstance(value, list):
         return None
-    return _block([encode_default(schema.element, item) for item in value])
+    return _encode_block([encode_default(schema.element, item) for item in value])
 
 
-def _map(schema: AvroType, value: Json) -> bytes | None:
+def _encode_map(schema: AvroType, value: Json) -> bytes | None:
     if not isinstance(value, dict):
         return None
     keys = (encode_bytes(key.encode("utf-8", "replace")) for key in value)
-    return _block([key + encode_default(schema.element, item) for key, item in zip(keys, value.values(), strict=True)])
+    return _encode_block(
+        [key + encode_default(schema.element, item) for key, item in zip(keys, value.values(), strict=True)]
+    )
 
 
-def _block(items: list[bytes]) -> bytes:
+def _encode_block(items: list[bytes]) -> bytes:
     return (encode_long(len(items)) + b"".join(items) if items else b"") + b"\0"
 
 
-def _record(schema: AvroType, value: Json) -> bytes | None:
+def _encode_record(schema: AvroType, value: Json) -> bytes | None:
     if not isinstance(value, dict):
         return None
     return b"".join(_encode_field(schema, field, value) for field in schema.fields)
@@ -129,18 +131,18 @@ def _encode_field(schema: AvroType, field: AvroField, value: Mapping[str, Json])
 
 
 _ENCODERS: Final[Mapping[str, Callable[[AvroType, Json], bytes | None]]] = {
-    UNION: _union,
-    NULL: _null,
-    BOOLEAN: _boolean,
-    INT: _integer,
-    LONG: _integer,
-    FLOAT: _number,
-    DOUBLE: _number,
-    STRING: _text,
-    BYTES: _bytes,
-    FIXED: _bytes,
-    ENUM: _symbol,
-    ARRAY: _array,
-    MAP: _map,
-    RECORD: _record,
+    UNION: _encode_union,
+    NULL: _encode_null,
+    BOOLEAN: _encode_boolean,
+    INT: _encode_integer,
+    LONG: _encode_integer,
+    FLOAT: _encode_number,
+    DOUBLE: _encode_number,
+    STRING: _encode_text,
+    BYTES: _encode_bytes,
+    FIXED: _encode_bytes,
+    ENUM: _encode_symbol,
+    ARRAY: _encode_array,
+    MAP: _encode_map,
+    RECORD: _encode_record,
 }

@@ -1,8 +1,8 @@
-"""Read Avro values written by one schema as columns of another, by the rules of Avro's specification. Pure.
+"""Resolve Avro values of a writer schema to the columns of a reader schema, by Avro's specification. Pure.
 
-``Resolver`` compiles a writer's type and a column into one function from bytes to the column's value. What the
-specification leaves open is decided as Java's library does, except for units (``avro_scalars``).
-``tests/interop/test_avro_differential.py`` compares both on random pairs of schemas.
+``Resolver`` compiles a writer type and a column to one function from bytes to the column's value. Details that the
+specification does not define are as in Avro's Java library, except for units (``avro_scalars``).
+``tests/interop/test_avro_differential.py`` compares both for random pairs of schemas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from kafkaframes.scan.values.registry import BadValueError
 
 
 class Resolver:
-    """Compiles readers of what one schema wrote."""
+    """Compiles and caches readers for pairs of a writer type and a column."""
 
     def __init__(self) -> None:
         self._readers: dict[tuple[AvroType, object], Read | None] = {}
@@ -59,21 +59,21 @@ class Resolver:
         self._skips: dict[AvroType, Read | None] = {}
 
     def reader(self, writer: AvroType, column: AvroColumn) -> Read:
-        """Return what reads a column of values that ``writer`` wrote.
+        """Return a reader of a column's values, written with the type ``writer``.
 
-        A part that cannot be resolved raises BadValueError when it is met, as in Java: a union's branch that no value
-        has does no harm.
+        If a part cannot be resolved, reading it raises BadValueError, as in Java. An unused branch of a union therefore
+        causes no error.
         """
         return _compile(self._readers, (writer, column), lambda: self._column(writer, column))
 
     def skip(self, writer: AvroType) -> Read:
-        """Return what passes over a value; its value is None."""
+        """Return a reader that skips a value."""
         return _compile(self._skips, writer, lambda: self._skip(writer))
 
     def record(
         self, writer: AvroType, reader: AvroType, parts: Mapping[str, AvroColumn], names: Mapping[str, str]
     ) -> Read:
-        """Return what reads a record as a dictionary of its columns."""
+        """Return a reader of a record as a dictionary by column name."""
         if writer.kind == UNION:
             return self._branches(writer, lambda branch: self.record(branch, reader, parts, names))
         if writer.kind != RECORD:
@@ -147,7 +147,7 @@ class Resolver:
         return scalar_reader(writer, reader, text_value)
 
     def _matching_branch(self, writer: AvroType, reader: AvroType) -> int | None:
-        """Return which branch of a reader's union a type is read as; the order of the rules is Java's."""
+        """Return the branch of a reader's union that a type resolves to. The rules have the same order as in Java."""
         structure = None
         for index, branch in enumerate(reader.branches):
             if branch.kind != writer.kind:
@@ -165,8 +165,10 @@ class Resolver:
         return next((index for index, branch in enumerate(reader.branches) if branch.kind in promotions), None)
 
     def _resolves(self, writer: AvroType, reader: AvroType) -> bool:
-        """Return whether a record has every field that another one cannot do without."""
-        return all(field.default is not NO_DEFAULT or _source(writer, field) is not None for field in reader.fields)
+        """Return whether a written record has every field of ``reader`` that has no default."""
+        return all(
+            field.default is not NO_DEFAULT or _find_source(writer, field) is not None for field in reader.fields
+        )
 
     # ------------------------------------------------------------------------------------------------------- parts
 
@@ -189,11 +191,11 @@ class Resolver:
         part: Callable[[AvroType, AvroField], Read],
         names: Mapping[str, str],
     ) -> Read:
-        """Return what reads a record's fields as a dictionary, by ``names``."""
+        """Return a reader of a record's fields as a dictionary, with ``names`` as keys."""
         targets: dict[str, AvroField] = {}
         missing: list[AvroField] = []
         for field in reader.fields:
-            source = _source(writer, field)
+            source = _find_source(writer, field)
             if source is None:
                 missing.append(field)
             elif source.name in targets:
@@ -240,30 +242,30 @@ class Resolver:
         return read_long if kind == ENUM else PRIMITIVE_READERS[kind]
 
 
-def _compile(known: dict[Any, Read | None], key: object, make: Callable[[], Read]) -> Read:
-    """Return the reader of a pair of types, which is made once; a recursive type gets one that looks it up later."""
-    result = known.get(key)
+def _compile(cache: dict[Any, Read | None], key: object, create: Callable[[], Read]) -> Read:
+    """Return the cached reader, or create it. For a recursive type, return a reader that looks it up when called."""
+    result = cache.get(key)
     if result is not None:
         return result
-    if key in known:
+    if key in cache:
 
         def read_later(data: bytes, position: int) -> tuple[Any, int]:
-            read = known[key]
+            read = cache[key]
             assert read is not None
             return read(data, position)
 
         return read_later
-    known[key] = None
+    cache[key] = None
     try:
-        result = known[key] = make()
+        result = cache[key] = create()
     except BaseException:
-        del known[key]
+        del cache[key]
         raise
     return result
 
 
-def _source(writer: AvroType, field: AvroField) -> AvroField | None:
-    """Return the writer's field that a reader's field is, by its name, else by an alias."""
+def _find_source(writer: AvroType, field: AvroField) -> AvroField | None:
+    """Return the writer's field for a reader's field, by its name or an alias; None if it does not exist."""
     by_name = {one.name: one for one in writer.fields}
     for name in (field.name, *field.aliases):
         if name in by_name:

@@ -1,9 +1,9 @@
-"""Avro's numbers, texts and bytes: promoted, converted from the writer's unit to the reader's. Pure.
+"""Readers of Avro numbers, text and bytes, with promotions and conversions between units. Pure.
 
-``scalar_reader`` compiles what reads them; its argument ``finish`` makes a column's value of them, or JSON text.
+``scalar_reader`` compiles a reader. Its argument ``finish`` converts to a column's value or to JSON text.
 
-*Units travel with numbers.* If both schemas say what a number counts (``timestamp-millis``, ``date`` ...), or at which
-scale a decimal is, the number is converted. If only the reader does, the number is taken in its unit.
+If both schemas specify a unit (``timestamp-millis``, ``date``) or a decimal scale, the value is converted. If only the
+reader schema specifies a unit, the number is in this unit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kafkaframes.scan.values.avro_schema import (
 from kafkaframes.scan.values.instants import iso_date, iso_instant, iso_local
 from kafkaframes.scan.values.registry import BadValueError
 
-MICROSECOND: Final = 1_000  # in nanoseconds
+MICROSECOND: Final = 1_000  # nanoseconds
 _EXACT: Final = Context(prec=10_000)
 PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
     INT: frozenset({LONG, FLOAT, DOUBLE}),
@@ -61,11 +61,13 @@ Finish = Callable[[AvroType, Unit | None, int], Convert | None]
 
 
 def scalar_reader(writer: AvroType, reader: AvroType, finish: Finish) -> Read:
-    """Return what reads a number, text or bytes.
+    """Return a reader of a number, text or bytes.
 
     Args:
-        finish: given the reader's type, the unit of the number and the scale of the decimal that come in, returns what
-            makes the result of it; None: it is the result.
+        writer: written type.
+        reader: type to which values are resolved.
+        finish: returns a function that converts the value to the result, or None if the value is the result. Its
+            arguments are the reader's type, the unit of the number and the scale of the decimal.
     """
     unit, scale = _unit_of(writer, reader), 0
     if isinstance(unit, str):
@@ -108,14 +110,14 @@ def _promotion(writer: AvroType, reader: AvroType) -> Convert | None:
     if writer.kind == BYTES and reader.kind == STRING:
         return decode_text
     if reader.kind == FLOAT and writer.kind in (INT, LONG):
-        return lambda value: float(np.int64(value).astype(np.float32))  # rounded once, as Java does
+        return lambda value: float(np.int64(value).astype(np.float32))  # round once, as Java does
     if reader.kind == DOUBLE and writer.kind in (INT, LONG):
         return float
     return None
 
 
 def _unit_of(writer: AvroType, reader: AvroType) -> Unit | str | None:
-    """Return the unit of what a writer wrote, None where the reader has none; a text if the two exclude each other."""
+    """Return the unit of written numbers, None if the reader has no unit, or an error text if both are incompatible."""
     if reader.unit is None or writer.unit is None:
         return reader.unit
     moments = ("instant", "local", "date")
@@ -127,7 +129,7 @@ def _unit_of(writer: AvroType, reader: AvroType) -> Unit | str | None:
 
 
 def column_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
-    """Return what makes a column's value of a scalar: a ``Finish``."""
+    """Return a conversion of a scalar to a column's value (a ``Finish``)."""
     if reader.digits is not None:
         return _decimal_converter(reader.digits, scale)
     if reader.unit is None or unit is None:
@@ -168,7 +170,7 @@ def _decimal_converter(digits: Digits, scale: int) -> Convert:
 
 
 def text_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | None:
-    """Return what makes JSON text of a value."""
+    """Return a conversion of a value to JSON text (a ``Finish``)."""
     if reader.digits is not None:
         to_decimal = _decimal_converter(reader.digits, scale)
         return lambda value: format(to_decimal(value), "f")
@@ -183,18 +185,18 @@ def text_value(reader: AvroType, unit: Unit | None, scale: int) -> Convert | Non
         return _float_text if reader.kind == FLOAT else _double_text
     if reader.kind == BOOLEAN:
         return lambda value: "true" if value else "false"
-    if reader.kind in (BYTES, FIXED):  # as Avro's JSON encoding has them: code points 0 to 255
+    if reader.kind in (BYTES, FIXED):  # as in Avro's JSON encoding: code points 0 to 255
         return lambda value: json_text(value.decode("latin-1"))
     return json_text
 
 
 def json_text(value: str) -> str:
-    """Return text as JSON."""
+    """Return text as a JSON string."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _double_text(value: float) -> str:
-    return repr(value) if value - value == 0 else json_text(str(value))  # JSON has no NaN and no infinity
+    return repr(value) if value - value == 0 else json_text(str(value))  # JSON has no NaN or infinity
 
 
 def _float_text(value: float) -> str:
@@ -213,7 +215,7 @@ def _moment_text(reader: Unit, unit: Unit) -> Convert:
 
 
 def has_same_name(writer: AvroType, reader: AvroType) -> bool:
-    """Return whether two named types match: by an alias of the reader's, or by name without namespace."""
+    """Return whether two named types match, by an alias of the reader's type or by name without namespace."""
     if writer.name in reader.aliases:
         return True
     return writer.name.rpartition(".")[2] == reader.name.rpartition(".")[2]

@@ -1,8 +1,8 @@
-"""Avro schemas, parsed: names resolved, logical types as units. Pure; no library is needed.
+"""Parse Avro schemas: resolve names, and convert logical types to units. Pure, without a library.
 
-``parse_avro_schema`` returns an object for each type. A named type is one object wherever it is used, so that types can
-be compared by identity, and a recursive type refers to itself. Logical types that are invalid for their type are
-ignored, as Avro's specification requires.
+``parse_avro_schema`` returns an object for each type. All uses of a named type are the same object, so types can be
+compared by identity, and a recursive type refers to itself. Logical types that are invalid for their type are ignored,
+as Avro's specification requires.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING = (
 RECORD, ENUM, FIXED, ARRAY, MAP, UNION = "record", "enum", "fixed", "array", "map", "union"
 PRIMITIVES: Final = frozenset({NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING})
 NAMED: Final = frozenset({RECORD, ENUM, FIXED})
-MAX_NESTING: Final = 100  # levels of a schema's JSON
+MAX_NESTING: Final = 100  # nesting levels of the JSON
 NO_DEFAULT: Final = object()
 Json = Any
 
 
 class AvroSchemaError(Exception):
-    """JSON is not an Avro schema; the message says where and why."""
+    """JSON is not an Avro schema. The message has the position and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a number counts.
+    """The unit of a number.
 
     Attributes:
+        name: name of the logical type.
         dimension: ``date``, ``time`` (of a day), ``instant`` (UTC) or ``local`` (a date and time without a zone).
-        nanoseconds: how many nanoseconds one is.
+        nanoseconds: length of the unit, in nanoseconds.
     """
 
     name: str
@@ -60,7 +61,7 @@ _UNITS: Final[Mapping[tuple[str, str], Unit]] = {
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """The precision and the scale of a decimal."""
+    """Precision and scale of a decimal."""
 
     precision: int
     scale: int
@@ -68,7 +69,11 @@ class Digits:
 
 @dataclass(eq=False, slots=True)
 class AvroField:
-    """A field of a record; ``default`` is the schema's JSON, or ``NO_DEFAULT``."""
+    """A field of a record.
+
+    Attributes:
+        default: default value as JSON, or ``NO_DEFAULT``.
+    """
 
     name: str
     type: AvroType
@@ -78,15 +83,16 @@ class AvroField:
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type.
+    """An Avro type.
 
     Attributes:
-        kind: ``record``, ``enum``, ``fixed``, ``array``, ``map``, ``union``, or a primitive type's name.
-        name: the full name of a named type; empty for others.
-        aliases: full names.
-        unit, digits: of a logical type; None without one.
-        items: of an array; the values of a map.
-        default: of an enum: the symbol that stands for unknown ones; None without one.
+        kind: ``record``, ``enum``, ``fixed``, ``array``, ``map``, ``union``, or the name of a primitive type.
+        name: full name of a named type; empty for other types.
+        aliases: full names of the aliases.
+        unit: unit of a date or time type; None for other types.
+        digits: precision and scale of a decimal; None for other types.
+        items: element type of an array, or value type of a map.
+        default: symbol of an enum that replaces unknown symbols; None if unknown symbols are errors.
     """
 
     kind: str
@@ -109,7 +115,7 @@ class AvroType:
 
     @property
     def label(self) -> str:
-        """What messages call the type."""
+        """The name of the type in messages."""
         return self.name or self.kind
 
 
@@ -117,7 +123,7 @@ def parse_avro_schema(schema: Json) -> AvroType:
     """Return the type of a schema, given as parsed JSON.
 
     Raises:
-        AvroSchemaError: it is not a schema.
+        AvroSchemaError: the JSON is not an Avro schema.
     """
     try:
         return _Parser().parse(schema, "", 0)
@@ -126,7 +132,7 @@ def parse_avro_schema(schema: Json) -> AvroType:
 
 
 class _Parser:
-    """Parses one schema; remembers its named types."""
+    """Parses one schema, and stores its named types."""
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
@@ -151,7 +157,7 @@ class _Parser:
 
     def _object(self, schema: Mapping[str, Json], namespace: str, depth: int) -> AvroType:
         kind = schema.get("type")
-        if isinstance(kind, dict | list):  # not allowed, and common: {"type": {"type": "string"}}
+        if isinstance(kind, dict | list):  # invalid but common: {"type": {"type": "string"}}
             return self.parse(kind, namespace, depth + 1)
         if not isinstance(kind, str):
             raise AvroSchemaError(f"{_shorten(schema)} has no type")

@@ -1,8 +1,8 @@
-"""JSON Schemas as columns: of each part, the one type beside null that its values have. Pure.
+"""Reduce a JSON Schema to columns: each part has one type, and may also be null. Pure.
 
-Read are ``type``, ``properties``, ``items``, ``$ref`` (in the schema, or to one that a registry knows), ``anyOf``,
-``oneOf`` and ``allOf``, and the values of ``enum`` and ``const`` where there is no ``type``. A part that allows several
-types has none, and so has an object inside itself.
+The supported keywords are ``type``, ``properties``, ``items``, ``$ref`` (in the schema, or to a schema in the
+registry), ``anyOf``, ``oneOf`` and ``allOf``, and ``enum`` and ``const`` if ``type`` is missing. Parts with several
+types and recursive objects become JSON text.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kafkaframes.scan.values.columns import ColumnBudget
 OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN, NULL = (
     "object", "array", "number", "integer", "string", "boolean", "null",
 )  # fmt: skip
-TEXT: Final = ""  # of a part without one type
-_MAX_REFERENCES: Final = 50  # that follow one another
+TEXT: Final = ""  # kind of a part without a single type
+_MAX_REFERENCES: Final = 50  # consecutive references
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSchema:
-    """What a part becomes.
+    """The column type of a part of a JSON Schema.
 
     Attributes:
-        kind: a type of JSON's; empty for JSON text.
-        properties: of an object; one without them, inside of another one, is JSON text.
-        items: of an array; None makes it JSON text.
+        kind: JSON type; empty for JSON text.
+        properties: properties of an object. A nested object without properties is JSON text.
+        items: element type of an array; None makes the array JSON text.
     """
 
     kind: str
@@ -40,18 +40,18 @@ _TEXT: Final = ColumnSchema(TEXT)
 
 
 def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> ColumnSchema:
-    """Return what a schema becomes.
+    """Return the column type of a schema.
 
     >>> nullable = {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/id"}], "$defs": {"id": {"type": "integer"}}}
     >>> simplify(nullable, {}).kind
     'integer'
 
     Args:
-        schema: a JSON Schema.
-        references: other schemas, by the names that ``$ref`` uses.
+        schema: JSON Schema.
+        references: other schemas, by their names in ``$ref``.
 
     Raises:
-        OptionError: it has too many columns, or too many levels.
+        OptionError: the schema has too many columns or too many levels.
     """
     return _Simplifier(references).simplify(schema, schema, "$", ())
 
@@ -59,16 +59,19 @@ def simplify(schema: Mapping[str, Any], references: Mapping[str, Any]) -> Column
 class _Simplifier:
     """Simplifies one schema.
 
-    ``root`` is the document of a part, to which its references are relative. ``within`` are the parts that contain it.
+    The argument ``root`` is the document of a part, to which its references are relative. ``within`` has the ids of the
+    parts that contain it.
     """
 
     def __init__(self, references: Mapping[str, Any]) -> None:
         self._references = references
         self._budget = ColumnBudget("JSON Schema")
-        self._combinations: dict[int, tuple[Any, dict[str, Any]]] = {}  # with their parts, which keep their ids so
+        self._combinations: dict[
+            int, tuple[Any, dict[str, Any]]
+        ] = {}  # by id of the list; the reference to the list keeps its id valid
 
     def simplify(self, schema: Any, root: Any, path: str, within: tuple[int, ...]) -> ColumnSchema:
-        schema, root = self._effective(schema, root)
+        schema, root = self._resolve_schema(schema, root)
         if id(schema) in within:
             return _TEXT
         kind = _one_kind(schema)
@@ -82,10 +85,10 @@ class _Simplifier:
             return ColumnSchema(OBJECT, fields)
         return _TEXT if kind in (ARRAY, OBJECT) else ColumnSchema(kind)
 
-    def _effective(self, schema: Any, root: Any) -> tuple[Any, Any]:
-        """Return the schema that says the type of a part, and the document that it is in.
+    def _resolve_schema(self, schema: Any, root: Any) -> tuple[Any, Any]:
+        """Return the schema that defines the type of a part, and the document of this schema.
 
-        References are followed, null is taken out of unions, and what several schemas say together is one.
+        References are followed, null is removed from unions, and the schemas of ``allOf`` are combined.
         """
         for _ in range(_MAX_REFERENCES):
             if not isinstance(schema, dict):
@@ -96,13 +99,13 @@ class _Simplifier:
                 return schema, root
             elif branches := _branches(schema):
                 if len(branches) > 1:
-                    return self._merged(branches, root), root
+                    return self._merge_alternatives(branches, root), root
                 schema = branches[0]
             elif isinstance(parts := schema.get("allOf"), list) and parts:
                 if len(parts) > 1:
                     known = self._combinations.get(id(parts))
                     if known is None:
-                        known = self._combinations[id(parts)] = (parts, self._combined(parts, root))
+                        known = self._combinations[id(parts)] = (parts, self._combine(parts, root))
                     return known[1], root
                 schema = parts[0]
             else:
@@ -110,7 +113,7 @@ class _Simplifier:
         return {}, root
 
     def _follow(self, reference: str, root: Any) -> tuple[Any, Any]:
-        """Return what a reference names; an empty schema for what cannot be found."""
+        """Return the schema and the document that a reference names; an empty schema if it does not exist."""
         document, _, pointer = reference.partition("#")
         if document:
             root = self._references.get(document, self._references.get(document.rpartition("/")[2]))
@@ -119,22 +122,22 @@ class _Simplifier:
             step = unquote(step).replace("~1", "/").replace("~0", "~")
             schema = schema.get(step) if isinstance(schema, dict) else _item(schema, step)
         if pointer and not pointer.startswith("/"):
-            schema = _anchored(root, pointer)
+            schema = _find_anchor(root, pointer)
         return (schema if isinstance(schema, dict) else {}), root
 
-    def _merged(self, branches: Sequence[Any], root: Any) -> dict[str, Any]:
-        """Return one schema for several that exclude each other: a plain type, if all of them have it."""
-        kinds = {_one_kind(self._effective(branch, root)[0]) for branch in branches}
+    def _merge_alternatives(self, branches: Sequence[Any], root: Any) -> dict[str, Any]:
+        """Return one schema for alternatives: their common scalar type, or no type."""
+        kinds = {_one_kind(self._resolve_schema(branch, root)[0]) for branch in branches}
         if kinds == {INTEGER, NUMBER}:
             return {"type": NUMBER}
         (kind,) = kinds if len(kinds) == 1 else (TEXT,)
         return {} if kind in (TEXT, OBJECT, ARRAY) else {"type": kind}
 
-    def _combined(self, parts: Sequence[Any], root: Any) -> dict[str, Any]:
-        """Return one schema for several that hold together: an object with the properties of all."""
+    def _combine(self, parts: Sequence[Any], root: Any) -> dict[str, Any]:
+        """Return one schema for the schemas of ``allOf``, with the properties of all."""
         result: dict[str, Any] = {}
         for part in parts:
-            schema, where = self._effective(part, root)
+            schema, where = self._resolve_schema(part, root)
             if where is not root:
                 return {}
             properties = {**result.get("properties", {}), **(schema.get("properties") or {})}
@@ -148,13 +151,13 @@ def _item(schema: Any, step: str) -> Any:
     return schema[int(step)] if isinstance(schema, list) and step.isdecimal() and int(step) < len(schema) else None
 
 
-def _anchored(root: Any, name: str) -> Any:
+def _find_anchor(root: Any, name: str) -> Any:
     definitions = {**(root.get("$defs") or {}), **(root.get("definitions") or {})} if isinstance(root, dict) else {}
     return next((one for one in definitions.values() if isinstance(one, dict) and one.get("$anchor") == name), None)
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the alternatives of a schema without those that are null; empty if it has no alternatives."""
+    """Return the alternatives of a schema except null; an empty list if it has no alternatives."""
     for name in ("oneOf", "anyOf"):
         if isinstance(branches := schema.get(name), list):
             return [branch for branch in branches if not _is_null(branch)]
@@ -168,7 +171,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _one_kind(schema: Any) -> str:
-    """Return the one type of a schema beside null; empty where it has none, or several."""
+    """Return the only type of a schema except null; an empty string if it has none or several."""
     if not isinstance(schema, dict):
         return TEXT
     kind = schema.get("type")
@@ -185,7 +188,7 @@ _KINDS: Final = frozenset({OBJECT, ARRAY, NUMBER, INTEGER, STRING, BOOLEAN})
 
 
 def _kind_of_values(schema: Mapping[str, Any]) -> str:
-    """Return the type of the values that ``const`` or ``enum`` allow."""
+    """Return the type of the values in ``const`` or ``enum``."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list):
         return TEXT
