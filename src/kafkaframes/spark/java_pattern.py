@@ -1,11 +1,13 @@
-r"""Java's regular expressions for names of topics, as ``java.util.regex.Pattern`` of Java 17 reads them.
+r"""Translate Java's regular expressions for topic names (``java.util.regex.Pattern`` of Java 17) to Python's.
 
-``subscribePattern`` of Spark's Kafka connector is one. Python's syntax is another: it has no ``[a-z&&[^b]]``, no
-``\Q..\E`` and no ``\p{Lower}``, and it reads ``[[a]`` differently. So an expression is parsed by Java's rules and
-translated. That is possible because a topic's name has characters out of 65 only: each class becomes the set of those
-that it matches, and what can only match other characters (``\s``, ``\R``) becomes a class that matches nothing.
+``subscribePattern`` of Spark's Kafka connector is a Java expression. Python has another syntax: it does not have
+``[a-z&&[^b]]``, ``\Q..\E`` and ``\p{Lower}``, and it reads ``[[a]`` differently. An expression is therefore parsed by
+Java's rules and translated. This is possible because topic names consist of only 65 characters: each class becomes the
+set of these characters that it matches. Elements that match only other characters (``\s``, ``\R``) become a class that
+matches nothing.
 
-What Python cannot express (a look-behind of variable width, a reference to a group that is not closed yet) is refused.
+Expressions that Python does not support are rejected: a look-behind of variable width, or a reference to a group that
+is not closed yet.
 """
 
 from __future__ import annotations
@@ -102,26 +104,26 @@ _CASED_UNICODE: Final = frozenset(("LOWERCASE", "UPPERCASE", "TITLECASE"))
 
 
 def compile_java_pattern(text: str) -> re.Pattern[str]:
-    """Return an expression of Python that matches the same whole names of topics as a Java expression.
+    """Return a Python expression that fully matches the same topic names as a Java expression.
 
     >>> names = compile_java_pattern(r"\\Qa.\\E[a-z&&[^b]]\\p{Digit}++\\z")
     >>> [bool(names.fullmatch(name)) for name in ("a.c12", "a.b1", "axc1")]
     [True, False, False]
 
     Raises:
-        ValueError: it is empty, is not an expression of Java, or cannot be translated; the place.
+        ValueError: the text is empty, is not a Java expression, or cannot be translated. The message has the position.
     """
     if not text.strip():
         raise ValueError("is empty: must be a regular expression")
-    translated = _Parser(text).translate()
+    python_text = _Parser(text).translate()
     try:
-        return re.compile(translated, re.ASCII)
+        return re.compile(python_text, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{text!r} cannot be translated from Java's syntax: {error}") from None
 
 
 class _Char(NamedTuple):
-    """A character of an expression; one that ``\\Q..\\E`` quotes has no meaning of its own."""
+    """A character of an expression. A character that ``\\Q..\\E`` quotes is literal."""
 
     text: str
     position: int
@@ -138,12 +140,12 @@ class _Flags:
 @dataclass(slots=True)
 class _Groups:
     count: int = 0
-    certain: frozenset[int] = frozenset()  # those that have text, whatever was matched before
+    certain: frozenset[int] = frozenset()  # groups that have always matched at this position
     names: dict[str, int] = field(default_factory=dict)
 
 
 class _Parser:
-    """A parser by recursive descent; each method returns Python's text for what it has read."""
+    """A recursive descent parser. Each method returns the Python text of the element that it has parsed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -154,7 +156,7 @@ class _Parser:
         self._depth = 0
 
     def translate(self) -> str:
-        """Return the whole expression."""
+        """Return the Python text of the whole expression."""
         result = self._alternatives()
         if self._at < len(self._chars):
             self._fail("an unmatched ')'")
@@ -180,7 +182,7 @@ class _Parser:
                 return
 
     def _peek(self) -> str:
-        """Return the next character with a meaning; "" at the end and before a quoted one."""
+        """Return the next character if it may be a metacharacter; "" at the end and before a quoted character."""
         self._skip_comments()
         if self._at >= len(self._chars) or self._chars[self._at].is_quoted:
             return ""
@@ -199,7 +201,7 @@ class _Parser:
         return self._chars[self._at - 1]
 
     def _next_plain(self) -> str:
-        """Return the next character, comments or not; one within an escape or the head of a group."""
+        """Return the next character without skipping comments, inside an escape or the head of a group."""
         return self._next().text
 
     def _is_at_end(self) -> bool:
@@ -278,7 +280,7 @@ class _Parser:
         return int(digits)
 
     def _atom(self) -> str | None:
-        """Return one element without its repetition; None for flags, which match nothing."""
+        """Return one element without its quantifier; None for flags."""
         char = self._peek()
         if char == "(":
             return self._group()
@@ -329,7 +331,7 @@ class _Parser:
         return result
 
     def _closed(self, head: str, flags: _Flags) -> str:
-        """Read a group up to its end; flags that are set within it end with it."""
+        """Parse a group up to its end. Flags that are set inside the group end with it."""
         with self._nested():
             result = f"{head}{self._alternatives()})"
         if not self._take(")"):
@@ -362,7 +364,7 @@ class _Parser:
     # ---------------------------------------------------------------------------------------------------- escapes
 
     def _escape(self) -> str:
-        """Return what follows a backslash outside of a class."""
+        """Return the element of an escape outside a class."""
         char = self._next_plain()
         if char in "123456789":
             return self._reference(char)
@@ -393,7 +395,7 @@ class _Parser:
         return rf"(?i:\{number})" if self._flags.ignore_case else rf"(?:\{number})"
 
     def _escaped_set(self, char: str) -> Set:
-        """Return the set of an escape that stands for characters."""
+        """Return the character set of an escape."""
         if char.lower() in _ESCAPED_CLASSES:
             result = _ESCAPED_CLASSES[char.lower()]
             return ALPHABET - result if char.isupper() else result
@@ -455,11 +457,11 @@ class _Parser:
         return text
 
     def _folded(self, char: str) -> Set:
-        """Return a character's set: with the other case under (?i)."""
+        """Return the set that a character matches; with (?i), it includes the other case."""
         return self._matching(lambda other: other == char, [char])
 
     def _matching(self, has: Callable[[str], bool], singles: list[str] | None = None) -> Set:
-        """Return what a condition matches, as Java asks it under (?i): for the character in either case."""
+        """Return the set that a condition matches. With (?i), Java checks both cases of a character."""
         result = {char for char in ALPHABET if has(char)}
         if self._flags.ignore_case:
             result |= {char for char in ALPHABET if has(char.lower()) or has(char.upper())}
@@ -470,7 +472,7 @@ class _Parser:
     # ---------------------------------------------------------------------------------------------------- classes
 
     def _class(self) -> Set:
-        """Return the set of a class, whose ``[`` is read; read its ``]``, too."""
+        """Return the set of a class after its ``[``, and consume its ``]``."""
         is_negated = self._at < len(self._chars) and self._chars[self._at][::2] == ("^", False)
         self._at += is_negated
         with self._nested():
@@ -479,7 +481,7 @@ class _Parser:
         return ALPHABET - result if is_negated else result
 
     def _class_items(self) -> Set:
-        """Return the set of the items up to a ``]``, from left to right, as Java reads them.
+        """Return the set of the items up to a ``]``, from left to right as in Java.
 
         After ``&&`` follow classes, or an item of another kind: with that all the rest is one operand. So
         ``[ab&&[b]c&&d]`` is the intersection of ``[ab]`` with the union of ``[b]`` and ``[c&&d]``.
@@ -496,7 +498,7 @@ class _Parser:
         return result
 
     def _operand(self) -> Set:
-        """Return what follows ``&&``."""
+        """Return the set of the operand after ``&&``."""
         result: Set | None = None
         while (char := self._class_peek()) not in ("]", "&"):
             if char == "[":
@@ -519,7 +521,7 @@ class _Parser:
         return self._peek()
 
     def _follows(self, char: str) -> bool:
-        """Return whether the character after the next one is ``char``, and has its meaning."""
+        """Return whether the character after the next one is ``char`` and is not quoted."""
         at = self._at
         self._at += 1
         result = self._peek() == char
@@ -527,7 +529,7 @@ class _Parser:
         return result
 
     def _range(self) -> Set:
-        """Return a character, a range of two, or an escape within a class."""
+        """Return the set of a character, a range or an escape inside a class."""
         first = self._class_character()
         if isinstance(first, frozenset):
             return first
@@ -609,7 +611,7 @@ def _block(name: str) -> Set | None:
 
 
 def _with_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
-    """Return flags with one changed; the others have no effect on names, which have no line ends."""
+    """Return flags with one changed. Flags for line ends are ignored, because topic names have none."""
     if char == "i":
         return replace(flags, ignore_case=value)
     if char in ("u", "U"):
@@ -618,14 +620,14 @@ def _with_flag(flags: _Flags, char: str, *, value: bool) -> _Flags:
 
 
 def _unicode_fold(char: str) -> str:
-    """Return a character as Java compares it under (?iu): the lower case of its upper case, one to one."""
+    """Return a character as Java compares it with (?iu): the one-to-one lower case of its upper case."""
     upper = char.upper() if len(char.upper()) == 1 else char
     lower = upper.lower() if len(upper.lower()) == 1 else upper
     return "i" if upper == "\u0130" else lower
 
 
 def _unquoted(text: str) -> Iterator[_Char]:
-    r"""Yield the characters of an expression; those between ``\Q`` and ``\E`` are quoted."""
+    r"""Yield the characters of an expression. Characters between ``\Q`` and ``\E`` are quoted."""
     position, is_quoted = 0, False
     while position < len(text):
         pair = text[position : position + 2]
@@ -646,7 +648,7 @@ def _unquoted(text: str) -> Iterator[_Char]:
 
 
 def _class_text(characters: Set) -> str:
-    """Return a class of Python that matches a set."""
+    """Return a Python class that matches a set of characters."""
     if not characters:
         return _NOTHING
     return f"[{''.join(map(re.escape, sorted(characters)))}]"
