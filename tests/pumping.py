@@ -173,14 +173,22 @@ def grows_faster_than_linear(match: Callable[[str], object], text_of: Callable[[
         size *= 2
         after = _least_seconds(match, text_of(size))
         if before >= _SUSPICIOUS_SECONDS and after >= _SURE_SECONDS:
-            return after > 3 * before
+            return after > 3 * before and _is_confirmed(match, text_of, size)
         before = after
     return False
 
 
+def _is_confirmed(match: Callable[[str], object], text_of: Callable[[int], str], size: int) -> bool:
+    """Measure again twice, in turn: another process can slow one of two measurements down."""
+    return all(_least_seconds(match, text_of(size)) > 3 * _least_seconds(match, text_of(size // 2)) for _ in range(2))
+
+
 def _lasts_long(match: Callable[[str], object], text_of: Callable[[int], str]) -> bool:
     """Return whether a text of up to 28 characters, or of 1,000, already takes long: exponential or cubic time."""
-    return any(_seconds(match, text_of(size)) > _SURE_SECONDS for size in (22, 400))
+    return any(
+        _seconds(match, text_of(size)) > _SURE_SECONDS and _least_seconds(match, text_of(size)) > _SURE_SECONDS
+        for size in (22, 400)
+    )
 
 
 def _seconds(match: Callable[[str], object], text: str) -> float:

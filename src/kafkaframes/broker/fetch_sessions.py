@@ -14,6 +14,7 @@ from kafkaframes.errors import ErrorCode
 SESSIONLESS: Final = -1
 FIRST: Final = 0
 _LARGEST = 2**31 - 1
+_RANDOM: Final = random.Random()
 Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and the partition's number
 
 
@@ -63,7 +64,7 @@ class FetchSessions:
 
     def __init__(self, slots: int, new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
-        self._new_id = new_id or (lambda: random.randint(1, _LARGEST))
+        self._new_id = new_id or (lambda: _RANDOM.randint(1, _LARGEST))
         self._by_id: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:

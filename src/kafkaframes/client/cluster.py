@@ -37,6 +37,7 @@ _FIRST_WARNING_S: Final = 1.0  # after this, a broker that cannot be reached is 
 _TIMER_S: Final = 0.01  # a timer of the event loop may come that much early
 _PAUSES_S: Final = (10.0, 30.0, 60.0)  # between the warnings that follow; the last one stays
 Result = TypeVar("Result")
+_RANDOM: Final = random.Random()  # background tasks leave the state of the program's own random numbers alone
 
 
 class Channel(Enum):
@@ -131,7 +132,7 @@ class ClusterClient:
             if channel is Channel.REQUESTS and connection.is_usable:
                 return connection
         brokers = list(self.cluster.brokers.values())
-        random.shuffle(brokers)
+        _RANDOM.shuffle(brokers)
         servers = self.settings.servers
         bootstrap = [Broker(_BOOTSTRAP - index, *server) for index, server in enumerate(servers)]
         errors: dict[str, NetworkError | BrokerError] = {}
@@ -358,7 +359,7 @@ class ClusterClient:
 
 
 def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:
-    return float(min(first_ms * 2 ** min(attempt, 20), most_ms) / 1000 * random.uniform(0.8, 1.2))
+    return float(min(first_ms * 2 ** min(attempt, 20), most_ms) / 1000 * _RANDOM.uniform(0.8, 1.2))
 
 
 @dataclass(slots=True)
