@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import confluent_kafka as confluent
+import confluent_kafka.admin  # makes confluent.admin available
 import pytest
 
 from kafkaframes.broker import Broker

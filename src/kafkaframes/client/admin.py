@@ -26,7 +26,7 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
 from kafkaframes.client.settings import ClientSettings, choices, merged
-from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
+from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -399,8 +399,8 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         connection = await self._cluster.retried(self._cluster.any_connection)
         if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message("ConsumerGroupDescribeRequest")
-            answer = await self._coordinated(
-                group_id, cls(group_ids=[group_id]), lambda entry: entry.groups[0].error_code
+            answer = await self._send_to_coordinator(
+                group_id, cls(group_ids=[group_id]), f"group {group_id}", lambda entry: entry.groups[0].error_code
             )
             (match,) = answer.groups
             if not match.error_code:
@@ -408,7 +408,9 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             if match.error_code not in _OF_OTHER_PROTOCOL:
                 _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
         cls = self.settings.message("DescribeGroupsRequest")
-        answer = await self._coordinated(group_id, cls(groups=[group_id]), lambda entry: entry.groups[0].error_code)
+        answer = await self._send_to_coordinator(
+            group_id, cls(groups=[group_id]), f"group {group_id}", lambda entry: entry.groups[0].error_code
+        )
         (match,) = answer.groups
         _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
         return _classic_group(match)
@@ -417,7 +419,9 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         """Delete groups that have no members."""
         cls = self.settings.message("DeleteGroupsRequest")
         for name in group_ids:
-            answer = await self._coordinated(name, cls(groups_names=[name]), lambda entry: entry.results[0].error_code)
+            answer = await self._send_to_coordinator(
+                name, cls(groups_names=[name]), f"group {name}", lambda entry: entry.results[0].error_code
+            )
             _raise_first((entry.error_code, None, f"group {entry.group_id}") for entry in answer.results)
 
     async def group_offsets(
@@ -442,7 +446,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         topics = by_topic(partitions, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
-        answer = await self._coordinated(group_id, body, lambda entry: entry.error_code)
+        answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)
         _raise_first([(answer.error_code, None, f"group {group_id}")])
         _raise_first(
             (entry.error_code, None, f"offset of {topic.name}-{entry.partition_index}")
@@ -497,33 +501,12 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return answer
 
     async def _change_topics(self, body: Message, field: str) -> None:
-        """Ask the controller, or the new one where it has moved; ``field`` of the answer has a row for each topic."""
-
-        async def step() -> Any:
-            if self._cluster.cluster.updated_at is None:
-                await self._cluster.refresh()
-            controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
-            rows = getattr(await self._cluster.request(controller, body), field)
-            if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows):
-                self._cluster.cluster.updated_at = None
-                raise broker_error(ErrorCode.NOT_CONTROLLER, type(body).__name__)
-            return rows
-
-        rows = await self._cluster.retried(step)
+        """Send a change of topics to the controller; ``field`` of the response has a row for each topic."""
+        answer = await self._send_to_controller(body, type(body).__name__, lambda answer: getattr(answer, field))
+        rows = getattr(answer, field)
         for row in rows:
             self._cluster.cluster.topics.pop(row.name, None)
         _raise_first((row.error_code, row.error_message, f"topic {row.name}") for row in rows)
-
-    async def _coordinated(self, group_id: str, body: Message, code: Any) -> Any:
-        """Ask a group's coordinator; where it has moved, ask the new one."""
-
-        async def step() -> Any:
-            answer = await self._cluster.ask_coordinator(group_id, body)
-            if code(answer) in COORDINATOR_MOVED:
-                self._cluster.check_coordinator(code(answer), f"group {group_id}", group_id)
-            return answer
-
-        return await self._cluster.retried(step)
 
 
 def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
