@@ -62,7 +62,7 @@ from kafkaframes.client.positions import FetchAnswer, Step
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.coordination.groups.classic import JoinResult, SyncResult
 from kafkaframes.coordination.groups.commits import Offset
-from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
@@ -837,7 +837,9 @@ class Simulation:
         if request.is_full:
             more["rebalance_timeout_ms"] = int(MAX_POLL_S * 1000)
         instance = one.instance if request.is_full or request.epoch < 0 else None
-        beat = Beat(GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned=owned, **more)
+        beat = HeartbeatRequest(
+            GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned=owned, **more
+        )
         if owned:
             beat = beat._replace(owns_rows=True)
         answer = self.world.coordinator.consumer_heartbeat(beat)

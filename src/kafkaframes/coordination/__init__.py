@@ -1,5 +1,5 @@
-"""Groups, transactions and share groups: state machines without sockets and clocks of their own.
+"""Coordinators of groups, transactions and share groups: state machines without sockets and without a clock of their own.
 
-What a request may not do is a ``RefusedError`` with Kafka's code; where the log does not take what is to be written,
-its error comes through (a ``KafkaframesError``). Nothing has changed after either, and functions do not say so each.
+A request that is not allowed raises a ``RefusedError`` with Kafka's error code. If the log rejects an append, the
+log's error (a ``KafkaframesError``) is passed on. Neither changes any state; the functions do not repeat this.
 """

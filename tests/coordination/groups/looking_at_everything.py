@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     Viewer,
 )
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, _subscribed
+from kafkaframes.coordination.groups.consumer_protocol import Beaten, ConsumerGroups, HeartbeatRequest, _subscribed
 from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
@@ -43,7 +43,7 @@ class _Plan:
 class LookingAtEverything(ConsumerGroups):
     """``ConsumerGroups`` without what is kept from one heartbeat to the next."""
 
-    def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
+    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> Beaten:
         old = self._member_of(group, beat)
         replaced = self._replaced(group, beat)
         start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
@@ -179,7 +179,7 @@ class LookingAtEverything(ConsumerGroups):
         member: ConsumerMember,
         targets: Mapping[str, Assigned],
         target_epoch: int,
-        beat: Beat,
+        beat: HeartbeatRequest,
         replaced: ConsumerMember | None,
     ) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
@@ -193,7 +193,7 @@ class LookingAtEverything(ConsumerGroups):
         names = plan.visible.get(member.member_id, _NO_TOPICS).union(member.topics)
         topic_ids = {one[0] for name in names if (one := self.topics.find(name)) is not None}
         target = frozenset(one for one in targets.get(member.member_id, NOTHING) if one[0] in topic_ids)
-        moved = member.reconciled(target, target_epoch, owned, taken.__contains__)
+        moved = member.reconcile(target, target_epoch, owned, taken.__contains__)
         if moved is not member or plan.epoch == group.epoch:
             return moved
         return member.without_unsubscribed(frozenset(one for one in member.assigned if one[0] in topic_ids), owned)

@@ -8,7 +8,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench
 from kafkaframes.coordination.groups.classic import ClassicGroup
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import NOTHING, ConsumerGroup
-from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.coordination.groups.rebalance import Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import read_assignment, read_subscription, write_assignment
@@ -68,7 +68,7 @@ def beat(bench, member_id="m", epoch=0, **changes):
     fields = {}
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
-    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields | changes))
+    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
 def heartbeat(bench, joined):
@@ -252,7 +252,7 @@ def test_wrong_generations_and_members_are_refused(bench):
     assert sync(bench, again._replace(generation=99)).error == ErrorCode.ILLEGAL_GENERATION
     assert sync(bench, again._replace(protocol_name="range")).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     where = {ALL[0]: Offset(5)}
-    who = Committer("g", again.member_id, None, again.generation, knows_epochs=False)
+    who = Committer("g", again.member_id, None, again.generation, supports_epoch_errors=False)
     assert bench.coordinator.commit(who, where) == {ALL[0]: 0}
     with pytest.raises(RefusedError) as caught:
         bench.coordinator.commit(who._replace(generation=99), where)

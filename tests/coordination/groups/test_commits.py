@@ -72,10 +72,10 @@ def test_nobody_commits_between_join_and_sync(bench):
 
 
 @pytest.mark.parametrize(
-    ("knows_epochs", "code"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
+    ("supports_epoch_errors", "code"), [(True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)]
 )
-def test_a_member_of_no_group_cannot_commit(bench, knows_epochs, code):
-    who = Committer("g", "m", None, 1, knows_epochs)
+def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
+    who = Committer("g", "m", None, 1, supports_epoch_errors)
     assert code_of(bench.coordinator.commit, who, {T0: Offset(1)}) == code
 
 

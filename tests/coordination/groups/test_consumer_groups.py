@@ -11,7 +11,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
+from kafkaframes.coordination.groups.consumer_protocol import Beaten, HeartbeatRequest
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError
@@ -32,7 +32,7 @@ def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> 
     fields: dict[str, Any] = {}
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
-    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields | changes))
+    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields | changes))
 
 
 def code_of(bench: Bench, *arguments: Any, **changes: Any) -> int:
@@ -228,7 +228,7 @@ def test_members_of_no_group_and_of_other_groups_are_refused(bench):
 
 
 def test_version_0_gives_members_their_ids(bench):
-    first = Beat("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned=NOTHING)
+    first = HeartbeatRequest("g", "", 0, rebalance_timeout_ms=1, topics=["orders"], owned=NOTHING)
     assert bench.coordinator.consumer_heartbeat(first, may_lack_id=True).member_id == "uuid0"
 
 
@@ -295,7 +295,7 @@ def test_commits_and_fetches_name_the_epoch(bench):
                 call()
             assert caught.value.code == code
     with pytest.raises(RefusedError) as caught:
-        bench.coordinator.commit(who._replace(knows_epochs=False), {where: Offset(6)})
+        bench.coordinator.commit(who._replace(supports_epoch_errors=False), {where: Offset(6)})
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
     assert bench.coordinator.commits.delete("g", [where]) == {where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 

@@ -15,7 +15,7 @@ from tests.coordination.groups.looking_at_everything import LookingAtEverything
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups.consumer import NOTHING
-from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.errors import KafkaframesError
 
@@ -80,7 +80,9 @@ class Pair:
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
         fields = {"viewer": self.random.choice(self.users), **fields}
-        answers = self.each(lambda bench: bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields)))
+        answers = self.each(
+            lambda bench: bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
+        )
         assert answers[0] == answers[1]
         return answers[0]
 
@@ -175,7 +177,7 @@ def calls_of(call: Any) -> int:
 def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "owned": NOTHING, "topics": ["orders"], **fields}
-    return bench.coordinator.consumer_heartbeat(Beat("g", member_id, epoch, **fields))
+    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member_id, epoch, **fields))
 
 
 def group_of(count: int, **fields: Any) -> Bench:

@@ -261,7 +261,7 @@ def test_offsets_are_committed_with_the_members_epoch(ready):
         (Committer("g"), ErrorCode.UNKNOWN_MEMBER_ID),
         (Committer("g", "m", None, 1), ErrorCode.STALE_MEMBER_EPOCH),
         (Committer("g", "x", None, 2), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Committer("g", "m", None, 2, knows_epochs=False), ErrorCode.UNSUPPORTED_VERSION),
+        (Committer("g", "m", None, 2, supports_epoch_errors=False), ErrorCode.UNSUPPORTED_VERSION),
     ):
         assert refusal(ready.coordinator.commit, committer, offsets).code == code
     assert (ready.group().is_subscribed_to("in"), ready.group().is_subscribed_to("g-log")) == (True, False)

@@ -8,7 +8,7 @@ import pytest
 from tests.coordination.groups.support import Bench
 
 from kafkaframes.coordination.groups import topic_patterns
-from kafkaframes.coordination.groups.consumer_protocol import Beat
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
@@ -108,7 +108,7 @@ def test_a_broker_that_stops_leaves_a_pattern_unresolved():
 
 def beat(bench, member="m", epoch=0, **fields):
     joins = {"owned": frozenset(), "rebalance_timeout_ms": 1000} if epoch == 0 else {}
-    return bench.coordinator.consumer_heartbeat(Beat("g", member, epoch, **(joins | fields)))
+    return bench.coordinator.consumer_heartbeat(HeartbeatRequest("g", member, epoch, **(joins | fields)))
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def _committed(request: _OffsetCommit, broker: BrokerState, rows: OffsetRows) ->
             body.member_id,
             body.group_instance_id,
             body.generation_id_or_member_epoch,
-            knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+            supports_epoch_errors=request.version >= _FIRST_WITH_EPOCHS,
         )
         try:
             if rows.offsets:
@@ -175,7 +175,7 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
         return broker.changes.rows(
             body.groups, partial(_group, request, broker), lambda rows: request.response(groups=rows)
         )
-    committer = Committer(body.group_id, knows_epochs=False)
+    committer = Committer(body.group_id, supports_epoch_errors=False)
     partition_type = types.OffsetFetchResponsePartition
     error, fetched = _fetch(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
@@ -238,8 +238,8 @@ def _group(
         group.member_id or "",
         None,
         group.member_epoch,
-        knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
-        says_member=group.member_id is not None,
+        supports_epoch_errors=request.version >= _FIRST_WITH_EPOCHS,
+        has_member_field=group.member_id is not None,
     )
     topics, unknown = group.topics, []
     if request.version >= _FIRST_FETCH_BY_ID and topics is not None:

@@ -15,7 +15,7 @@ from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, in_turns
 from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten
+from kafkaframes.coordination.groups.consumer_protocol import Beaten, HeartbeatRequest
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
 from kafkaframes.coordination.groups.share_protocol import ShareBeat
 from kafkaframes.coordination.groups.streams import StreamsGroup, StreamsMember
@@ -73,7 +73,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     if code != ErrorCode.NONE:
         return request.response(error_code=code)
     rows = body.topic_partitions
-    beat = Beat(
+    beat = HeartbeatRequest(
         group_id=body.group_id,
         member_id=body.member_id,
         epoch=body.member_epoch,

@@ -1,5 +1,5 @@
-"""The group coordinator: classic, consumer and share groups, committed offsets, and their records.
+"""The group coordinator: classic, consumer, share and streams groups, their committed offsets, and their records.
 
-State machines without sockets, threads or a time of their own: ``ports.py`` says what they need from outside,
-``broker/coordinators.py`` gives it to them. Start reading at ``coordinator.py``.
+The state machines have no sockets, no threads and no clock. ``ports.py`` defines the interfaces that they need, and
+``broker/coordinators.py`` implements them. Start reading at ``coordinator.py``.
 """

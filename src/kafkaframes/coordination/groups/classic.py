@@ -1,6 +1,6 @@
-"""A classic group: its members, states and votes, as ClassicGroup has them. No clock, no requests.
+"""A classic group as Kafka's ClassicGroup: members, states and the vote for a protocol, without a clock or requests.
 
-The life cycle is the table ``VALID_PREVIOUS``; ``rebalance.py`` moves groups through it.
+``VALID_PREVIOUS`` is the table of state transitions; ``rebalance.py`` performs them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 
-from kafkaframes.coordination.groups.members import cancel
+from kafkaframes.coordination.groups.members import cancel_timer
 from kafkaframes.coordination.groups.ports import Committer, Group, Timer
 from kafkaframes.coordination.groups.subscriptions import read_subscribed_topics
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
@@ -45,7 +45,7 @@ VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxy
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader gets it."""
+    """A member, as the JoinGroup response lists it for the leader."""
 
     member_id: str
     instance_id: str | None
@@ -53,7 +53,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """What a JoinGroup is answered with."""
+    """Content of a JoinGroup response."""
 
     error: int = ErrorCode.NONE
     member_id: str = ""
@@ -66,7 +66,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """What a SyncGroup is answered with."""
+    """Content of a SyncGroup response."""
 
     error: int = ErrorCode.NONE
     assignment: bytes = b""
@@ -76,12 +76,12 @@ class SyncResult(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """One member.
+    """One member of a classic group.
 
     Attributes:
-        joining, syncing: answer its parked JoinGroup or SyncGroup.
-        is_new: it has not been told its first generation yet, so it cannot heartbeat.
-        deadline: when it is given up unless it is heard of.
+        joining, syncing: callbacks that answer its waiting JoinGroup or SyncGroup request.
+        is_new: whether its first JoinGroup is unanswered. Such a member cannot send heartbeats.
+        deadline: timer that removes the member if no heartbeat arrives.
     """
 
     member_id: str
@@ -99,29 +99,29 @@ class ClassicMember:
     deadline: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what it said for a protocol."""
+        """Return the member's metadata for a protocol; empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     @property
     def satisfies_heartbeat(self) -> bool:
-        """Whether it counts as alive though it was not heard of: it waits for the coordinator itself."""
+        """Whether the member counts as alive without heartbeats, since it waits for the coordinator's response."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def answer_join(self, result: JoinResult) -> None:
-        """Answer its JoinGroup if one is parked."""
+        """Answer the member's JoinGroup request, if one is waiting."""
         reply, self.joining = self.joining, None
         if reply is not None:
             reply(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer its parked SyncGroup; False where there is none."""
+        """Answer the member's SyncGroup request. Return False if none is waiting."""
         reply, self.syncing = self.syncing, None
         if reply is not None:
             reply(result)
         return reply is not None
 
     def stop_timer(self) -> None:
-        """Forget its deadline."""
+        """Cancel the member's deadline."""
         if self.deadline is not None:
             self.deadline.cancel()
             self.deadline = None
@@ -132,12 +132,12 @@ class ClassicGroup(Group):
     """One classic group.
 
     Attributes:
-        since_ms: when it came into its state; None of a group that was written before 2.1.
-        pending_joins: ids that were given out (MEMBER_ID_REQUIRED) and not used yet, and until when.
-        pending_syncs: members that were told the generation and have not sent their SyncGroup.
-        subscribed_topics: of all members; None where it is not known.
-        new_member_added: somebody joined during the initial delay, which is extended then.
-        join_timer, sync_timer: when the join phase ends, and the wait for SyncGroups.
+        since_ms: time of the last state transition; None for groups stored by Kafka before 2.1.
+        pending_joins: expiry timers of member ids that were assigned with MEMBER_ID_REQUIRED and are not yet in use.
+        pending_syncs: members that received the generation and have not sent their SyncGroup.
+        subscribed_topics: topics of all members; None if they are unknown.
+        new_member_added: whether a member joined during the initial rebalance delay, which extends the delay.
+        join_timer, sync_timer: end of the join phase, and of the wait for SyncGroup requests.
     """
 
     group_id: str
@@ -161,28 +161,28 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return self.state is GroupState.EMPTY
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers (and not workers of Connect, for one)."""
+        """Whether the members are consumers, and not for example Connect workers."""
         return self.protocol_type == CONSUMER
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether every member has a JoinGroup parked, and no id is outstanding."""
-        return not self.pending_joins and all(one.joining is not None for one in self.members.values())
+        """Whether every member's JoinGroup is waiting, and every assigned member id is in use."""
+        return not self.pending_joins and all(member.joining is not None for member in self.members.values())
 
     @property
     def awaiting_join(self) -> int:
-        """How many JoinGroups are parked."""
-        return sum(one.joining is not None for one in self.members.values())
+        """Number of waiting JoinGroup requests."""
+        return sum(member.joining is not None for member in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members'."""
-        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+        """The longest rebalance timeout of the members, in milliseconds."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def can_rebalance(self) -> bool:
@@ -190,35 +190,34 @@ class ClassicGroup(Group):
         return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; where that is not known, consumers are taken to."""
+        """Whether a member subscribes to the topic. Consumers whose topics are unknown count as subscribed."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these can join: one protocol must be common to all."""
+        """Whether a member with these protocols can join: one protocol must be common to all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
-        common = self._common()
-        has_common = any(
-            name in common or not self.members for name, _ in protocols
-        )  # all may be on their way to rejoin
+        common = self._common_protocols()
+        # Without members, all of them may be about to rejoin.
+        has_common = any(name in common or not self.members for name, _ in protocols)
         return self.protocol_type == protocol_type and has_common
 
-    def _common(self) -> set[str]:
-        counts = Counter(name for one in self.members.values() for name in {name for name, _ in one.protocols})
+    def _common_protocols(self) -> set[str]:
+        counts = Counter(name for member in self.members.values() for name in {name for name, _ in member.protocols})
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members prefer, among those that all support."""
-        common = self._common()
+        """Return the protocol that most members prefer, of those that all members support."""
+        common = self._common_protocols()
         votes = Counter(
-            next(name for name, _ in one.protocols if name in common) for one in self.members.values() if common
+            next(name for name, _ in member.protocols if name in common) for member in self.members.values() if common
         )
         return votes.most_common(1)[0][0] if votes else ""
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether a joining member fits in (``group.max.size``)."""
+        """Whether the group has space for a joining member (``group.max.size``)."""
         if self.state is GroupState.EMPTY:
             return True
         if self.state is GroupState.PREPARING_REBALANCE:
@@ -227,31 +226,31 @@ class ClassicGroup(Group):
         return member_id in self.members or len(self.members) < max_size
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return the member that a request names; FENCED_INSTANCE_ID where another has taken its instance id."""
+        """Return the member of a request. FENCED_INSTANCE_ID: another member now has the instance id."""
         if instance_id is not None:
-            known = self.static_members.get(instance_id)
-            if known is None:
+            current_id = self.static_members.get(instance_id)
+            if current_id is None:
                 raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if known != member_id:
+            if current_id != member_id:
                 raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
         if member_id not in self.members:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.members[member_id]
 
-    def described(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader gets them."""
+    def members_for_leader(self) -> tuple[JoinedMember, ...]:
+        """Return the members as the JoinGroup response lists them for the leader."""
         return tuple(
-            JoinedMember(one.member_id, one.instance_id, one.metadata(self.protocol_name))
-            for one in self.members.values()
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            for member in self.members.values()
         )
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Come into another state; the table says from which."""
+        """Enter another state. ``VALID_PREVIOUS`` has the allowed transitions."""
         assert self.state in VALID_PREVIOUS[state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state, self.since_ms = self.state, state, now_ms
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; the first one decides the protocol's type and leads."""
+        """Add a member. The first member becomes the leader and decides the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -262,11 +261,11 @@ class ClassicGroup(Group):
         self.drop_pending(member.member_id)
 
     def drop_pending(self, member_id: str) -> bool:
-        """Forget an id that was given out; False where it was not."""
-        return cancel(self.pending_joins, member_id)
+        """Remove an assigned member id that is not yet in use. Return False if there was none."""
+        return cancel_timer(self.pending_joins, member_id)
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, or an id that was given out."""
+        """Remove a member, or an assigned member id that is not yet in use."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.stop_timer()
@@ -278,7 +277,7 @@ class ClassicGroup(Group):
         self.pending_syncs.discard(member_id)
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member's place to the one that came back under another member id; fence the old one."""
+        """Replace a static member that rejoined with another member id, and fence the old member id."""
         old = self.members.pop(old_id)
         old.stop_timer()
         old.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
@@ -292,18 +291,20 @@ class ClassicGroup(Group):
         return new
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who have joined; False if nobody has."""
+        """Elect a leader whose JoinGroup is waiting. Return False if no JoinGroup is waiting."""
         if self.leader is None:
             return False
         if self.members[self.leader].joining is None:
-            joined = next((one.member_id for one in self.members.values() if one.joining is not None), None)
-            if joined is None:
+            joining_id = next(
+                (member.member_id for member in self.members.values() if member.joining is not None), None
+            )
+            if joining_id is None:
                 return False
-            self.leader = joined
+            self.leader = joining_id
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the members that are there."""
+        """Start the next generation with the current members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -311,7 +312,7 @@ class ClassicGroup(Group):
         self.pending_syncs.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return all topics that members subscribe to; None where that cannot be read."""
+        """Return the topics of all members' subscriptions; None if they cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -319,23 +320,23 @@ class ClassicGroup(Group):
         if self.protocol_name is None:
             return None
         try:
-            metadata = (one.metadata(self.protocol_name) for one in self.members.values())
-            return frozenset(topic for one in metadata for topic in read_subscribed_topics(one))
+            metadata = (member.metadata(self.protocol_name) for member in self.members.values())
+            return frozenset(topic for data in metadata for topic in read_subscribed_topics(data))
         except DecodeError:
             return None
 
     @property
     def state_name(self) -> str:
-        """Its state, in Kafka's spelling."""
+        """Name of the state, in Kafka's spelling."""
         return self.state.value
 
     @property
     def protocol_type_name(self) -> str:
-        """The type of its protocol; empty where there is none."""
+        """The protocol type; empty if the group has none."""
         return self.protocol_type or ""
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse a commit that comes from another generation, or from nobody while there are members."""
+        """Reject a commit of another generation, or without a member id while the group has members."""
         if committer.generation < 0 and self.is_empty:
             return
         if committer.generation >= 0 or committer.member_id or committer.instance_id is not None:
@@ -348,12 +349,12 @@ class ClassicGroup(Group):
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete offsets of members that are no consumers: what they read is not known."""
+        """Reject the deletion of offsets while members are not consumers, since their topics are unknown."""
         if not self.is_empty and not self.uses_consumer_protocol:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def offsets_age_from(self) -> Callable[[int], int] | None:
-        """Return from when on a commit ages: since the group is empty, or since it was made."""
+    def retention_start(self) -> Callable[[int], int] | None:
+        """Return a function from commit time to the start of retention: the commit, or when the group became empty."""
         if self.protocol_type is None:
             return lambda commit_ms: commit_ms
         if self.is_empty:
@@ -363,7 +364,7 @@ class ClassicGroup(Group):
         return None
 
     def stop_timers(self) -> None:
-        """Cancel everything that is due for the group and its members."""
+        """Cancel all timers of the group and its members."""
         for timer in (self.join_timer, self.sync_timer, *self.pending_joins.values()):
             if timer is not None:
                 timer.cancel()

@@ -1,8 +1,8 @@
-"""Members of a consumer group that speak the classic protocol (KIP-848): during an online migration, or for good.
+"""Members of a consumer group that use the classic protocol (KIP-848), for example during an online migration.
 
-Each is answered for itself: JoinGroup is a heartbeat that says what it has, its generation is the member's epoch, no
-member leads, and SyncGroup tells what the coordinator has assigned. Heartbeats say REBALANCE_IN_PROGRESS until it
-has joined again. Facts: GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings.
+Each member is handled on its own. Its JoinGroup counts as a heartbeat with its owned partitions, its generation is the
+member epoch, no member is the leader, and SyncGroup returns the coordinator's assignment. Heartbeats return
+REBALANCE_IN_PROGRESS until the member has rejoined. As in Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kafkaframes.coordination.groups.classic import (
     SyncResult,
 )
 from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicFacts, ConsumerGroup, ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import Beat, ConsumerGroups
+from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest
 from kafkaframes.coordination.groups.group_protocol import Topics
-from kafkaframes.coordination.groups.members import MemberState, cancel
+from kafkaframes.coordination.groups.members import MemberState, cancel_timer
 from kafkaframes.coordination.groups.ports import MIGRATION_DISABLED
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Sync
 from kafkaframes.coordination.groups.subscriptions import (
@@ -36,21 +36,21 @@ from kafkaframes.coordination.groups.subscriptions import (
 from kafkaframes.errors import DecodeError, ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
-# A classic group with members becomes a consumer group, and the other way round (KIP-848, "Online migration").
+# Conversion between classic and consumer groups that have members (KIP-848, "Online migration").
 #
-# Upgrade: the first heartbeat of a member that speaks the consumer protocol converts the group; its other members keep
-# speaking the classic one until they are restarted. Downgrade: the last of those that speak the consumer protocol
-# leaves. Nobody loses what it has by either. Facts: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup.
+# Upgrade: the first heartbeat of the consumer protocol converts the group; the other members use the classic protocol
+# until they are restarted. Downgrade: the last member of the consumer protocol leaves. Members keep their partitions
+# in both cases. As in Kafka's ConsumerGroup.fromClassicGroup and ClassicGroup.fromConsumerGroup.
 
 
-def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
-    """Return the consumer group that a classic group with members becomes; the classic group stays as it is.
+def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
+    """Convert a classic group with members to a consumer group. The classic group does not change.
 
     Raises:
-        DecodeError: a member's subscription or assignment is none of a consumer.
-        RefusedError: GROUP_ID_NOT_FOUND: a custom assignor's data would be lost.
+        DecodeError: a member's subscription or assignment is not a consumer's.
+        RefusedError: GROUP_ID_NOT_FOUND: the user data of a custom assignor would be lost.
     """
-    made = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
+    consumer_group = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
     for member in group.members.values():
         subscription = read_subscription(member.metadata(group.protocol_name or member.protocols[0][0]))
         if has_user_data(member.assignment):
@@ -60,9 +60,9 @@ def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 " re-attempting the upgrade."
             )
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
-        assigned = with_ids(read_assignment(member.assignment), topics)
-        made.targets[member.member_id] = assigned
-        made.put(
+        partitions = with_ids(read_assignment(member.assignment), topics)
+        consumer_group.targets[member.member_id] = partitions
+        consumer_group.put(
             ConsumerMember(
                 member.member_id,
                 member.instance_id,
@@ -73,21 +73,21 @@ def consumer_group_of(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                assigned=assigned,
+                assigned=partitions,
                 classic=ClassicFacts(member.session_timeout_ms, member.protocols),
             )
         )
-    return made
+    return consumer_group
 
 
-def classic_group_of(group: ConsumerGroup, leaving: frozenset[str], topics: Topics, now_ms: int) -> ClassicGroup:
-    """Return the classic group that a consumer group becomes without some members; it is Stable."""
-    made = ClassicGroup(group.group_id, state=GroupState.STABLE, since_ms=now_ms, generation=group.epoch)
+def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topics, now_ms: int) -> ClassicGroup:
+    """Convert a consumer group without its leaving members to a classic group, in the state Stable."""
+    classic_group = ClassicGroup(group.group_id, state=GroupState.STABLE, since_ms=now_ms, generation=group.epoch)
     names = names_by_id(topics)
     for member in group.members.values():
         if member.member_id in leaving or member.classic is None:
             continue
-        made.add(
+        classic_group.add(
             ClassicMember(
                 member.member_id,
                 member.instance_id,
@@ -97,55 +97,57 @@ def classic_group_of(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
                 member.classic.session_timeout_ms,
                 CONSUMER,
                 member.classic.protocols,
-                assignment=assignment_of(member, group.targets.get(member.member_id, member.assigned), names),
+                assignment=encode_assignment(member, group.targets.get(member.member_id, member.assigned), names),
             )
         )
-    made.protocol_name = made.select_protocol()
-    made.subscribed_topics = made.compute_subscribed_topics()
-    return made
+    classic_group.protocol_name = classic_group.select_protocol()
+    classic_group.subscribed_topics = classic_group.compute_subscribed_topics()
+    return classic_group
 
 
-def assignment_of(member: ConsumerMember, assigned: Assigned, names: Mapping[UUID, str]) -> bytes:
-    """Return an assignment in the words of the classic protocol that a member speaks."""
+def encode_assignment(member: ConsumerMember, partitions: Assigned, names: Mapping[UUID, str]) -> bytes:
+    """Return an assignment as bytes of the classic protocol, in the version of the member's subscription."""
     assert member.classic is not None
     version = read_subscription(member.classic.protocols[0][1]).version
-    return write_assignment((TopicPartition(names[one], index) for one, index in assigned if one in names), version)
+    known_partitions = (TopicPartition(names[topic_id], index) for topic_id, index in partitions if topic_id in names)
+    return write_assignment(known_partitions, version)
 
 
 def with_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assigned:
-    """Return partitions with the ids of their topics; those of topics that are gone are left out."""
+    """Return partitions by topic id. Partitions of deleted topics are dropped."""
     return frozenset(
-        (known[0], partition.partition)
+        (topic[0], partition.partition)
         for partition in partitions
-        if (known := topics.find(partition.topic)) is not None
+        if (topic := topics.find(partition.topic)) is not None
     )
 
 
 def names_by_id(topics: Topics) -> dict[UUID, str]:
-    """Return the name of each topic."""
-    return {known[0]: name for name in topics.names() if (known := topics.find(name)) is not None}
+    """Return topic names by topic id."""
+    return {topic[0]: name for name in topics.names() if (topic := topics.find(name)) is not None}
 
 
 @dataclass(slots=True)
 class ClassicMembers:
-    """The classic protocol on consumer groups.
+    """The classic protocol for members of consumer groups.
 
     Attributes:
-        groups: what the members have in common with those of the consumer protocol.
-        new_id: a random UUID in Kafka's text; other than in a classic group, the client's id is not in front of it.
+        groups: the heartbeat handler of the consumer protocol.
+        new_id: returns a random member id, a UUID in Kafka's text form. Unlike in classic groups it has no client id
+            as prefix.
     """
 
     groups: ConsumerGroups
     new_id: Callable[[], str]
 
     def join(self, group: ConsumerGroup, request: Join) -> JoinResult:
-        """Answer a JoinGroup, at once."""
+        """Handle a JoinGroup request. The response never waits."""
         try:
-            return self._joined(group, request)
+            return self._join(group, request)
         except RefusedError as refused:
             return JoinResult(refused.code)
 
-    def _joined(self, group: ConsumerGroup, request: Join) -> JoinResult:
+    def _join(self, group: ConsumerGroup, request: Join) -> JoinResult:
         if self.groups.settings.consumer_migration_policy == MIGRATION_DISABLED:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         names = frozenset(name for name, _ in request.protocols)
@@ -160,11 +162,10 @@ class ClassicMembers:
             subscription = read_subscription(request.protocols[0][1])
         except DecodeError as error:
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
-        known = group.members.get(member_id)
-        beat = self._beat(request, member_id, known, subscription)
-        answer = self.groups.heartbeat(group, beat)
-        member = group.members[member_id]
-        self._expect_next(group, member)
+        member = group.members.get(member_id)
+        request_as_heartbeat = self._to_heartbeat(request, member_id, member, subscription)
+        answer = self.groups.heartbeat(group, request_as_heartbeat)
+        self._expect_request(group, group.members[member_id])
         return JoinResult(
             member_id=member_id,
             generation=answer.epoch,
@@ -172,38 +173,40 @@ class ClassicMembers:
             protocol_name=request.protocols[0][0],
         )
 
-    def _beat(self, request: Join, member_id: str, known: ConsumerMember | None, said: Subscription) -> Beat:
-        """Return the heartbeat that a JoinGroup stands for."""
-        is_new = known is None or known.classic is None
-        return Beat(
+    def _to_heartbeat(
+        self, request: Join, member_id: str, member: ConsumerMember | None, subscription: Subscription
+    ) -> HeartbeatRequest:
+        """Return the heartbeat of the consumer protocol that a JoinGroup request corresponds to."""
+        is_new = member is None or member.classic is None
+        return HeartbeatRequest(
             request.group_id,
             member_id,
-            0 if is_new or known is None else known.epoch,
+            0 if is_new or member is None else member.epoch,
             instance_id=request.instance_id,
-            rack_id=said.rack_id,
+            rack_id=subscription.rack_id,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
-            topics=said.topics,
-            owned=NOTHING if is_new else with_ids(said.owned, self.groups.topics),
+            topics=subscription.topics,
+            owned=NOTHING if is_new else with_ids(subscription.owned, self.groups.topics),
             client_id=request.client_id,
             client_host=request.client_host,
             classic=ClassicFacts(request.session_timeout_ms, request.protocols),
         )
 
     def sync(self, group: ConsumerGroup, request: Sync) -> SyncResult:
-        """Answer a SyncGroup with what the member has."""
+        """Handle a SyncGroup request: return the member's current assignment."""
         try:
             member = self._member(group, request.member_id, request.instance_id, request.generation)
             name = member.classic.protocols[0][0] if member.classic is not None else ""
             if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
                 raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-                self._expect_next(group, member)
+                self._expect_request(group, member)
                 raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         except RefusedError as refused:
             return SyncResult(refused.code)
         self.groups.watch(group, member)
-        assigned = assignment_of(member, member.assigned, names_by_id(self.groups.topics))
-        return SyncResult(ErrorCode.NONE, assigned, CONSUMER, name)
+        assignment = encode_assignment(member, member.assigned, names_by_id(self.groups.topics))
+        return SyncResult(ErrorCode.NONE, assignment, CONSUMER, name)
 
     @staticmethod
     def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
@@ -215,54 +218,54 @@ class ClassicMembers:
         return member
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member of this generation alive; return REBALANCE_IN_PROGRESS where it has to join again."""
+        """Extend the member's session. Return REBALANCE_IN_PROGRESS if the member has to rejoin."""
         member = self._member(group, member_id, instance_id, generation)
         joining = group.rebalances.get(member_id)
         self.groups.watch(group, member, keeps_rebalance=True)
-        # Kafka waits for a heartbeat of the consumer protocol to assign anew; a group of classic members has none.
+        # Kafka computes an assignment only in heartbeats of the consumer protocol, which classic members do not send.
         may_assign = group.epoch > group.assignment_epoch and self.groups.is_due(group)
         is_behind = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
-        if not is_behind and not may_assign and not self._is_freed(group, member):
+        if not is_behind and not may_assign and not self._are_targets_released(group, member):
             return ErrorCode.NONE
         if joining is None:
-            self._expect_next(group, member)
+            self._expect_request(group, member)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     @staticmethod
-    def _is_freed(group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Whether everything that a member waits for is free by now."""
+    def _are_targets_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """Whether other members have released all partitions that a member waits for."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
-        awaited = group.targets.get(member.member_id, NOTHING) - member.assigned
-        return not any(map(group.is_taken_from(member.member_id), awaited))
+        missing = group.targets.get(member.member_id, NOTHING) - member.assigned
+        return not any(map(group.is_owned_by_others(member.member_id), missing))
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Let members of either protocol go, all at once; return an error code for each."""
+        """Remove members of either protocol, all at once. Return an error code for each."""
         codes: list[ErrorCode] = []
-        gone: set[str] = set()
+        leaving_ids: set[str] = set()
         for request in leaving:
             try:
                 member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
-                gone.add(group.member(member_id, request.instance_id).member_id)
+                leaving_ids.add(group.member(member_id, request.instance_id).member_id)
                 codes.append(ErrorCode.NONE)
             except RefusedError as refused:
                 codes.append(refused.code)
-        if gone:
-            self.groups.fence(group, *sorted(gone))
+        if leaving_ids:
+            self.groups.fence(group, *sorted(leaving_ids))
         return codes
 
     def keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
-        """Begin the session of a member anew: it has committed."""
+        """Extend the session of a member that has committed."""
         member = group.members.get(member_id)
         if member is not None and member.classic is not None:
             self.groups.watch(group, member, keeps_rebalance=True)
 
-    def _expect_next(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Give a member up that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""
-        cancel(group.rebalances, member.member_id)
+    def _expect_request(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """Remove a member that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""
+        cancel_timer(group.rebalances, member.member_id)
 
-        def give_up() -> None:
+        def expire() -> None:
             with suppress(RefusedError):
                 self.groups.expire(group, member.member_id)
 
-        group.rebalances[member.member_id] = self.groups.clock.call_later(member.rebalance_timeout_ms, give_up)
+        group.rebalances[member.member_id] = self.groups.clock.call_later(member.rebalance_timeout_ms, expire)

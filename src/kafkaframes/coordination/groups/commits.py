@@ -135,7 +135,7 @@ class Commits:
     ) -> dict[TopicPartition, int]:
         """Stage offsets in a producer's transaction; return an error code for each."""
         try:
-            group = self._group_of(committer._replace(knows_epochs=False))
+            group = self._group_of(committer._replace(supports_epoch_errors=False))
             group.check_commit(committer, transactional=True)
         except RefusedError as refused:
             if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
@@ -149,7 +149,7 @@ class Commits:
         if group is None:
             if committer.generation >= 0:
                 raise RefusedError(
-                    ErrorCode.GROUP_ID_NOT_FOUND if committer.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+                    ErrorCode.GROUP_ID_NOT_FOUND if committer.supports_epoch_errors else ErrorCode.ILLEGAL_GENERATION
                 )
             group = ClassicGroup(committer.group_id)
         return group
@@ -237,7 +237,7 @@ class Commits:
 
     def expire(self, group: Group) -> bool:
         """Delete what has outlived its retention; return whether nothing is left of the group's offsets."""
-        ages_from = group.offsets_age_from()
+        ages_from = group.retention_start()
         if ages_from is None:
             return False
         group_id, expired = group.group_id, []

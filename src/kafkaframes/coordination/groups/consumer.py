@@ -156,7 +156,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Partition]):
         others = [one.classic.names for one in self.members.values() if one.classic is not None]
         return protocol_type == "consumer" and bool(names.intersection(*others))
 
-    def is_taken_from(self, member_id: str) -> Callable[[Partition], bool]:
+    def is_owned_by_others(self, member_id: str) -> Callable[[Partition], bool]:
         """Return what says whether another member has a partition, or is still to give it up."""
         own = self.members.get(member_id)
         mine = NOTHING if own is None else own.assigned | own.revoking

@@ -43,7 +43,7 @@ _UNRESOLVED_INTERVAL_MS = 200  # of heartbeats, where no assignment interval mak
 _LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
 
 
-class Beat(NamedTuple):
+class HeartbeatRequest(NamedTuple):
     """A ConsumerGroupHeartbeat request; None where nothing has changed since the last.
 
     Attributes:
@@ -139,7 +139,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
         self.clock.call_later(0, run)
 
-    def heartbeat(self, group: ConsumerGroup, beat: Beat, before: Sequence[Record] = ()) -> Beaten:
+    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> Beaten:
         """Answer a heartbeat that does not leave.
 
         Args:
@@ -182,7 +182,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         regex = plan.member.regex
         return regex is not None and plan.expressions.names(regex, viewer) is None
 
-    def _member_of(self, group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+    def _member_of(self, group: ConsumerGroup, beat: HeartbeatRequest) -> ConsumerMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
         if beat.epoch == 0:
             return self.joining(group, beat.member_id, self.settings.consumer_max_size)
@@ -191,7 +191,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return member
 
     @staticmethod
-    def _replaced(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+    def _replaced(group: ConsumerGroup, beat: HeartbeatRequest) -> ConsumerMember | None:
         """Return the static member whose place a joining one takes; it must have left before."""
         known = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
         if beat.epoch != 0 or known is None or known == beat.member_id:
@@ -344,13 +344,13 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             subscriptions[key] = ids[names]
         return ASSIGNORS[group.assignor_of(members.values())](subscriptions, current, counts)
 
-    def _moved(self, group: ConsumerGroup, plan: _Plan, beat: Beat) -> ConsumerMember:
+    def _moved(self, group: ConsumerGroup, plan: _Plan, beat: HeartbeatRequest) -> ConsumerMember:
         """Bring the member a step nearer to its target."""
         member, replaced = plan.member, plan.replaced
         if beat.epoch == 0:  # it has nothing, whatever it had
             member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
             member = replace(member, epoch=0, state=MemberState.STABLE)
-        is_held = group.is_taken_from(member.member_id)
+        is_held = group.is_owned_by_others(member.member_id)
         left = NOTHING if replaced is None else replaced.assigned
         owned = NOTHING if beat.epoch == 0 else beat.owned
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
@@ -359,7 +359,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if is_reconciled and plan.epoch == group.epoch:
             return member
         topic_ids = self._subscribed_ids(group, plan)
-        moved = member.reconciled(
+        moved = member.reconcile(
             frozenset(partition for partition in target if partition[0] in topic_ids),
             target_epoch,
             owned,
@@ -386,9 +386,9 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         group.targets.update(plan.targets)
         group.expressions, group.metadata_hash, group.epoch = plan.expressions, plan.metadata_hash, plan.epoch
         if plan.is_assigned:
-            group.assignment_epoch, group.assigned_ms = plan.epoch, self.clock.monotonic_ms
+            group.assignment_epoch, group.assignment_time_ms = plan.epoch, self.clock.monotonic_ms
 
-    def leave(self, group: ConsumerGroup, beat: Beat) -> Beaten:
+    def leave(self, group: ConsumerGroup, beat: HeartbeatRequest) -> Beaten:
         """Let a member go; a static one with epoch -2 keeps its place until its session times out."""
         member = group.member(beat.member_id, beat.instance_id)
         if beat.epoch == LEAVE_STATIC and member.instance_id is not None:
@@ -419,7 +419,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def check(beat: Beat, *, may_lack_id: bool) -> None:
+def check(beat: HeartbeatRequest, *, may_lack_id: bool) -> None:
     """Refuse a request that contradicts itself; a joining member of version 0 ``may_lack_id``."""
     joins = beat.epoch == 0
     wrong = (
@@ -446,7 +446,7 @@ def check(beat: Beat, *, may_lack_id: bool) -> None:
         raise RefusedError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
 
 
-def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+def _subscribed(member: ConsumerMember, beat: HeartbeatRequest) -> ConsumerMember:
     """Return the member with what a heartbeat changes."""
     changes: dict[str, Any] = {
         "instance_id": beat.instance_id,

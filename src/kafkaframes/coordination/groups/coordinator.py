@@ -14,10 +14,10 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups import records
 from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
-from kafkaframes.coordination.groups.classic_members import ClassicMembers, classic_group_of, consumer_group_of
+from kafkaframes.coordination.groups.classic_members import ClassicMembers, to_classic_group, to_consumer_group
 from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, check
+from kafkaframes.coordination.groups.consumer_protocol import Beaten, ConsumerGroups, HeartbeatRequest, check
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import EpochGroup
 from kafkaframes.coordination.groups.ports import (
@@ -171,7 +171,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- consumer groups
 
-    def consumer_heartbeat(self, beat: Beat, *, may_lack_id: bool = False) -> Beaten:
+    def consumer_heartbeat(self, beat: HeartbeatRequest, *, may_lack_id: bool = False) -> Beaten:
         """Answer a ConsumerGroupHeartbeat; of version 0 the member ``may_lack_id``, and is given one."""
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
@@ -205,7 +205,7 @@ class GroupCoordinator:
         if self.settings.consumer_migration_policy not in UPGRADES or not fits or not old.members:
             return old, []
         try:
-            group = consumer_group_of(old, self.topics)
+            group = to_consumer_group(old, self.topics)
         except DecodeError:
             return old, []
         return group, before + consumer_records.group_records(group, self.clock.now_ms)
@@ -218,7 +218,7 @@ class GroupCoordinator:
             return False
         if self.settings.consumer_migration_policy not in DOWNGRADES or len(left) > self.settings.max_size:
             return False
-        made = classic_group_of(group, leaving, self.topics, self.clock.now_ms)
+        made = to_classic_group(group, leaving, self.topics, self.clock.now_ms)
         assignments = {one.member_id: one.assignment for one in made.members.values()}
         rows = [*consumer_records.group_tombstones(group), records.group_record(made, assignments)]
         self.write(group.group_id, rows)
@@ -377,9 +377,9 @@ class GroupCoordinator:
             StreamsGroup.type: self.streams,
         }
         for group in self.groups.values():
-            if isinstance(group, EpochGroup) and group.assigned_ms is not None:
-                age_ms = max(self.clock.now_ms - group.assigned_ms, 0)
-                group.assigned_ms = self.clock.monotonic_ms - age_ms
+            if isinstance(group, EpochGroup) and group.assignment_time_ms is not None:
+                age_ms = max(self.clock.now_ms - group.assignment_time_ms, 0)
+                group.assignment_time_ms = self.clock.monotonic_ms - age_ms
             protocols[group.type].revive(group)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.members import EpochGroup, MemberState, MemberT, cancel
+from kafkaframes.coordination.groups.members import EpochGroup, MemberState, MemberT, cancel_timer
 from kafkaframes.coordination.groups.ports import Clock, GroupSetting, GroupSettings, Record
 from kafkaframes.coordination.groups.records import ModernRecords
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
@@ -73,9 +73,9 @@ class GroupProtocol(Generic[GroupT, MemberT]):
     def is_due(self, group: GroupT, *, least_ms: int = 0) -> bool:
         """Whether a group may be assigned anew: it never was, or its assignment has stood for its interval."""
         interval_ms = max(self.number(group, "assignment.interval.ms"), least_ms)
-        if group.assigned_ms is None or not interval_ms:
+        if group.assignment_time_ms is None or not interval_ms:
             return True
-        return self.clock.monotonic_ms >= group.assigned_ms + interval_ms
+        return self.clock.monotonic_ms >= group.assignment_time_ms + interval_ms
 
     def fence(self, group: GroupT, *member_ids: str) -> None:
         """Remove members; the others get what they had with their next heartbeats."""
@@ -90,7 +90,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
         """Begin a member's session anew, and, unless it ``keeps_rebalance``, its time to give up what it must."""
         key, epoch, timeout_ms = member.member_id, member.epoch, member.session_timeout_ms
         timeout_ms = self.number(group, "session.timeout.ms") if timeout_ms is None else timeout_ms
-        cancel(group.sessions, key)
+        cancel_timer(group.sessions, key)
         group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self.expire(group, key))
         if keeps_rebalance:
             return
@@ -101,7 +101,7 @@ class GroupProtocol(Generic[GroupT, MemberT]):
                 self.expire(group, key)
 
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            cancel(group.rebalances, key)
+            cancel_timer(group.rebalances, key)
         elif key not in group.rebalances:
             group.rebalances[key] = self.clock.call_later(member.rebalance_timeout_ms, expire_rebalance)
 

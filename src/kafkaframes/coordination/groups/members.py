@@ -1,7 +1,7 @@
-"""Members of groups with epochs, and what these groups answer alike: reconciliation, offsets (KIP-848, KIP-932).
+"""Members of groups with member epochs: reconciliation and checks of commits (KIP-848, KIP-932, KIP-1071).
 
-The coordinator decides a **target** for every member; each member comes to it in its own time: it hears what to give
-up, and what it is to take comes only when nobody else has it any more.
+The coordinator computes a **target** assignment for every member. Each member reconciles with it in its own time: its
+heartbeat response first lists the partitions to revoke, and a new partition is assigned once no other member owns it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _NONE = -1
 KeyT = TypeVar("KeyT")
 
 
-def cancel(timers: dict[str, Timer], member_id: str) -> bool:
-    """Cancel what is due for a member, and forget it; False where nothing is."""
+def cancel_timer(timers: dict[str, Timer], member_id: str) -> bool:
+    """Cancel and remove a member's timer. Return False if the member has none."""
     timer = timers.pop(member_id, None)
     if timer is not None:
         timer.cancel()
@@ -27,7 +27,7 @@ def cancel(timers: dict[str, Timer], member_id: str) -> bool:
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to the target; the numbers are those of its record."""
+    """Progress of a member's reconciliation; the values are those of its record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -36,11 +36,13 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember(Generic[KeyT]):
-    """One member; a value, so that a heartbeat that fails leaves no trace.
+    """One member. It is immutable, so a heartbeat that fails leaves no trace.
 
     Attributes:
-        epoch, previous_epoch: of the assignment that it has, and that it had; -2 of a static member that is away.
-        assigned: the partitions or tasks that it has, or may take; ``revoking``: what it is to give up.
+        epoch: epoch of the current assignment; -2 for a static member that is temporarily absent.
+        previous_epoch: epoch of the assignment before it.
+        assigned: partitions or tasks that the member owns or may acquire now.
+        revoking: partitions or tasks that the member has been asked to revoke.
     """
 
     member_id: str
@@ -57,16 +59,16 @@ class GroupMember(Generic[KeyT]):
 
     @property
     def speaks_classic(self) -> bool:
-        """Whether it speaks the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return False
 
     @property
     def session_timeout_ms(self) -> int | None:
-        """How long it may be silent; None: as the group's setting says."""
+        """Session timeout in milliseconds; None for the group's setting."""
         return None
 
     def same_subscription(self, other: Self) -> bool:
-        """Whether nothing that its record holds is different."""
+        """Whether both members have equal fields, apart from epochs, state and assignment."""
         return (
             replace(
                 self,
@@ -79,59 +81,65 @@ class GroupMember(Generic[KeyT]):
             == other
         )
 
-    def reconciled(
+    def reconcile(
         self,
         target: frozenset[KeyT],
         target_epoch: int,
         owned: frozenset[KeyT] | None,
-        is_taken: Callable[[KeyT], bool],
+        is_owned_by_others: Callable[[KeyT], bool],
     ) -> Self:
-        """Return the member one step nearer to its target (CurrentAssignmentBuilder).
+        """Return the member one step closer to its target assignment (Kafka's CurrentAssignmentBuilder).
 
         Args:
-            target: what it is to have in ``target_epoch``.
-            owned: what it says it has; None if it says nothing.
-            is_taken: whether another member has a partition or task, or is still to give it up.
+            target: partitions or tasks that the member will own in ``target_epoch``.
+            owned: partitions or tasks that the member reports to own; None if it reports none.
+            is_owned_by_others: whether another member owns a partition or task, or has not finished revoking it.
         """
         if self.state is MemberState.STABLE and self.epoch == target_epoch:
             return self
         if self.state is MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & self.revoking):
             return self
-        kept = self.assigned & target
-        revoked = self.assigned - kept
-        if revoked and (owned is None or owned & revoked):
-            return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
-        missing = target - kept
-        free = frozenset(partition for partition in missing if not is_taken(partition))
-        state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
-        return self._moved(target_epoch, state, kept | free, frozenset())
+        remaining = self.assigned & target
+        lost_partitions = self.assigned - remaining
+        if lost_partitions and (owned is None or owned & lost_partitions):
+            return self._with_assignment(self.epoch, MemberState.UNREVOKED_PARTITIONS, remaining, lost_partitions)
+        missing = target - remaining
+        unowned = frozenset(partition for partition in missing if not is_owned_by_others(partition))
+        state = MemberState.STABLE if unowned == missing else MemberState.UNRELEASED_PARTITIONS
+        return self._with_assignment(target_epoch, state, remaining | unowned, frozenset())
 
     def without_unsubscribed(self, subscribed: frozenset[KeyT], owned: frozenset[KeyT] | None) -> Self:
-        """Return the member, in its epoch, without what it no longer subscribes to (updateCurrentAssignment).
+        """Return the member without the partitions that it no longer subscribes to (Kafka's updateCurrentAssignment).
+
+        The member's epoch does not change.
 
         Args:
-            subscribed: what of its assignment it subscribes to still.
-            owned: what it says it has; None if it says nothing.
+            subscribed: partitions of its assignment that it still subscribes to.
+            owned: partitions that the member reports to own; None if it reports none.
         """
-        gone = self.assigned - subscribed
-        if not gone:
+        unsubscribed = self.assigned - subscribed
+        if not unsubscribed:
             return self
-        revoking = self.revoking | gone
+        revoking = self.revoking | unsubscribed
         if owned is None or owned & revoking:
-            return self._moved(self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assigned - gone, revoking)
-        return self._moved(self.epoch, self.state, self.assigned - gone, self.revoking)
+            return self._with_assignment(
+                self.epoch, MemberState.UNREVOKED_PARTITIONS, self.assigned - unsubscribed, revoking
+            )
+        return self._with_assignment(self.epoch, self.state, self.assigned - unsubscribed, self.revoking)
 
-    def _moved(self, epoch: int, state: MemberState, assigned: frozenset[KeyT], revoking: frozenset[KeyT]) -> Self:
-        moved = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
-        return self if moved == self else replace(moved, previous_epoch=self.epoch)
+    def _with_assignment(
+        self, epoch: int, state: MemberState, assigned: frozenset[KeyT], revoking: frozenset[KeyT]
+    ) -> Self:
+        member = replace(self, epoch=epoch, state=state, assigned=assigned, revoking=revoking)
+        return self if member == self else replace(member, previous_epoch=self.epoch)
 
     def check_epoch(self, epoch: int, owned: frozenset[KeyT] | None, *, group_type: str) -> None:
-        """Refuse an epoch that is not the member's; the one before is taken from a member that missed an answer."""
+        """Fence a member with another epoch. The previous epoch is accepted, since the last response may be lost."""
         if epoch == self.epoch:
             return
         relation = "greater" if epoch > self.epoch else "smaller"
-        missed = epoch == self.previous_epoch and owned is not None and owned <= self.assigned
-        if epoch > self.epoch or not missed:
+        is_retry = epoch == self.previous_epoch and owned is not None and owned <= self.assigned
+        if epoch > self.epoch or not is_retry:
             reason = (
                 f"The {group_type} group member has a {relation} member epoch ({epoch}) than the one known by the group"
                 f" coordinator ({self.epoch}). The member must abandon all its partitions and rejoin."
@@ -147,11 +155,13 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
     """A group whose members have epochs.
 
     Attributes:
-        epoch: grows with every change that members are assigned for; a new group begins with 1, as Kafka 4.3's.
-        assignment_epoch: the epoch that ``targets`` were made for.
-        metadata_hash: of the topics that are read, when the epoch was decided.
-        assigned_ms: when ``targets`` were computed, by the monotonic clock; None: never.
-        sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
+        epoch: group epoch, incremented when members need another assignment. A new group starts at 1, as in Kafka 4.3.
+        assignment_epoch: group epoch for which ``targets`` were computed.
+        targets: target assignment by member id.
+        metadata_hash: hash of the subscribed topics at the last change of the epoch.
+        assigned_ms: monotonic time at which ``targets`` were computed; None before the first assignment.
+        sessions: timers that remove a member which sends no heartbeat, by member id.
+        rebalances: timers that remove a member which does not finish a revocation, by member id.
     """
 
     group_id: str
@@ -160,54 +170,55 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
     metadata_hash: int = 0
     members: dict[str, MemberT] = field(default_factory=dict)
     targets: dict[str, frozenset[KeyT]] = field(default_factory=dict)
-    assigned_ms: int | None = None
+    assignment_time_ms: int | None = None
     sessions: dict[str, Timer] = field(default_factory=dict)
     rebalances: dict[str, Timer] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is everything that it assigns."""
+        """Whether the group has everything that an assignment needs."""
         return True
 
     @property
     def state_name(self) -> str:
-        """Its state, in Kafka's spelling."""
+        """Name of the state, in Kafka's spelling."""
         if not self.members:
             return "Empty"
         if not self.is_ready:
             return "NotReady"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        done = all(
-            one.state is MemberState.STABLE and one.epoch == self.assignment_epoch for one in self.members.values()
+        is_stable = all(
+            member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
+            for member in self.members.values()
         )
-        return "Stable" if done else "Reconciling"
+        return "Stable" if is_stable else "Reconciling"
 
     def member(self, member_id: str, instance_id: str | None = None) -> MemberT:
-        """Return the member that a request names, or refuse with UNKNOWN_MEMBER_ID."""
+        """Return the member with this id. Another id is refused with UNKNOWN_MEMBER_ID."""
         if member_id not in self.members:
             reason = f"Member {member_id} is not a member of group {self.group_id}."
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, reason)
         return self.members[member_id]
 
     def put(self, member: MemberT) -> None:
-        """Take a member in, or its new value."""
+        """Add or replace a member."""
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> None:
-        """Let a member go."""
+        """Remove a member, its target assignment and its timers."""
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
-        cancel(self.sessions, member_id)
-        cancel(self.rebalances, member_id)
+        cancel_timer(self.sessions, member_id)
+        cancel_timer(self.rebalances, member_id)
 
     def stop_timers(self) -> None:
-        """Cancel everything that is due for the group and its members."""
+        """Cancel all timers of the group and its members."""
         for timer in (*self.sessions.values(), *self.rebalances.values()):
             timer.cancel()
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse a commit of another epoch, or from nobody while there are members."""
+        """Reject a commit with another member epoch, or without a member id while the group has members."""
         if committer.generation < 0 and not self.members:
             return
         if (
@@ -218,13 +229,13 @@ class EpochGroup(Group, Generic[MemberT, KeyT]):
         ):
             return
         member = self.member(committer.member_id, None)
-        if not transactional and not committer.knows_epochs and not member.speaks_classic:
+        if not transactional and not committer.supports_epoch_errors and not member.speaks_classic:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_epoch(member, committer.generation)
 
     def check_fetch(self, committer: Committer) -> None:
-        """Refuse a member of another epoch (STALE_MEMBER_EPOCH); who does not say that it is one may ask."""
-        if committer.says_member or committer.generation >= 0:
+        """Reject a fetch with another member epoch (STALE_MEMBER_EPOCH). A fetch without member fields is allowed."""
+        if committer.has_member_field or committer.generation >= 0:
             self._check_epoch(self.member(committer.member_id, None), committer.generation)
 
     @staticmethod

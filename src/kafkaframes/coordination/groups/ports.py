@@ -1,4 +1,4 @@
-"""What the coordinators need from outside: the time, a log to write their records into, and settings."""
+"""Interfaces that the coordinators need: a clock, a log for their records, and settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 
-Record = tuple[bytes, bytes | None]  # key, value; no value is a tombstone
+Record = tuple[bytes, bytes | None]  # key and value; a value of None is a tombstone
 
 
 class Timer(Protocol):
-    """Something that is due at a time."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Never call it."""
+        """Cancel the call."""
 
 
 class Clock(Protocol):
@@ -24,11 +24,11 @@ class Clock(Protocol):
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since 1970: for what is stored, shown, or compared with a stored time."""
+        """Milliseconds since 1970, for times that are stored, displayed, or compared with a stored time."""
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, unaffected when the system's time is set: for timeouts and intervals."""
+        """Milliseconds of a clock that is never adjusted, for timeouts and intervals."""
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
         """Call ``call`` after ``delay_ms`` milliseconds."""
@@ -39,12 +39,12 @@ class CoordinatorLog(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has."""
+        """Number of partitions."""
 
     def append(
         self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
     ) -> None:
-        """Write the records as one batch, or raise; with a producer id as part of its transaction."""
+        """Append the records as one batch. With a producer id, the batch is part of that producer's transaction."""
 
 
 _NONE = -1
@@ -58,30 +58,32 @@ class ProducerIdentity(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits, or fetches.
+    """The client of an OffsetCommit or OffsetFetch request.
 
     Attributes:
-        generation: of a classic group; the member epoch of a consumer group; -1 for nobody.
-        says_member: a fetch says which member it is from; to a consumer group "" is one, and none of its own.
-        knows_epochs: the request can be answered with the errors of KIP-848 (OffsetCommit and OffsetFetch 9 and later).
+        generation: generation of a classic group, or member epoch of a consumer group; -1 for a client without either.
+        has_member_field: whether the version of an OffsetFetch request has a member id. With an empty id, a consumer
+            group then rejects the request.
+        supports_epoch_errors: whether the response may have KIP-848's error codes (OffsetCommit and OffsetFetch 9 and
+            later).
     """
 
     group_id: str
     member_id: str = ""
     instance_id: str | None = None
     generation: int = _NONE
-    knows_epochs: bool = True
-    says_member: bool = False
+    supports_epoch_errors: bool = True
+    has_member_field: bool = False
 
 
 class LoadedRecord(NamedTuple):
-    """A record of an internal topic as it is read back.
+    """A record that is read from an internal topic.
 
     Attributes:
-        key, value: its bytes; a marker's are those of the control record.
-        producer_id, producer_epoch: of its batch; -1 without a producer.
-        is_transactional: it counts once its transaction is committed.
-        is_marker: it ends the transaction of ``producer_id``: ``is_commit`` says how.
+        key, value: bytes of the record; those of the control record if it is a marker.
+        producer_id, producer_epoch: fields of the batch; -1 without a producer.
+        is_transactional: whether the record takes effect only after its transaction commits.
+        is_marker: whether the record ends the transaction of ``producer_id``. ``is_commit`` is its outcome.
     """
 
     partition: int
@@ -96,59 +98,62 @@ class LoadedRecord(NamedTuple):
 
     @property
     def is_commit(self) -> bool:
-        """Whether a marker commits: its key is version and type, type 1 is COMMIT."""
+        """Whether a marker commits. A control record's key has a version and a type; type 1 is COMMIT."""
         return self.key is not None and self.key[2:4] == b"\x00\x01"
 
 
 class Group(Protocol):
-    """A group of any type (classic, consumer, share, streams), for the rules of offsets and of administration."""
+    """A group of any type (classic, consumer, share, streams), as offset commits and administration need it."""
 
     group_id: str
     type: ClassVar[str]
 
     @property
     def members(self) -> Mapping[str, object]:
-        """By member id."""
+        """Members by member id."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def state_name(self) -> str:
-        """Its state, in Kafka's spelling."""
+        """Name of the state, in Kafka's spelling."""
 
     @property
     def protocol_type_name(self) -> str:
-        """The type of its protocol; empty where there is none."""
+        """The protocol type; empty if the group has none."""
         return self.type
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Whether a member subscribes to the topic."""
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse a commit of somebody who may not."""
+        """Reject a commit of a client that is not a member, or whose epoch is stale."""
 
     def check_fetch(self, committer: Committer) -> None:
-        """Refuse to give offsets to somebody who is no member any more; by default nobody is refused."""
+        """Reject an OffsetFetch of a client that is no longer a member. By default every client may fetch."""
         return
 
     def check_offset_delete(self) -> None:
-        """Refuse to delete single offsets, as Kafka refuses it; by default it does not."""
+        """Reject the deletion of single offsets in the cases where Kafka rejects it. By default it is allowed."""
         return
 
     def check_delete(self) -> None:
-        """Refuse to delete a group with members: NON_EMPTY_GROUP."""
+        """Reject the deletion of a group that has members (NON_EMPTY_GROUP)."""
         if not self.is_empty:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
 
-    def offsets_age_from(self) -> Callable[[int], int] | None:
-        """Return from when on a commit ages, of when it was made: by default from then. None: nothing expires now."""
+    def retention_start(self) -> Callable[[int], int] | None:
+        """Return a function from commit time to the time at which the offset's retention starts, both in milliseconds.
+
+        By default retention starts at the commit. None means that no offset of the group can expire now.
+        """
         return lambda commit_ms: commit_ms
 
     def stop_timers(self) -> None:
-        """Cancel everything that is due for it."""
+        """Cancel all scheduled calls of the group."""
 
 
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -168,24 +173,25 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-GroupSetting = Callable[[str, str], int]  # a group's id, and the name of a setting of its own -> the value
+GroupSetting = Callable[[str, str], int]  # (group id, name of a group setting) -> value
 _POLICY: Final = "group.consumer.migration.policy"
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
 DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
 MIGRATION_DISABLED: Final = "disabled"
-POLICIES: Final = UPGRADES | DOWNGRADES | {MIGRATION_DISABLED}
+MIGRATION_POLICIES: Final = UPGRADES | DOWNGRADES | {MIGRATION_DISABLED}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings of the group coordinator; the defaults are Kafka's but for the initial delay.
+    """Settings of the group coordinator. The defaults are Kafka's, except for the initial rebalance delay.
 
     Attributes:
-        initial_rebalance_delay_ms: how long a new group waits for more members; Kafka's is 3000, which every test and
-            every short program would wait for.
-        consumer_migration_policy: which conversions of groups with members are allowed: ``disabled``, ``upgrade``,
+        initial_rebalance_delay_ms: how long a new group waits for more members, in milliseconds. Kafka's default is
+            3000, a delay that each test and each short program would see.
+        consumer_migration_policy: conversions that are allowed for groups with members: ``disabled``, ``upgrade``,
             ``downgrade`` or ``bidirectional``.
-        new_member_join_timeout_ms: how long a new member's JoinGroup may be parked (an internal setting of Kafka's).
+        new_member_join_timeout_ms: how long the JoinGroup request of a new member may wait, in milliseconds (an
+            internal setting of Kafka).
     """
 
     initial_rebalance_delay_ms: int = 0
@@ -203,31 +209,38 @@ class GroupSettings:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long offsets outlive their group, or a standalone consumer's commit."""
+        """How long offsets are kept after their group becomes empty, or after the commit of a standalone consumer."""
         return self.offsets_retention_minutes * 60_000
 
     @classmethod
     def of_config(cls, text: Callable[[str], str]) -> GroupSettings:
-        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value."""
+        """Return the settings of a configuration.
+
+        Raises:
+            OptionError: a value is not valid; the message names the setting.
+        """
         policy = (text(_POLICY) or "bidirectional").lower()
-        if policy not in POLICIES:
-            raise OptionError(f"{_POLICY} is {', '.join(sorted(POLICIES))}, not {policy!r}")
-        return cls(consumer_migration_policy=policy, **numbers_of_config(CONFIG_NAMES, text))
+        if policy not in MIGRATION_POLICIES:
+            raise OptionError(f"{_POLICY} is {policy!r}; expected one of {', '.join(sorted(MIGRATION_POLICIES))}")
+        return cls(consumer_migration_policy=policy, **integers_from_config(CONFIG_NAMES, text))
 
 
-def numbers_of_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
-    """Return the whole numbers that a configuration gives, by our names; an ``OptionError`` names a wrong one.
+def integers_from_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
+    """Return the integer settings of a configuration, by attribute name.
 
     Args:
-        names: ours, by Kafka's.
-        text: a setting by Kafka's name; empty where nothing is known of it.
+        names: attribute name by Kafka's name of the setting.
+        text: returns a setting's value by Kafka's name, or an empty text if it is not set.
+
+    Raises:
+        OptionError: a value is not an integer; the message names the setting.
     """
     numbers: dict[str, int] = {}
     for key, name in names.items():
-        said = text(key)
-        if said:
+        value = text(key)
+        if value:
             try:
-                numbers[name] = int(said)
+                numbers[name] = int(value)
             except ValueError:
-                raise OptionError(f"{key} is a whole number, not {said!r}") from None
+                raise OptionError(f"{key} is {value!r}; expected an integer") from None
     return numbers

@@ -1,11 +1,11 @@
-"""The classic rebalance protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what time does to a group.
+"""The classic rebalance protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and timeouts of members.
 
-A join phase collects JoinGroups until every member is there or the rebalance timeout is over; then all are answered
-with the new generation, and the leader's SyncGroup brings the assignment to everybody. Answers that must wait are
-callables, called once.
+A join phase collects JoinGroup requests until all members have sent one, or until the rebalance timeout. Then all are
+answered with the new generation. The leader's SyncGroup has the assignment, and all SyncGroup requests are answered
+with it. Responses that have to wait are callables, which are called once.
 
-Facts: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id required),
-KIP-814 (skip assignment); GroupMetadataManager.java.
+Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id required),
+KIP-814 (skip assignment), GroupMetadataManager.java.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from kafkaframes.coordination.groups.classic import (
 from kafkaframes.coordination.groups.ports import Clock, GroupSettings, Record, Timer
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
-_REBALANCED = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+_GENERATION_STATES = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 
 
 class Join(NamedTuple):
     """A JoinGroup request.
 
     Attributes:
-        needs_member_id: version 4 and later: a new dynamic member gets an id first, and joins with it.
-        may_skip_assignment: version 9 and later: a returning static leader is told to assign nothing.
+        needs_member_id: whether a new dynamic member first gets a member id and then joins with it (version 4 and
+            later).
+        may_skip_assignment: whether a returning static leader can be asked to skip the assignment (version 9 and
+            later).
     """
 
     group_id: str
@@ -52,7 +54,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A SyncGroup request; protocol type and name since version 5."""
+    """A SyncGroup request. Protocol type and name are sent since version 5."""
 
     group_id: str
     generation: int
@@ -64,7 +66,7 @@ class Sync(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """A member that leaves; without a member id, the static member of that name is removed."""
+    """A member of a LeaveGroup request. Without a member id, it is the static member with this instance id."""
 
     member_id: str
     instance_id: str | None = None
@@ -72,7 +74,7 @@ class Leaving(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalances:
-    """The rebalance protocol on classic groups."""
+    """The rebalance protocol of classic groups."""
 
     clock: Clock
     settings: GroupSettings
@@ -80,7 +82,7 @@ class Rebalances:
     new_id: Callable[[], str]
 
     def join(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
-        """Let a member join, or join again; ``reply`` is called when its generation begins, or at once if refused."""
+        """Handle a JoinGroup. ``reply`` is called when the generation starts, or at once with an error."""
         try:
             if not group.accepts(request.member_id, self.settings.max_size):
                 group.remove(request.member_id)
@@ -90,8 +92,8 @@ class Rebalances:
             if not request.member_id:
                 self._join_new(group, request, reply)
             elif request.member_id not in group.pending_joins:
-                self._join_again(group, request, reply)
-            elif request.instance_id is not None:  # Kafka fails inside (-1), and does not tell the member's id
+                self._rejoin(group, request, reply)
+            elif request.instance_id is not None:  # Kafka fails with an internal error (-1) and returns no member id
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             else:
                 self._add_and_rebalance(group, request, request.member_id, reply)
@@ -102,9 +104,9 @@ class Rebalances:
     def _join_new(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
         member_id = f"{request.instance_id or request.client_id}-{self.new_id()}"
         if request.instance_id is not None:
-            known = group.static_members.get(request.instance_id)
-            if known is not None:
-                self._replace_static(group, request, known, member_id, reply)
+            current_id = group.static_members.get(request.instance_id)
+            if current_id is not None:
+                self._replace_static(group, request, current_id, member_id, reply)
                 return
         elif request.needs_member_id:
             timer = self.clock.call_later(request.session_timeout_ms, lambda: self._expire_pending(group, member_id))
@@ -113,19 +115,19 @@ class Rebalances:
             return
         self._add_and_rebalance(group, request, member_id, reply)
 
-    def _join_again(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
-        """Answer a known member: with the generation that it may have missed, or by a rebalance."""
+    def _rejoin(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
+        """Handle the JoinGroup of a member: answer with the current generation if it was missed, else rebalance."""
         member = group.check_member(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
-        unchanged = member.protocols == request.protocols
+        is_unchanged = member.protocols == request.protocols
         if group.state is GroupState.EMPTY:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            reply(self._generation(group, member.member_id, with_members=is_leader))
-        elif group.state is GroupState.STABLE and unchanged and not is_leader:
-            reply(self._generation(group, member.member_id, with_members=False))
+        if group.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
+            reply(self._join_result(group, member.member_id, with_members=is_leader))
+        elif group.state is GroupState.STABLE and is_unchanged and not is_leader:
+            reply(self._join_result(group, member.member_id, with_members=False))
         else:
-            self._update(group, member, request, reply)
+            self._update_member(group, member, request, reply)
             self._rebalance_or_complete(group)
 
     def _add_and_rebalance(
@@ -146,58 +148,60 @@ class Rebalances:
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member)
-        self._expect(group, member, self.settings.new_member_join_timeout_ms)
+        self._restart_deadline(group, member, self.settings.new_member_join_timeout_ms)
         self._rebalance_or_complete(group)
 
     def _replace_static(
         self, group: ClassicGroup, request: Join, old_id: str, new_id: str, reply: Callable[[JoinResult], None]
     ) -> None:
-        """Let a static member come back; without a rebalance where nothing changes for the others (KIP-345)."""
+        """Replace a returning static member, without a rebalance if nothing changes for the others (KIP-345)."""
         assert request.instance_id is not None
         old_leader = group.leader
         member = group.replace_static(request.instance_id, old_id, new_id)
         self.keep_alive(group, member)
-        self._update(group, member, request, reply)
+        self._update_member(group, member, request, reply)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self._prepare(group)
+            self._prepare_rebalance(group)
         elif group.state is not GroupState.STABLE:
-            self._maybe_complete(group)
+            self._maybe_complete_join(group)
         elif group.select_protocol() != group.protocol_name:
             self._rebalance_or_complete(group)
         else:
-            assignments = {one.member_id: one.assignment for one in group.members.values()}
+            assignments = {member.member_id: member.assignment for member in group.members.values()}
             self.write(group.group_id, [records.group_record(group, assignments)])
             skips = request.may_skip_assignment and group.leader == new_id
-            answer = self._generation(group, new_id, with_members=skips)
+            answer = self._join_result(group, new_id, with_members=skips)
             leader = group.leader if request.may_skip_assignment else old_leader
             member.answer_join(answer._replace(leader=leader or "", skip_assignment=skips))
 
     @staticmethod
-    def _update(group: ClassicGroup, member: ClassicMember, request: Join, reply: Callable[[JoinResult], None]) -> None:
+    def _update_member(
+        group: ClassicGroup, member: ClassicMember, request: Join, reply: Callable[[JoinResult], None]
+    ) -> None:
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         member.joining = reply
 
     @staticmethod
-    def _generation(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinResult:
+    def _join_result(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinResult:
         return JoinResult(
             member_id=member_id,
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=group.leader or "",
-            members=group.described() if with_members else (),
+            members=group.members_for_leader() if with_members else (),
         )
 
     def _rebalance_or_complete(self, group: ClassicGroup) -> None:
         if group.can_rebalance:
-            self._prepare(group)
+            self._prepare_rebalance(group)
         else:
-            self._maybe_complete(group)
+            self._maybe_complete_join(group)
 
-    def _prepare(self, group: ClassicGroup) -> None:
-        """Begin a join phase; a group that was empty waits for more members first."""
+    def _prepare_rebalance(self, group: ClassicGroup) -> None:
+        """Start a join phase. If the group was empty, wait for more members first."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
@@ -210,47 +214,47 @@ class Rebalances:
         if is_initial:
             return
         if group.has_all_joined:
-            self._complete(group)
+            self._complete_join(group)
         else:
             self._wait_for_joins(group)
 
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        """Wait ``delay_ms`` for members of a new group; again while some come, within ``remaining_ms`` (KIP-134)."""
+        """Wait ``delay_ms`` for more members of a new group. New members extend it up to ``remaining_ms`` (KIP-134)."""
 
         def over() -> None:
             if group.new_member_added and remaining_ms:
                 group.new_member_added = False
-                again_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
-                self._wait_for_more(group, again_ms, max(remaining_ms - delay_ms, 0))
+                next_delay_ms = min(self.settings.initial_rebalance_delay_ms, remaining_ms)
+                self._wait_for_more(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
             else:
-                self._complete(group)
+                self._complete_join(group)
 
         _cancel(group.join_timer)
         group.join_timer = self.clock.call_later(delay_ms, over)
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
         _cancel(group.join_timer)
-        group.join_timer = self.clock.call_later(group.rebalance_timeout_ms, lambda: self._complete(group))
+        group.join_timer = self.clock.call_later(group.rebalance_timeout_ms, lambda: self._complete_join(group))
 
-    def _maybe_complete(self, group: ClassicGroup) -> None:
-        """End the join phase if everybody is there; an initial delay is waited for."""
+    def _maybe_complete_join(self, group: ClassicGroup) -> None:
+        """End the join phase if all members have joined. An initial delay is never shortened."""
         preparing = group.state is GroupState.PREPARING_REBALANCE
         if preparing and group.previous_state is not GroupState.EMPTY and group.has_all_joined:
-            self._complete(group)
+            self._complete_join(group)
 
-    def _complete(self, group: ClassicGroup) -> None:
-        """End the join phase: who did not join is out, unless static; the others get the next generation."""
+    def _complete_join(self, group: ClassicGroup) -> None:
+        """End the join phase. Dynamic members that did not rejoin are removed; the others get the next generation."""
         _cancel(group.join_timer)
         for member in [
             member for member in group.members.values() if member.joining is None and member.instance_id is None
         ]:
             group.remove(member.member_id)
         if not group.elect_joined_leader() and group.members:
-            self._wait_for_joins(group)  # only silent static members are left: their sessions decide
+            self._wait_for_joins(group)  # only static members without a JoinGroup are left: wait for their sessions
             return
         group.next_generation(self.clock.now_ms)
         if group.is_empty:
-            with suppress(KafkaframesError):  # the old generation would come back after a restart, and time out
+            with suppress(KafkaframesError):  # a restart would load the old generation, and its members would time out
                 self.write(group.group_id, [records.group_record(group, {})])
             return
         for member in list(group.members.values()):
@@ -258,44 +262,47 @@ class Rebalances:
             group.pending_syncs.add(member.member_id)
             self.keep_alive(group, member)
             member.is_new = False
-            member.answer_join(self._generation(group, member.member_id, with_members=leads))
+            member.answer_join(self._join_result(group, member.member_id, with_members=leads))
         generation = group.generation
         group.sync_timer = self.clock.call_later(
             group.rebalance_timeout_ms, lambda: self._expire_syncs(group, generation)
         )
 
     def sync(self, group: ClassicGroup, request: Sync, reply: Callable[[SyncResult], None]) -> None:
-        """Answer with the member's assignment, once the leader's SyncGroup has brought it."""
+        """Handle a SyncGroup: reply with the member's assignment once the leader has sent it."""
         try:
-            member = self._checked_sync(group, request)
+            member = self._validate_sync(group, request)
         except RefusedError as refused:
             reply(SyncResult(refused.code))
             return
-        self._synced(group, member.member_id)
+        self._finish_sync(group, member.member_id)
         if group.state is GroupState.STABLE:
-            reply(_assigned(group, member))
+            reply(_sync_result(group, member))
             return
         member.syncing = reply
         if group.leader == member.member_id:
             self._assign(group, request.assignments)
 
     @staticmethod
-    def _checked_sync(group: ClassicGroup, request: Sync) -> ClassicMember:
+    def _validate_sync(group: ClassicGroup, request: Sync) -> ClassicMember:
         if group.is_empty:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.check_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
-        said = (request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)
-        if any(requested is not None and known is not None and requested != known for requested, known in said):
+        sent_and_expected = (
+            (request.protocol_type, group.protocol_type),
+            (request.protocol_name, group.protocol_name),
+        )
+        if any(None not in pair and pair[0] != pair[1] for pair in sent_and_expected):
             raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
-    def _assign(self, group: ClassicGroup, assigned: Mapping[str, bytes]) -> None:
-        """Store what the leader assigned, and answer everybody who waits for it."""
-        assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}
+    def _assign(self, group: ClassicGroup, assignment_by_member: Mapping[str, bytes]) -> None:
+        """Store the leader's assignment, and answer all waiting SyncGroup requests."""
+        assignments = {member_id: assignment_by_member.get(member_id, b"") for member_id in group.members}
         try:
             self.write(group.group_id, [records.group_record(group, assignments)])
         except KafkaframesError:
@@ -311,25 +318,25 @@ class Rebalances:
         for member in list(group.members.values()):
             if error != ErrorCode.NONE:
                 member.assignment = b""
-            result = _assigned(group, member) if error == ErrorCode.NONE else SyncResult(error)
+            result = _sync_result(group, member) if error == ErrorCode.NONE else SyncResult(error)
             if member.answer_sync(result):
                 self.keep_alive(group, member)
 
-    def _synced(self, group: ClassicGroup, member_id: str) -> None:
+    def _finish_sync(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             _cancel(group.sync_timer)
 
     def _expire_syncs(self, group: ClassicGroup, generation: int) -> None:
-        """Remove who joined and never synced: the rebalance timeout is over."""
-        if group.generation != generation or group.state not in _REBALANCED or not group.pending_syncs:
+        """After the rebalance timeout, remove members that joined and sent no SyncGroup."""
+        if group.generation != generation or group.state not in _GENERATION_STATES or not group.pending_syncs:
             return
         for member_id in sorted(group.pending_syncs):
             group.remove(member_id)
-        self._prepare(group)
+        self._prepare_rebalance(group)
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member of this generation alive; return the error code that it gets."""
+        """Extend the session of a member of this generation. Return the error code of the response."""
         member = group.check_member(member_id, instance_id)
         if generation != group.generation:
             raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
@@ -340,10 +347,10 @@ class Rebalances:
         return ErrorCode.REBALANCE_IN_PROGRESS if is_rejoining else ErrorCode.NONE
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Begin a member's session timeout anew."""
-        self._expect(group, member, member.session_timeout_ms)
+        """Restart a member's session timeout."""
+        self._restart_deadline(group, member, member.session_timeout_ms)
 
-    def _expect(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int) -> None:
+    def _restart_deadline(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int) -> None:
         member.stop_timer()
         member.deadline = self.clock.call_later(timeout_ms, lambda: self._expire_member(group, member))
 
@@ -351,37 +358,37 @@ class Rebalances:
         if group.members.get(member.member_id) is not member or member.satisfies_heartbeat:
             return
         self._remove_member(group, member)
-        if group.state in _REBALANCED:
+        if group.state in _GENERATION_STATES:
             self._rebalance_or_complete(group)
         elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
-            self._complete(group)
+            self._complete_join(group)
 
     def _expire_pending(self, group: ClassicGroup, member_id: str) -> None:
         if group.drop_pending(member_id) and group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
-            self._complete(group)
+            self._complete_join(group)
 
     @staticmethod
     def _remove_member(group: ClassicGroup, member: ClassicMember) -> None:
-        """Remove a member; a JoinGroup of it that waits for its answer is answered UNKNOWN_MEMBER_ID: join anew."""
+        """Remove a member. A waiting JoinGroup is answered with UNKNOWN_MEMBER_ID, so that the client joins again."""
         member.answer_join(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
 
     def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Remove members; return an error code for each."""
-        codes = [self._leave_one(group, one) for one in leaving]
+        """Remove members. Return an error code for each."""
+        codes = [self._leave_one(group, request) for request in leaving]
         if ErrorCode.NONE in codes:
-            if group.state in _REBALANCED:
+            if group.state in _GENERATION_STATES:
                 self._rebalance_or_complete(group)
             elif group.state is GroupState.PREPARING_REBALANCE:
-                self._maybe_complete(group)
+                self._maybe_complete_join(group)
         return codes
 
     def _leave_one(self, group: ClassicGroup, request: Leaving) -> ErrorCode:
         if not request.member_id:
-            known = group.static_members.get(request.instance_id) if request.instance_id is not None else None
-            if known is None:
+            member_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
+            if member_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            self._remove_member(group, group.members[known])
+            self._remove_member(group, group.members[member_id])
         elif not group.drop_pending(request.member_id):
             try:
                 self._remove_member(group, group.check_member(request.member_id, request.instance_id))
@@ -390,23 +397,23 @@ class Rebalances:
         return ErrorCode.NONE
 
     def take_over(self, group: ClassicGroup) -> None:
-        """Begin a rebalance of a group that was a consumer group until now."""
+        """Start a rebalance of a group that was converted from a consumer group."""
         self.revive(group)
-        self._prepare(group)
+        self._prepare_rebalance(group)
 
     def give_up(self, group: ClassicGroup) -> None:
-        """Tell who waits for an answer to join again: the group becomes a consumer group."""
+        """Make members with waiting requests rejoin, since the group is converted to a consumer group."""
         for member in list(group.members.values()):
             member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def revive(self, group: ClassicGroup) -> None:
-        """Expect the members of a group that was read from the log to be heard of."""
+        """Start the sessions of the members of a group that was loaded from the log."""
         for member in group.members.values():
             self.keep_alive(group, member)
 
 
-def _assigned(group: ClassicGroup, member: ClassicMember) -> SyncResult:
+def _sync_result(group: ClassicGroup, member: ClassicMember) -> SyncResult:
     return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
 
 

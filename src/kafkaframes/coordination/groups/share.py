@@ -72,7 +72,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         """Refuse as for commits."""
         self.check_commit(Committer(self.group_id), transactional=False)
 
-    def offsets_age_from(self) -> Callable[[int], int] | None:
+    def retention_start(self) -> Callable[[int], int] | None:
         """Return None: nothing of a share group expires."""
         return None
 

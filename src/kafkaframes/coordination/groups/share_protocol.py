@@ -65,9 +65,9 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         if is_changed or (group.assignment_epoch >= group.epoch and group.has_unassigned):
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
-        target_epoch, assigned_ms = group.assignment_epoch, group.assigned_ms
+        target_epoch, assignment_time_ms = group.assignment_epoch, group.assignment_time_ms
         if epoch > target_epoch and self.is_due(group):
-            targets, target_epoch, assigned_ms = self._assigned(group, members), epoch, self.clock.monotonic_ms
+            targets, target_epoch, assignment_time_ms = self._assigned(group, members), epoch, self.clock.monotonic_ms
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
             records.append(rows.target_epoch_record(group.group_id, epoch, self.clock.now_ms))
@@ -82,7 +82,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             self.write(group.group_id, records)
         group.put(moved)
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
-        group.assignment_epoch, group.assigned_ms = target_epoch, assigned_ms
+        group.assignment_epoch, group.assignment_time_ms = target_epoch, assignment_time_ms
         self.watch(group, moved)
         self._begin(group, self._read_by(names))
         tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned

@@ -212,7 +212,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         if plan.epoch <= group.assignment_epoch:
             return
         monotonic_ms, group_id = self.clock.monotonic_ms, group.group_id
-        if not group.members and group.assigned_ms is None:
+        if not group.members and group.assignment_time_ms is None:
             group.delayed_until_ms = monotonic_ms + self.number(group, "initial.rebalance.delay.ms")
         if group.delayed_until_ms is not None and monotonic_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
@@ -241,7 +241,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         if member.state is MemberState.STABLE and member.epoch == target_epoch:
             return member
         target = plan.targets.get(member.member_id, NO_TASKS)
-        return member.reconciled(target, target_epoch, beat.all_owned, group.is_taken_for(member.process_id))
+        return member.reconcile(target, target_epoch, beat.all_owned, group.is_taken_for(member.process_id))
 
     def _apply(self, group: StreamsGroup, plan: _Plan, member: StreamsMember, beat: StreamsBeat) -> None:
         group.put(member)
@@ -249,7 +249,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         group.epoch, group.metadata_hash, group.assignment_configs = plan.epoch, plan.metadata_hash, plan.configs
         if plan.is_assigned:
             group.targets, group.assignment_epoch = plan.targets, plan.epoch
-            group.assigned_ms = self.clock.monotonic_ms
+            group.assignment_time_ms = self.clock.monotonic_ms
         if beat.shuts_down:
             group.shutdown_by = member.member_id
         self.watch(group, member)

@@ -20,7 +20,7 @@ from kafkaframes.coordination.groups.ports import (
     CoordinatorLog,
     LoadedRecord,
     ProducerIdentity,
-    numbers_of_config,
+    integers_from_config,
 )
 from kafkaframes.coordination.transactions.state import (
     COMPLETE,
@@ -68,7 +68,7 @@ class TransactionSettings:
     @classmethod
     def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
         """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value."""
-        return cls(**numbers_of_config(CONFIG_NAMES, text), transaction_version=transaction_version)
+        return cls(**integers_from_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
 
 class MarkerWriter(Protocol):
