@@ -1,4 +1,4 @@
-"""Coordinators of groups, transactions and share groups: state machines without sockets and without a clock of their own.
+"""Coordinators of groups, transactions and share groups: state machines without sockets or a clock of their own.
 
 A request that is not allowed raises a ``RefusedError`` with Kafka's error code. If the log rejects an append, the
 log's error (a ``KafkaframesError``) is passed on. Neither changes any state; the functions do not repeat this.
