@@ -25,8 +25,8 @@ from kafkaframes.errors.sensitive import (
     FIELDS,
     REQUEST,
     RESPONSE,
-    message_without_secrets,
-    without_secrets,
+    redact_json,
+    redact_message,
 )
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -106,7 +106,7 @@ ALL = list(all_secrets())
 )
 def test_objects_and_json_lose_them_at_every_version(key, direction, filled):
     before = copy.deepcopy(filled)
-    assert hides(repr(message_without_secrets(key, direction, filled)))
+    assert hides(repr(redact_message(key, direction, filled)))
     assert filled == before  # the handler's own message keeps them
     shown = 0
     for version in range(type(filled).spec.valid_versions.lowest, type(filled).spec.valid_versions.highest + 1):
@@ -115,17 +115,17 @@ def test_objects_and_json_lose_them_at_every_version(key, direction, filled):
         except Exception:  # the version lacks the field
             continue
         shown += not hides(text)
-        assert hides(json.dumps(without_secrets(key, direction, filled.to_json(version))))
+        assert hides(json.dumps(redact_json(key, direction, filled.to_json(version))))
     assert shown
 
 
 def test_a_forwarded_request_is_blanked():
     for key, is_hidden in ((51, True), (3, False)):
         envelope = message("EnvelopeRequest")(request_data=key.to_bytes(2, "big") + SECRET.encode())
-        assert hides(json.dumps(without_secrets(58, REQUEST, envelope.to_json(0)))) is is_hidden
-        assert hides(repr(message_without_secrets(58, REQUEST, envelope)))
+        assert hides(json.dumps(redact_json(58, REQUEST, envelope.to_json(0)))) is is_hidden
+        assert hides(repr(redact_message(58, REQUEST, envelope)))
     answer = message("EnvelopeResponse")(response_data=SECRET.encode())
-    assert hides(repr(message_without_secrets(58, RESPONSE, answer)))
+    assert hides(repr(redact_message(58, RESPONSE, answer)))
 
 
 class Wire:

@@ -1,4 +1,4 @@
-"""The list of what is secret: Kafka's own settings, those of other systems, texts, and fields of messages."""
+"""Redaction: settings of Kafka and of other systems, texts, and fields of messages."""
 
 import dataclasses
 import importlib
@@ -17,14 +17,14 @@ from kafkaframes.errors.sensitive import (
     RESPONSE,
     has_secrets,
     is_secret,
-    shown,
-    without_secrets,
-    without_secrets_in_text,
+    redact_json,
+    redact_text,
+    redact_value,
 )
 from kafkaframes.protocol.messages.headers import body_class
 from kafkaframes.protocol.spec import catalog
 
-# Settings of type PASSWORD in Kafka 4.3's clients and brokers, and of older releases.
+# Settings of type PASSWORD in the clients and brokers of Kafka 4.3 and older releases.
 _PASSWORDS = """
     ssl.key.password ssl.keystore.password ssl.truststore.password ssl.keystore.key
     ssl.keystore.certificate.chain ssl.truststore.certificates sasl.jaas.config
@@ -55,7 +55,7 @@ HARMLESS = _HARMLESS.split()
 @pytest.mark.parametrize("name", [*PASSWORDS, *ELSEWHERE, *(name.upper() for name in ELSEWHERE)])
 def test_secret_names(name):
     assert is_secret(name)
-    assert shown(name, "x") == REDACTED
+    assert redact_value(name, "x") == REDACTED
 
 
 @pytest.mark.parametrize("name", [*HARMLESS, *(name for name, kind in TYPES.items() if kind != PASSWORD)])
@@ -80,28 +80,30 @@ def test_harmless_names(name):
         "ssl.key.password : HIDE",
     ],
 )
-def test_texts_lose_their_secrets(text):
-    assert not re.search("HI|DE", without_secrets_in_text(text))
+def test_secrets_in_texts_are_redacted(text):
+    assert not re.search("HI|DE", redact_text(text))
 
 
 @pytest.mark.parametrize("text", ["api_key=18", '{"requestApiKey":3,"x":1}', "ApiKey: -1", "retries=3", "token ring"])
-def test_texts_keep_what_is_no_secret(text):
-    assert without_secrets_in_text(text) == text
+def test_other_texts_are_unchanged(text):
+    assert redact_text(text) == text
 
 
-def test_no_dataclass_shows_a_secret_in_its_repr():
-    shown = []
+def test_no_dataclass_has_a_secret_in_its_repr():
+    secrets = []
     for package in ("broker", "capture", "client", "scan", "storage", "testing"):
         root = importlib.import_module(f"kafkaframes.{package}")
         for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-            for made in vars(importlib.import_module(module.name)).values():
-                if isinstance(made, type) and dataclasses.is_dataclass(made):
-                    names = {field.name for field in dataclasses.fields(made) if field.repr}
-                    shown += [(made.__name__, name) for name in names if is_secret(name) and not name.endswith("key")]
-    assert set(shown) <= {("BrokerState", "credentials")}  # whose own fields are hidden
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, type) and dataclasses.is_dataclass(value):
+                    names = {field.name for field in dataclasses.fields(value) if field.repr}
+                    secrets += [
+                        (value.__name__, name) for name in names if is_secret(name) and not name.endswith("key")
+                    ]
+    assert set(secrets) <= {("BrokerState", "credentials")}  # the repr of the credentials hides their fields
 
 
-def test_a_long_text_takes_no_long_time():
+def test_redaction_of_a_long_text_takes_linear_time():
     for text in (
         "token" * 200_000,
         "a" * 1_000_000,
@@ -110,35 +112,34 @@ def test_a_long_text_takes_no_long_time():
         "?a" * 500_000,
         '"' * 10**6,
     ):
-        began = time.process_time()
-        without_secrets_in_text(text)
-        assert time.process_time() - began < 20
+        start = time.process_time()
+        redact_text(text)
+        assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("direction", [REQUEST, RESPONSE])
-def test_every_field_of_a_message_that_says_it_is_secret_is_listed(direction):
-    named = re.compile(r"^(authBytes|hmac|salt|saltedPassword|.*[pP]assword|.*[sS]ecret)$")
-    found = {}
+def test_all_message_fields_with_secret_names_are_redacted(direction):
+    secret_name = re.compile(r"^(authBytes|hmac|salt|saltedPassword|.*[pP]assword|.*[sS]ecret)$")
+    expected = {}
     for api in catalog.apis():
         spec = body_class(api.key, direction).spec
-        paths = {path for path in _paths(spec, spec.struct) if named.match(path[-1])}
+        paths = {path for path in _paths(spec, spec.struct) if secret_name.match(path[-1])}
         if paths:
-            found[api.key, direction] = paths
-    listed = {key: set(paths) for key, paths in FIELDS.items() if key[1] == direction and key[0] != 50}
-    assert found == listed
-    assert all(has_secrets(key) for key, _ in found)
+            expected[api.key, direction] = paths
+    assert expected == {key: set(paths) for key, paths in FIELDS.items() if key[1] == direction and key[0] != 50}
+    assert all(has_secrets(key) for key, _ in expected)
 
 
-def _paths(spec, struct, above=()):
+def _paths(spec, struct, parents=()):
     for field in struct.fields:
-        path = (*above, field.json_name)
+        path = (*parents, field.json_name)
         yield path
-        if field.type.name in spec.structs and len(above) < 6:
+        if field.type.name in spec.structs and len(parents) < 6:
             yield from _paths(spec, spec.structs[field.type.name], path)
 
 
-def test_settings_within_messages():
+def test_secret_settings_in_messages_are_redacted():
     body = {"resources": [{"configs": [{"name": "ssl.key.password", "value": "x"}, {"name": "a", "value": "b"}]}]}
-    assert json.dumps(without_secrets(44, REQUEST, body)).count(REDACTED) == 1
+    assert json.dumps(redact_json(44, REQUEST, body)).count(REDACTED) == 1
     topics = {"repartitionSourceTopics": [{"topicConfigs": [{"key": "my.password", "value": "x"}]}]}
-    assert REDACTED in json.dumps(without_secrets(88, REQUEST, {"topology": {"subtopologies": [topics]}}))
+    assert REDACTED in json.dumps(redact_json(88, REQUEST, {"topology": {"subtopologies": [topics]}}))

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from kafkaframes.errors import EncodeError, KafkaframesError
-from kafkaframes.errors.sensitive import without_secrets_in_text
+from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.records.strict_json import parse_json
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -262,7 +262,7 @@ class HttpServer:
         except HttpError as error:
             return error.status, {"error_code": error.code, "message": str(error)}
         except KafkaframesError as error:
-            status, reason = HTTPStatus.BAD_REQUEST, without_secrets_in_text(str(error))
+            status, reason = HTTPStatus.BAD_REQUEST, redact_text(str(error))
         except Exception as error:  # a fault of ours: what it says may be about anything
             status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"failed inside: {type(error).__name__}"
         return status, {"error_code": int(status), "message": reason}

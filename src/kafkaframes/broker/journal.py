@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded
 from kafkaframes.broker.request import Request
-from kafkaframes.errors.sensitive import REQUEST, RESPONSE, message_without_secrets, without_secrets
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, redact_json, redact_message
 from kafkaframes.protocol.messages import Message
 from kafkaframes.protocol.messages.structs import Struct
 
@@ -103,7 +103,7 @@ class Journal:
         )
         if not request.is_unknown_version:
             try:
-                entry.body = message_without_secrets(request.api.key, REQUEST, request.body)
+                entry.body = redact_message(request.api.key, REQUEST, request.body)
                 entry.unknown_tags = list(request.body._tags or ())
             except CloseConnection as error:
                 entry.fault = f"not decoded: {error}"
@@ -120,7 +120,7 @@ class Journal:
         entry.answer_tags = list(request.answer_tags)
         if isinstance(answer, Message | Encoded):
             is_message = isinstance(answer, Message)
-            entry.answer = message_without_secrets(request.api.key, RESPONSE, answer) if is_message else answer
+            entry.answer = redact_message(request.api.key, RESPONSE, answer) if is_message else answer
             self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
 
     def _weigh(self, entry: Entry, size_bytes: int) -> None:
@@ -303,4 +303,4 @@ class RequestLog:
 
 
 def _shown(request: Request, direction: str, message: Message) -> dict[str, Any]:
-    return without_secrets(request.api.key, direction, message.to_json(request.version, records="size"))
+    return redact_json(request.api.key, direction, message.to_json(request.version, records="size"))

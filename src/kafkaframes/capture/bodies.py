@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.errors import DecodeError, KafkaframesError
-from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
 from kafkaframes.protocol.messages.columns import decode_columns
 from kafkaframes.protocol.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.protocol.messages.headers import (
@@ -163,7 +163,7 @@ def _text(data: bytes, kind: Kind, *, hides: bool) -> Texts:
         body = frame.body.to_json(frame.api_version, records=kind.records_shown)
     except KafkaframesError as error:
         return Texts(None, None if hides else _kept(data), f"{kind.direction}: {error}")
-    return Texts(header, _json(without_secrets(kind.api_key, kind.direction, body) if hides else body), note)
+    return Texts(header, _json(redact_json(kind.api_key, kind.direction, body) if hides else body), note)
 
 
 def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:

@@ -24,7 +24,7 @@ from kafkaframes.capture.coverage import DAMAGED, Coverage, UnreadData
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.tables import NamedBodies
 from kafkaframes.errors import DecodeError, KafkaframesError
-from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, redact_json
 from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_message
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
@@ -472,7 +472,7 @@ def _fill(row: Row, result: Row, errors: list[str], level: str, *, secrets: bool
         if direction == RESPONSE:
             row["errors"] = list(error_codes(body))
         hides = not secrets and has_secrets(key)
-        row[direction] = _json(without_secrets(key, direction, body) if hides and isinstance(body, dict) else body)
+        row[direction] = _json(redact_json(key, direction, body) if hides and isinstance(body, dict) else body)
 
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -24,7 +24,7 @@ from kafkaframes.errors.sensitive import (
     FIELDS,
     REQUEST,
     RESPONSE,
-    forwarded_field,
+    envelope_field,
     is_secret,
 )
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
@@ -71,7 +71,7 @@ class ApiTypes:
     def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
         """Return bodies of one version in the type of all; null where there is an error; without credentials."""
         hidden = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
-        name = None if self.secrets else forwarded_field(self.api_key, direction)
+        name = None if self.secrets else envelope_field(self.api_key, direction)
         hidden |= {(name,)} if name is not None else set()
         configs = frozenset() if self.secrets else frozenset(CONFIGS.get((self.api_key, direction), ()))
         result = _aligned(body, self.type_of(direction), (), hidden, configs)

@@ -1,4 +1,4 @@
-"""Every exception this package raises on purpose, and every error code a Kafka broker answers with."""
+"""The exceptions of this package, and Kafka's error codes."""
 
 from kafkaframes.errors.codes import COORDINATOR_MOVED, LEADER_MOVED, ErrorCode
 from kafkaframes.errors.exceptions import (

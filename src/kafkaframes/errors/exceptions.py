@@ -1,30 +1,27 @@
-"""Every exception this package raises on purpose.
+"""The exceptions of this package.
 
 * KafkaframesError
-    * SpecError             a message JSON file says something Kafka's generator would refuse
-    * EncodeError           the caller's value cannot be written at this version
-    * DecodeError           bytes from outside break the protocol
-        * TruncatedError        ... because they stop too early
-        * CorruptRecordError    ... because a CRC, length or count of a record or batch disagrees
-    * LogDirError           a log directory, or a file in it, is not what its name says
-        * DamagedChunkError     ... a piece of a tiered segment cannot be read
-        * StorageError          ... because the disk refused a write: it is full, forbidden, broken, or offline since
-    * AppendRefusedError    a broker would not append these records (append.py)
-    * UnsupportedFormatError a consumer met a record format that it is not configured to read
-    * OffsetOutOfRangeError an offset lies outside of a partition's log
-    * OptionError           the caller named an option, path or topic that does not fit
-    * MissingExtraError     a feature needs a package that an extra of this one installs
-    * NetworkError          a broker cannot be reached, or a connection ended before its answer
-        * MaybeWrittenError     ... after a broker may have taken records, or the end of a transaction
-    * BrokerError           a broker answered with an error code other than NONE; of those that callers catch:
-        * PartialFailureError   ... for some items of a request that has several
+    * SpecError             a message spec is invalid
+    * EncodeError           a value cannot be encoded at this version
+    * DecodeError           data is invalid
+        * TruncatedError        ... because it ends too early
+        * CorruptRecordError    ... because a CRC, length or count of a record or batch is wrong
+    * LogDirError           a log directory, or a file in it, is invalid
+        * DamagedChunkError     ... because a chunk of a tiered segment cannot be read
+        * StorageError          ... because a write to its disk failed, now or earlier
+    * AppendRefusedError    a broker would reject these records
+    * RefusedError          a coordinator rejects a request
+    * UnsupportedFormatError a consumer is not configured to read a record format
+    * OffsetOutOfRangeError an offset is outside of a partition's log
+    * OptionError           an option, path or topic of the caller is invalid
+    * MissingExtraError     a feature requires a package that an extra installs
+    * NetworkError          a broker cannot be reached, or a connection closed before the response
+        * MaybeWrittenError     ... after a broker may have appended the records or ended the transaction
+    * BrokerError           a broker returned an error code. Subclasses exist for the errors that callers handle:
+        * PartialFailureError   ... some items of a request failed
         * UnknownTopicError, TopicExistsError, AuthorizationError, AuthenticationError, ProducerFencedError
-    * UnknownOutcomeError   whether a table has taken a commit cannot be told
-    * LostTaskError         a Spark task was lost while it wrote exactly once, more often than a batch is written anew
-
-The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
-installation, or the far side? Kafka's numbered errors are rows of a table, but for the few that callers
-tell apart.
+    * UnknownOutcomeError   it is unknown whether a table contains a commit
+    * LostTaskError         a Spark task was lost during an exactly-once write, and the retries are used up
 """
 
 from __future__ import annotations
@@ -38,14 +35,14 @@ from kafkaframes.errors.codes import ErrorCode
 
 
 class KafkaframesError(Exception):
-    """The root of the tree: ``except KafkaframesError`` catches all that this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
-    def __reduce__(self) -> tuple[Any, ...]:  # an exception's own pickle calls its class with ``args`` alone
-        return _restored, (type(self), self.args, self.__dict__)
+    def __reduce__(self) -> tuple[Any, ...]:  # Exception's own method calls the class with ``args`` only
+        return _restore_error, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[KafkaframesError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaframesError:
-    """Return an error as it was, whatever its class takes."""
+def _restore_error(kind: type[KafkaframesError], args: tuple[Any, ...], attributes: dict[str, Any]) -> KafkaframesError:
+    """Unpickle an error without a call of its ``__init__``."""
     error = kind.__new__(kind)
     super(KafkaframesError, error).__init__(*args)
     error.__dict__.update(attributes)
@@ -53,7 +50,7 @@ def _restored(kind: type[KafkaframesError], args: tuple[Any, ...], attributes: d
 
 
 class _PathError(KafkaframesError):
-    """An error at a place inside a message: a field path, collected on the way up, and perhaps a byte."""
+    """An error with its location: the path of a field, and optionally a file and a byte position."""
 
     def __init__(
         self, reason: str, *, position: int | None = None, path: tuple[str | int, ...] = (), file: str | None = None
@@ -65,7 +62,7 @@ class _PathError(KafkaframesError):
         self.file = file
 
     def within(self, step: str | int) -> Self:
-        """Prepend the field name or array index that was being handled; return self."""
+        """Prepend a field name or an array index to the path, and return the error itself."""
         self.path = (step, *self.path)
         return self
 
@@ -81,36 +78,38 @@ class _PathError(KafkaframesError):
 
 
 class SpecError(_PathError):
-    """A message JSON file says something that Kafka's generator would refuse."""
+    """A message spec is invalid. Kafka's generator would reject it, too."""
 
 
 class EncodeError(_PathError):
-    """The caller's value cannot be written at this version; ``path`` names the field.
+    """A value cannot be encoded at this version.
 
-    ``rows``: of an array of messages, those that have the value.
+    Attributes:
+        path: path of the field.
+        rows: indexes of the messages with the value, if several messages were encoded.
     """
 
     rows: tuple[int, ...] = ()
 
 
 class DecodeError(_PathError):
-    """Bytes from outside break the protocol; ``path`` names the field, ``position`` the byte."""
+    """Data is invalid. ``path`` is the field's path, ``position`` its first byte."""
 
 
 class TruncatedError(DecodeError):
-    """The bytes stop before the value does."""
+    """The data ends before the value does."""
 
 
 class CorruptRecordError(DecodeError):
-    """A CRC, length, count or framing of a record or a batch disagrees with its bytes."""
+    """A CRC, length, count or framing of a record or batch does not match its bytes."""
 
 
 class LogDirError(_PathError):
-    """A log directory, or a file in it, is not what its name says; ``file`` names it."""
+    """A log directory, or a file in it, is invalid. ``file`` is the file's path."""
 
 
 class DamagedChunkError(LogDirError):
-    """A chunk of a tiered segment cannot be read; ``lost`` are the bytes of the segment that it held."""
+    """A chunk of a tiered segment cannot be read. ``lost`` is its byte range in the segment."""
 
     def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **where: Any) -> None:
         super().__init__(reason, **where)
@@ -118,19 +117,19 @@ class DamagedChunkError(LogDirError):
 
 
 class StorageError(LogDirError):
-    """A log directory's disk refused a write (KAFKA_STORAGE_ERROR); the directory is offline unless it is full."""
+    """A write to a log directory failed (KAFKA_STORAGE_ERROR). The directory is offline unless the disk is full."""
 
 
 class UnsupportedFormatError(KafkaframesError):
-    """A consumer met records of a format that it is not configured to read, as consumers before 0.10 do (KIP-31).
+    """A consumer fetched records in a format that it is not configured to read (KIP-31).
 
     The records are intact. The consumer's position stays at the first of them.
 
     Attributes:
-        partition: topic and partition, as ``orders-0``.
-        offset: the consumer's position: every record from it on is unread.
+        partition: topic and partition, such as ``orders-0``.
+        offset: position of the consumer. The records from it on are unread.
         record_format: format of the batch at the position: 0, 1 or 2.
-        supported_formats: formats that the consumer reads.
+        supported_formats: formats that the consumer is configured to read.
     """
 
     def __init__(self, partition: str, offset: int, record_format: int, supported_formats: tuple[int, ...]) -> None:
@@ -146,29 +145,29 @@ class UnsupportedFormatError(KafkaframesError):
 
 
 class OffsetOutOfRangeError(KafkaframesError):
-    """An offset lies outside of what a partition's log has (OFFSET_OUT_OF_RANGE)."""
+    """An offset is outside of a partition's log (OFFSET_OUT_OF_RANGE)."""
 
 
 class OptionError(KafkaframesError):
-    """The caller named an option, a path or a topic that does not fit."""
+    """An option, a path or a topic of the caller is invalid."""
 
 
 class MissingExtraError(KafkaframesError, ImportError):
-    """A feature needs a package that one of our extras installs; ``instead`` names another way out."""
+    """A feature requires a package that an extra of kafkaframes installs. ``instead`` is an alternative."""
 
     def __init__(self, feature: str, extra: str, *, instead: str = "") -> None:
         advice = f", or {instead}" if instead else ""
-        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'{advice}")
+        super().__init__(f"{feature} requires the extra [{extra}]: pip install 'kafkaframes[{extra}]'{advice}")
         self.feature = feature
         self.extra = extra
         self.instead = instead
 
 
 def import_extra(feature: str, extra: str, *modules: str) -> Any:
-    """Import modules that an extra brings; return the first.
+    """Import modules that an extra installs, and return the first.
 
     Raises:
-        MissingExtraError: one of them is absent.
+        MissingExtraError: a module is not installed.
     """
     try:
         first, *_ = map(import_module, modules)
@@ -178,14 +177,14 @@ def import_extra(feature: str, extra: str, *modules: str) -> Any:
 
 
 class NetworkError(KafkaframesError):
-    """A broker cannot be reached, a connection ended before an answer came, or none came in time."""
+    """A broker cannot be reached, or a connection closed or timed out before the response."""
 
 
 class BrokerError(KafkaframesError):
-    """A broker answered with an error code other than NONE, or in a way that no broker should.
+    """A broker returned an error code or an invalid response.
 
     Attributes:
-        code: Kafka's error, None where the broker sent none.
+        code: Kafka's error code; None if the response is invalid.
     """
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
@@ -194,10 +193,10 @@ class BrokerError(KafkaframesError):
 
 
 class PartialFailureError(BrokerError):
-    """Some items of an administrative request failed; the others took effect.
+    """Some items of an administrative request failed. The others took effect.
 
     Attributes:
-        results: for each item its value, or the ``BrokerError`` that it failed with.
+        results: the value of each item, or the ``BrokerError`` with which it failed.
         code: error code of the first item that failed.
     """
 
@@ -205,39 +204,39 @@ class PartialFailureError(BrokerError):
         self.results = dict(results)
         errors = self.errors
         first = next(iter(errors.values()))
-        super().__init__(f"{len(errors)} of {len(self.results)} failed; the first: {first}", first.code)
+        super().__init__(f"{len(errors)} of {len(self.results)} items failed; the first: {first}", first.code)
 
     @property
     def errors(self) -> dict[Any, BrokerError]:
-        """The items that failed, and their errors."""
+        """The errors of the items that failed."""
         return {item: result for item, result in self.results.items() if isinstance(result, BrokerError)}
 
 
 class MaybeWrittenError(NetworkError):
-    """Records, or the end of a transaction, that a broker may or may not have taken: no answer says which.
+    """It is unknown whether a broker appended records or ended a transaction: the response is missing.
 
-    To send them again can write them twice.
+    If the caller sends the records again, they may be written twice.
     """
 
 
 class UnknownTopicError(BrokerError):
-    """There is no such topic, or no such partition of it."""
+    """The topic or the partition does not exist."""
 
 
 class TopicExistsError(BrokerError):
-    """A topic that should be made is there already."""
+    """A topic with the name of the new topic already exists."""
 
 
 class AuthorizationError(BrokerError):
-    """The cluster's rules do not let this user do that."""
+    """The client's user is not authorized for the operation."""
 
 
 class AuthenticationError(BrokerError):
-    """A broker does not accept who we say that we are."""
+    """A broker rejected the client's credentials or SASL mechanism."""
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer of the same ``transactional_id`` has taken over: this one is of no more use."""
+    """A newer producer with the same ``transactional_id`` has fenced this one, which can only be closed."""
 
 
 _CLASS_OF_CODE: Final = {
@@ -256,30 +255,37 @@ _CLASS_OF_CODE: Final = {
 }
 
 
-def broker_error(code: int, what: str, said: str | None = None) -> BrokerError:
-    """Return the exception for an error code that a broker has answered with, and what it said beside it."""
-    known = ErrorCode(code)
-    return _CLASS_OF_CODE.get(known, BrokerError)(f"{what} ({said}): {known}" if said else f"{what}: {known}", known)
+def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
+    """Return the exception for an error code.
+
+    Args:
+        code: error code in the broker's response.
+        subject: what failed, for example a topic or a request; the message begins with it.
+        detail: error message in the broker's response, if any.
+    """
+    error = ErrorCode(code)
+    kind = _CLASS_OF_CODE.get(error, BrokerError)
+    return kind(f"{subject} ({detail}): {error}" if detail else f"{subject}: {error}", error)
 
 
 class LostTaskError(KafkaframesError):
-    """A task was lost, or came again: nothing is wrong with the rows, and the whole batch may be written anew."""
+    """A Spark task was lost or started again. The rows are valid, and the whole micro-batch can be written again."""
 
 
 class UnknownOutcomeError(KafkaframesError):
-    """A commit to a table whose fate is not known: the files that it names must stay."""
+    """It is unknown whether a table contains a commit. The files of the commit must not be deleted."""
 
     def __init__(self, table: str, run: str, reason: str) -> None:
         super().__init__(
-            f"{table}: whether commit {run} was made is unknown ({reason}); its files stay, the next "
-            "`incremental` run goes on behind what the table says"
+            f"{table}: it is unknown whether commit {run} succeeded ({reason}); its files are kept, and the next "
+            "`incremental` run continues after the table's last commit"
         )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a broker refuses: the errors with Kafka's code, and the code that stands for any other of ours.
+# Rejections by a broker, with Kafka's error codes.
 
-# Kafka's exception -> the error code that a producer is answered with; any other is UNKNOWN_SERVER_ERROR.
+# Kafka's exception -> error code in the response to the producer; UNKNOWN_SERVER_ERROR for all others.
 _CODES = {
     "CorruptRecordException": ErrorCode.CORRUPT_MESSAGE,
     "InvalidRecordException": ErrorCode.INVALID_RECORD,
@@ -296,7 +302,7 @@ _CODES = {
 
 
 class RecordRefusal(NamedTuple):
-    """One record that is at fault: its index in its batch, an error code, and the reason."""
+    """An invalid record: its index in its batch, an error code, and the reason."""
 
     batch_index: int
     code: ErrorCode
@@ -304,13 +310,13 @@ class RecordRefusal(NamedTuple):
 
 
 class AppendRefusedError(KafkaframesError):
-    """Records that Kafka's append path refuses.
+    """Kafka's append path rejects the records.
 
     Attributes:
-        exception: the name of the exception that Kafka throws, as brokers' logs have it.
-        code: the error code that a producer is answered with.
-        record_errors: the records at fault, where the refusal is about records (KIP-467).
-        valid_bytes: the size in bytes of the whole, intact batches; ``None`` where one was not intact.
+        exception: name of the exception that Kafka throws, as in broker logs.
+        code: error code in the response to the producer.
+        record_errors: the invalid records, if the error is about single records (KIP-467).
+        valid_bytes: size in bytes of the complete, valid batches; None if a batch is invalid.
     """
 
     def __init__(self, exception: str, reason: str, *, record_errors: tuple[RecordRefusal, ...] = ()) -> None:
@@ -326,11 +332,11 @@ class AppendRefusedError(KafkaframesError):
 
 
 class RefusedError(KafkaframesError):
-    """A request that a coordinator refuses; nothing has changed then.
+    """A coordinator rejects a request. Its state is unchanged.
 
     Attributes:
-        code: Kafka's error.
-        reason: the error message of responses that carry one.
+        code: Kafka's error code.
+        reason: error message, for responses that have such a field.
     """
 
     def __init__(self, code: ErrorCode, reason: str = "") -> None:
@@ -340,7 +346,7 @@ class RefusedError(KafkaframesError):
 
 
 def code_of(error: KafkaframesError) -> ErrorCode:
-    """Return the error code that a broker answers for an exception.
+    """Return the error code of a broker's response for an exception.
 
     >>> code_of(OffsetOutOfRangeError("gone")).name
     'OFFSET_OUT_OF_RANGE'
@@ -355,23 +361,23 @@ def code_of(error: KafkaframesError) -> ErrorCode:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Names of settings in messages: below Spark and the command line they stand in backticks, under Python's names.
+# Messages contain the Python names of settings in backticks. Spark and the command line replace them by their names.
 
 _NAME: Final = re.compile(r"`([a-z_]+)`")
 
 
-def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a message with the reader's names of settings: an option of Spark's, or a flag.
+def replace_setting_names(text: str, names: Mapping[str, str]) -> str:
+    """Replace the Python names of settings in a message by those of Spark's options or of flags.
 
-    >>> with_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
+    >>> replace_setting_names("`start`: no such offset; see `kafkaframes info`", {"start": "startingOffsets"})
     'startingOffsets: no such offset; see `kafkaframes info`'
     """
     return _NAME.sub(lambda match: names.get(match[1], match[0]), text)
 
 
 def rename_settings(error: KafkaframesError, names: Mapping[str, str]) -> None:
-    """Have an error speak the reader's names of settings; one without a position keeps its message in ``args``."""
+    """Replace the names of settings in an error's message by those of Spark's options or of flags."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
-        error.reason = with_names(reason, names)  # type: ignore[attr-defined]
-    error.args = tuple(with_names(one, names) if isinstance(one, str) else one for one in error.args)
+        error.reason = replace_setting_names(reason, names)  # type: ignore[attr-defined]
+    error.args = tuple(replace_setting_names(part, names) if isinstance(part, str) else part for part in error.args)

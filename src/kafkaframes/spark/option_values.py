@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.sensitive import shown
+from kafkaframes.errors.sensitive import redact_value
 from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
 from kafkaframes.storage.files.units import parse_time
 
@@ -203,7 +203,7 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise OptionError(f"option {name}={shown(name, text)}: {error}") from None
+        raise OptionError(f"option {name}={redact_value(name, text)}: {error}") from None
 
 
 def field_values(known: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:

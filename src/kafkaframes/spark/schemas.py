@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from kafkaframes.errors import OptionError
-from kafkaframes.errors.sensitive import is_secret, without_secrets_in_text
+from kafkaframes.errors.sensitive import is_secret, redact_text
 from kafkaframes.scan.columns import Column, choose_columns
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
         return ""
     written = without_added(options)
     for name, text in written.items():
-        if is_secret(name) or without_secrets_in_text(text) != text:
+        if is_secret(name) or redact_text(text) != text:
             raise OptionError(
                 f"option {name} would be kept in the catalog for all to see: give it when reading, "
                 f"SELECT ... FROM table WITH (`{name}` = ...), or use CREATE TEMPORARY VIEW instead of CREATE TABLE"

@@ -611,7 +611,7 @@ def test_a_commit_whose_fate_nobody_knows_keeps_its_files(kind, log, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(owner, "commit", commit)
         patch.setattr(owner, "has_committed", lambda *given, **named: None)
-        with pytest.raises(UnknownOutcomeError, match=r"whether commit \w+ was made is unknown"):
+        with pytest.raises(UnknownOutcomeError, match=r"unknown whether commit \w+ succeeded"):
             export(kind, log)
     assert held(kind) == list(range(200))
     assert export(kind, log).table["commits"] == 0

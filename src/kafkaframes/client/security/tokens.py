@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.errors import NetworkError, OptionError, import_extra
-from kafkaframes.errors.sensitive import without_secrets_in_text
+from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url
 
 _ANSWER_SECONDS: Final = 10.0
@@ -78,7 +78,7 @@ class ClientCredentials:
 
     @property
     def _shown(self) -> str:
-        return without_secrets_in_text(self.url)
+        return redact_text(self.url)
 
     def _fetch(self) -> tuple[str, float]:
         for attempt in range(_TRIES):
@@ -86,7 +86,7 @@ class ClientCredentials:
                 return self._ask()
             except urllib.error.HTTPError as error:
                 with error:
-                    said = without_secrets_in_text(error.read(500).decode(errors="replace"))
+                    said = redact_text(error.read(500).decode(errors="replace"))
                 if error.code < 500 or attempt == _TRIES - 1:
                     raise NetworkError(f"{self._shown} gives no token: {error.code} {error.reason} {said}") from None
             except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
