@@ -2,7 +2,9 @@
 
 import pytest
 from tests.cli.calling import ask
-from tests.storage.log.swapped_logs import CLEANED, interrupt, write_partition
+from tests.storage.log.swapped_logs import CLEANED, OLD, interrupt, name, write_partition
+
+import kafkaframes
 
 
 @pytest.fixture
@@ -32,8 +34,35 @@ def test_every_command_reads_the_swap_and_reports_it(log, tmp_path, words, count
     assert count in result.output
 
 
-@pytest.mark.parametrize("words", [["compact"], ["convert", "--record-format", "v1"]], ids=["compact", "convert"])
-def test_jobs_that_write_a_log_refuse_it_with_the_remedy(log, tmp_path, words):
-    result = ask(*words, log, "--to", tmp_path / "new")
-    assert result.exit_code
-    assert "kafkaframes repair" in str(result.exception)
+@pytest.mark.parametrize(
+    ("words", "offsets"),
+    [
+        (("convert", "--record-format", "v1"), [*CLEANED, *OLD[20]]),
+        (("recompress", "--codec", "lz4"), [*CLEANED, *OLD[20]]),
+        (("compact", "--topic", "orders"), OLD[20]),  # its records have no key; the last segment is active
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+@pytest.mark.parametrize("old", ["there", "deleted", "gone"])
+def test_jobs_that_write_a_log_write_what_a_broker_would_serve(tmp_path, words, offsets, old):
+    path = tmp_path / "logs" / "orders-0"
+    write_partition(path)
+    (path / name(10).replace(".log", ".snapshot")).write_bytes(b"of a segment that the swap file replaces")
+    interrupt(path, old, {".swap": {0: CLEANED}})
+    result = ask(*words, path.parent, "--to", tmp_path / "new")
+    assert result.exit_code == 0, result.output
+    assert "finished swap file" in result.output
+    written = sorted(file.name for file in (tmp_path / "new" / "orders-0").iterdir() if file.suffix != ".index")
+    assert [file for file in written if not file.endswith(".timeindex")] == [name(0), name(20)]
+    read = kafkaframes.scan_log(tmp_path / "new").select("offset").to_arrow().column(0).to_pylist()
+    assert read == list(offsets)
+
+
+def test_a_partition_without_anything_to_clean_is_copied_without_its_swap_files(tmp_path):
+    path = tmp_path / "logs" / "orders-0"
+    write_partition(path)
+    interrupt(path, "there", {".swap": {0: CLEANED}})
+    (path.parent / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    assert ask("compact", path.parent, "--to", tmp_path / "new").exit_code == 0
+    assert (tmp_path / "new" / "orders-0" / name(0)).read_bytes() == (path / name(0, ".swap")).read_bytes()
+    assert {file.name for file in (tmp_path / "new" / "orders-0").glob("*.log*")} == {name(0), name(20)}

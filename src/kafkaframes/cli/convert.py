@@ -128,6 +128,8 @@ def _show(report: JobReport, *, warn: bool) -> None:
         for one in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
+    for note in (note for partition in report.partitions for note in partition.notes):
+        say(f"kafkaframes: {printable(note)}", err=True)
     say(report.counted)
     for kind, number in sorted(report.lost.items()):
         say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)

@@ -94,7 +94,13 @@ def _print(report: Report, *, show_all: bool) -> None:
         if count > MOST_FINDINGS and not show_all:
             hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
             show(out, hidden, style=_STYLES[severity], soft_wrap=True)
-    show(out, _summary(report), style="green" if report.is_sound else "bold red", soft_wrap=True)
+    show(out, _summary(report), style=_style(report), soft_wrap=True)
+
+
+def _style(report: Report) -> str:
+    if not report.is_sound:
+        return "bold red"
+    return "yellow" if report.caveats else "green"
 
 
 def _summary(report: Report) -> str:
@@ -104,11 +110,9 @@ def _summary(report: Report) -> str:
         for severity in sorted(Severity, reverse=True)
         if by_severity[severity]
     )
-    errors = {finding.check for finding in report.findings if finding.severity == Severity.ERROR}
-    verdict = "sound" if not errors else "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
     counts_read = (report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches")
     read = ", ".join(starmap(count_text, counts_read))
-    return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
+    return f"{report.verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 
 
 def _lost(merged: OneLog) -> list[Decision]:

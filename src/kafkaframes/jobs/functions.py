@@ -71,7 +71,7 @@ def verify_log(paths: Paths, settings: VerifySettings) -> JobResult[VerifyReport
     amounts = ((report.partitions, "partition"), (report.segments, "segment"), (report.batches, "batch", "batches"))
     counted = ", ".join(starmap(count_text, amounts))
     said = f"{len(report.findings):,} findings" if report.findings else "nothing found"
-    verdict = "sound" if report.is_sound else "damaged or unreadable"
+    verdict = report.verdict if report.is_sound else "damaged or unreadable"
     return JobResult(report, report.as_json(), (*_some(report.findings), f"{verdict}: {counted}; {said}"))
 
 

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from kafkaframes.jobs.compact.compaction import compact
+from kafkaframes.jobs.compact.staged_compaction import Split
+from kafkaframes.jobs.convert.job import convert
+from kafkaframes.jobs.settings import RewriteSettings
 from kafkaframes.records.build import build_end_transaction, build_records
 from kafkaframes.records.layout import BATCH_COLUMNS, COLUMN
 from kafkaframes.records.scan import Batches, End
+from kafkaframes.storage.cleaner.plan import CleanerSettings
 from kafkaframes.storage.files.findings import Severity
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.discover import discover
@@ -48,6 +53,43 @@ def test_markers_end_what_data_began(partition):
 
 
 ABORTED = (AbortedTransaction(1, 0, 2, 3),)
+
+
+RIGHT_INDEX = write_txn_index(ABORTED)
+
+
+@pytest.fixture(params=[None, b"", RIGHT_INDEX[:17], write_txn_index([AbortedTransaction(2, 3, 5, 6)])],
+                ids=["missing", "empty", "short", "of another log"])  # fmt: skip
+def wrong_index(request, partition):
+    """A partition of two segments; the first has a wrong transaction index."""
+    if request.param is not None:
+        (partition / f"{0:020}.txnindex").write_bytes(request.param)
+    (partition / f"{8:020}.log").write_bytes(bytes(data(8, 4)))
+    return partition
+
+
+@pytest.mark.parametrize("job", ["convert", "compact"])
+def test_jobs_that_write_a_log_build_a_wrong_index_again(wrong_index, tmp_path, job):
+    """Kafka builds the index again when it recovers a segment. A copy that it opens cleanly keeps a wrong one."""
+    new = tmp_path / "new"
+    if job == "convert":
+        report = convert(str(wrong_index), new, RewriteSettings(record_format=2))
+    else:  # nothing is cleaned, because the first segment has an open transaction
+        report = compact(str(wrong_index), new, CleanerSettings(now_ms=1))
+    assert [note for note in report.partitions[0].notes if "txnindex" in note]
+    assert (new / f"{0:020}.txnindex").read_bytes() == RIGHT_INDEX
+    assert checks_of(state_of(new)) == []
+
+
+@pytest.mark.parametrize("split", [None, Split(secret=(1, 2), above_bytes=0)], ids=["one task", "shared out"])
+def test_a_round_builds_a_wrong_index_of_a_segment_that_it_does_not_clean(tmp_path, split):
+    (tmp_path / "t-0").mkdir()
+    for base, batches in {0: [data(0, 1), end(2, 1, commit=True)], 3: [data(3, 2), end(5, 2, commit=False)]}.items():
+        (tmp_path / "t-0" / f"{base:020}.log").write_bytes(b"".join(map(bytes, batches)))
+    report = compact(str(tmp_path / "t-0"), tmp_path / "new", CleanerSettings(now_ms=1), split=split)
+    assert report.partitions[0].cleaned
+    index = (tmp_path / "new" / f"{3:020}.txnindex").read_bytes()
+    assert index == write_txn_index([AbortedTransaction(2, 3, 5, 6)])
 
 
 def checks_of(state):

@@ -37,7 +37,7 @@ from kafkaframes.records.scan import as_array
 from kafkaframes.storage.cleaner.filter import Tally
 from kafkaframes.storage.cleaner.latest import MapFullError
 from kafkaframes.storage.cleaner.plan import CleanerSettings, RoundPlan
-from kafkaframes.storage.cleaner.round import clean_partition, preview_partition
+from kafkaframes.storage.cleaner.round import clean_partition, copy_rest, preview_partition
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.checkpoints import write_offset_checkpoint
 from kafkaframes.storage.files.directory import Partition
@@ -104,7 +104,7 @@ def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]
     for source in [path] if isinstance(path, str) else path:
         directories = discover(source, options=storage)
         if len(directories) == 1:
-            yield one_log(source, half_done=True, storage=storage)
+            yield one_log(source, storage=storage)
         else:
             yield from (Log(directory.path, "directory", directory) for directory in directories)
 
@@ -184,7 +184,7 @@ class CompactedPartition(Values):
         reason: why it ends there.
         dropped: why records go -> how many.
         cleaned: whether there was anything to clean.
-        notes: how transaction indexes differ from the markers, which decide.
+        notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 
     name: str
@@ -238,9 +238,11 @@ def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
         if done is not None:
             cleaned = _described(task, done.plan, done.tally)
             return Attempt(str(directory), replace(cleaned, end_offset=done.end_offset))
-        atomic.copy_tree(task.filesystem, task.partition.directory, directory)
-        preview = preview_partition(task.filesystem, task.partition, task.settings)
-        return Attempt(str(directory), _described(task, *preview))
+        plan, tally = preview_partition(task.filesystem, task.partition, task.settings)
+        with atomic.writing(directory):
+            directory.mkdir()
+            copy_rest(task.filesystem, plan, directory)
+        return Attempt(str(directory), _described(task, plan, tally))
 
 
 def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> CompactedPartition:

@@ -275,7 +275,7 @@ class StagedRound:
     def _copy(self, group_of: Mapping[int, int]) -> Stage:
         job, cleaned, rewritten = self.job, frozenset(group_of), frozenset(group_of.values())
         size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned)
-        return CopyTask(job.filesystem, job.partition, str(job.target), cleaned - rewritten, rewritten, size)
+        return CopyTask(job.filesystem, self.plan, str(job.target), cleaned - rewritten, rewritten, size)
 
 
 def clean_partitions(

@@ -443,7 +443,7 @@ class CopyTask:
     """Copy what the round does not touch."""
 
     filesystem: FileSystem
-    partition: Partition
+    plan: RoundPlan
     directory: str
     gone: frozenset[int]
     rewritten: frozenset[int]
@@ -453,4 +453,4 @@ class CopyTask:
         """Copy the files."""
         target = Path(self.directory)
         with atomic.writing(target):
-            copy_rest(self.filesystem, self.partition, target, gone=set(self.gone), rewritten=set(self.rewritten))
+            copy_rest(self.filesystem, self.plan, target, gone=self.gone, rewritten=self.rewritten)

@@ -31,12 +31,12 @@ from kafkaframes.storage.files.filesystem import FileInfo, FileSystem, plain_pat
 from kafkaframes.storage.files.local_disk import flush_path, take_lock
 from kafkaframes.storage.log.discover import discover
 from kafkaframes.storage.log.overflow import split_partition
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.swaps import swap_findings
+from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
 
 Source = str | Sequence[str]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
 _LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
-_HALF_DONE = ("swap",)
 
 
 @dataclass(slots=True)
@@ -98,11 +98,15 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         target = log.target(directory, partition)
         with atomic.writing(target):
             target.mkdir(exist_ok=True)
-        aborted = () if keeps_transactions else transactions_of(filesystem, partition).aborted
-        entry = PartitionReport(str(partition.topic_partition))
+        transactions = transactions_of(filesystem, partition)
+        findings = (*swap_findings(partition), *(transactions.findings if keeps_transactions else ()))
+        entry = PartitionReport(str(partition.topic_partition), notes=[str(finding) for finding in findings])
         report.partitions.append(entry)
+        txn_indexes = rebuild_txn_indexes(partition, transactions.aborted, findings)
+        aborted = () if keeps_transactions else transactions.aborted
         for segment in partition.segments:
-            tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted)))
+            txn_index = txn_indexes.get(segment.base_offset)
+            tasks.append((entry, SegmentTask(filesystem, segment, settings, str(target), aborted, txn_index)))
         if log.kind != "segment":
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keeps_transactions)
     log.copy_rest(directory, report)
@@ -113,10 +117,11 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
 def _copy_small(
     filesystem: FileSystem, partition: Partition, target: Path, report: JobReport, *, keep_snapshots: bool
 ) -> None:
-    """Copy what is no segment; what a broker would delete at its next start is left out."""
+    """Copy all files but segments. Files that a broker would delete when it starts are omitted."""
+    snapshots = {file.path for file in partition.producer_snapshots if keep_snapshots}
     for info in filesystem.list_directory(partition.directory):
         parsed = names.FileName.parse(info.name)
-        gone = parsed is not None and (parsed.temporary or (parsed.kind == "snapshot" and not keep_snapshots))
+        gone = parsed is not None and (parsed.temporary or (parsed.kind == "snapshot" and info.path not in snapshots))
         if info.name in _LEFT_OUT or gone:
             report.left_out.append(info.path)
         elif parsed is None or parsed.kind not in _SUPERSEDED:
@@ -184,29 +189,22 @@ class Log:
                 (report.left_out if is_left_out else report.copied).append(info.path)
 
 
-def one_log(source: Source, *, half_done: bool = False, storage: Mapping[str, Any] | None = None) -> Log:
-    """Find the one log that is to be rewritten; with ``half_done`` its swaps of segments may be half-finished.
+def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
+    """Return the log to rewrite.
 
     Several log directories, under one path or several, are one log: copies of a partition are merged
     (``copies``).
 
     Raises:
-        LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
+        LogDirError: the log does not exist, cannot be read, or its copies contradict each other.
     """
     paths = paths_of(source)
     result = discover(paths, options=storage)
     if len(result) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
-        log = Log(path, _kind(result[0], path), result[0])
-    else:
-        (directory,) = _merged(result, storage) if len(result) > 1 else result
-        log = Log(directory.path, "directory", directory)
-    if log.kind != "segment" and not half_done:
-        for file in (file for partition in log.rewritten for file in partition.temporary):
-            if file.name.temporary in _HALF_DONE:
-                reason = "a cleaning was interrupted; `kafkaframes repair LOGDIR --to DIR` writes the log that is left"
-                raise LogDirError(reason, file=file.path)
-    return log
+        return Log(path, _kind(result[0], path), result[0])
+    (directory,) = _merged(result, storage) if len(result) > 1 else result
+    return Log(directory.path, "directory", directory)
 
 
 def _merged(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:

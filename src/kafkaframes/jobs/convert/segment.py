@@ -43,7 +43,7 @@ from kafkaframes.records.reasons import FAILFAST, TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
-from kafkaframes.storage.files.filesystem import FileSystem, split
+from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.indexes import write_indexes
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 from kafkaframes.storage.files.scan import Window, scan_segment
@@ -63,6 +63,7 @@ class SegmentTask:
     Attributes:
         directory: the new partition's directory, which exists.
         aborted: the partition's aborted transactions, where the older format would make them visible.
+        txn_index: content of the new transaction index; None to copy the existing one.
     """
 
     filesystem: FileSystem
@@ -70,6 +71,7 @@ class SegmentTask:
     settings: RewriteSettings
     directory: str
     aborted: tuple[AbortedTransaction, ...] = ()
+    txn_index: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class PartitionReport(Values):
         records, records_written: read of the source, and written; they differ by ``left_out`` (reason to records).
         lost: what the older format could not say, by kind.
         damaged: batches (and torn tails) that were kept as they were, each with file, position and reason.
+        notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 
     name: str
@@ -94,6 +97,7 @@ class PartitionReport(Values):
     lost: Counter[str] = field(default_factory=Counter)
     damaged: list[tuple[str, int, str]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, other: PartitionReport) -> None:
         """Add what was done to a segment."""
@@ -202,9 +206,16 @@ class _Rewrite:
 
 
 def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
-    """Write the indexes anew, or keep those of a segment that did not change."""
+    """Build the indexes of a changed segment. Copy those of an unchanged one.
+
+    Offsets do not change, so a transaction index is copied too, unless the markers contradict it.
+    """
     segment, settings = task.segment, task.settings
-    kept = [segment.txn_index] if settings.record_format in (None, 2) else []  # offsets stay, so it stays
+    keeps_transactions = settings.record_format in (None, 2)
+    kept = [segment.txn_index] if keeps_transactions and task.txn_index is None else []
+    if task.txn_index:
+        with atomic.new_file(path.with_suffix(".txnindex"), mtime_ms=segment.log.mtime_ms) as out:
+            out.write(task.txn_index)
     if not rewrite.is_changed and segment.index and segment.time_index:
         kept += [segment.index, segment.time_index]
     else:
@@ -214,7 +225,7 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
     for file in filter(None, kept):
-        atomic.copy_file(task.filesystem, file.path, path.with_name(split(file.path)[1]), mtime_ms=file.mtime_ms)
+        atomic.copy_file(task.filesystem, file.path, path.with_name(str(file.name)), mtime_ms=file.mtime_ms)
 
 
 # ------------------------------------------------------------------------------------------------------------ batches

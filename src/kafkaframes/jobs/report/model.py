@@ -13,7 +13,7 @@ from kafkaframes.jobs.report.copies import CopyReport
 from kafkaframes.jobs.report.histograms import Sizes
 from kafkaframes.jobs.report.measure import Cell, Loss, Measure
 from kafkaframes.jobs.report.metadata import OpenTransaction, Transactions
-from kafkaframes.storage.files.findings import Finding, Severity
+from kafkaframes.storage.files.findings import Finding, Severity, caveats_of
 
 FORMAT_VERSION = 2
 
@@ -207,6 +207,11 @@ class Report:
         """Whether no record is damaged, missing or out of order."""
         return not self.errors()
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a consumer of a broker that opens this log would not expect although the log is sound."""
+        return caveats_of(self.findings)
+
     def errors(self, severity: Severity = Severity.ERROR) -> int:
         """Return how many findings there are of a severity."""
         return sum(one.severity == severity for one in self.findings)
@@ -219,7 +224,7 @@ class Report:
         """Return it as a JSON object."""
         values = _with_units(asdict(self))
         values["findings"] = [one.as_json() for one in self.findings]
-        return {"report_version": FORMAT_VERSION, "sound": self.is_sound, **values}
+        return {"report_version": FORMAT_VERSION, "sound": self.is_sound, "caveats": list(self.caveats), **values}
 
 
 _IN_MILLISECONDS = {

@@ -77,15 +77,16 @@ def _tiles(report: Report) -> tuple[tuple[str, str, str, str], ...]:
     log, raw, size, disk = (total(name) for name in ("log_bytes", "raw_bytes", "size_bytes", "disk_bytes"))
     stored = f"{size_text(disk)} with all copies" if disk > size else count_text(total("segments"), "segment")
     first, last = sections.drawn_range(report.times) if report.times.edges else (report.times.first, report.times.last)
-    state = "bad" if errors else "good"
-    verdict = count_text(errors, "error") if errors else "Sound"
+    state = "bad" if errors else "" if report.caveats else "good"
+    verdict = count_text(errors, "error") if errors else "Sound, but" if report.caveats else "Sound"
+    other = count_text(warnings, "warning") if warnings else "no warnings"
     return (
         ("Records", f"{total('records'):,}", f"in {count_text(total('batches'), 'batch', 'batches')}", ""),
         ("Topics", f"{len(report.topics):,}", count_text(total("partitions"), "partition"), ""),
         ("Size", size_text(size), stored, ""),
         ("Compression", ratio_text(raw, log), f"{size_text(raw)} without", ""),
         ("Time", _day(first), f"to {_day(last)}" if last >= 0 else "no timestamps", ""),
-        ("Damage", verdict, count_text(warnings, "warning") if warnings else "no warnings", state),
+        ("Damage", verdict, " · ".join(report.caveats) or other, state),
     )
 
 

@@ -19,12 +19,12 @@ from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.storage.files import names
 from kafkaframes.storage.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.storage.files.filesystem import FileInfo, FileSystem
-from kafkaframes.storage.files.findings import Finding, Severity, worst
+from kafkaframes.storage.files.findings import Finding, Severity, caveats_of, worst
 from kafkaframes.storage.files.names import DirectoryName, FileName
 from kafkaframes.storage.files.producer_files import AbortedTransaction, read_producer_snapshot, read_txn_index
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS
 from kafkaframes.storage.log.swaps import swap_findings
-from kafkaframes.storage.log.transactions import Marker, OpenTransactions
+from kafkaframes.storage.log.transactions import Marker, OpenTransactions, TransactionState, find_hidden_records
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
@@ -55,10 +55,24 @@ class Report:
         """Whether no record is damaged, missing or out of order; warnings and notes aside."""
         return worst(self.findings) < Severity.ERROR
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a consumer of a broker that opens this log would not expect although the log is sound."""
+        return caveats_of(self.findings)
+
+    @property
+    def verdict(self) -> str:
+        """``sound``, ``UNREADABLE`` or ``DAMAGED``; caveats follow the first."""
+        errors = {finding.check for finding in self.findings if finding.severity == Severity.ERROR}
+        if errors:
+            return "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
+        return f"sound, but {' and '.join(self.caveats)}" if self.caveats else "sound"
+
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         counts = {name: getattr(self, name) for name in ("partitions", "segments", "batches", "records", "size_bytes")}
-        return {"sound": self.is_sound, **counts, "findings": [finding.as_json() for finding in self.findings]}
+        said = {"sound": self.is_sound, "caveats": list(self.caveats)}
+        return {**said, **counts, "findings": [finding.as_json() for finding in self.findings]}
 
 
 def run_task(task: Task) -> SegmentFacts:
@@ -186,10 +200,12 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
 
 
 def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """Each transaction index lists the aborted transactions whose markers lie in its segment."""
+    """Check that each transaction index lists the transactions that markers in its segment abort, and that none is open."""
     follow = OpenTransactions()
+    aborted: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
         result = {ended.last_offset: ended for ended in _aborted(item, follow)}
+        aborted += result.values()
         file = segment.txn_index
         if file is None:
             if result:
@@ -203,6 +219,31 @@ def _transactions(filesystem: FileSystem, partition: Partition, facts: list[Segm
             yield Finding(Severity.WARNING, "txnindex-corrupt", problem.reason, file.path, problem.position)
             continue
         yield from _txn_index_findings(file.path, result, {entry.last_offset: entry for entry in listed}, item)
+    yield from _open_transactions(filesystem, partition, facts, aborted, follow)
+
+
+def _open_transactions(
+    filesystem: FileSystem,
+    partition: Partition,
+    facts: list[SegmentFacts],
+    aborted: list[AbortedTransaction],
+    follow: OpenTransactions,
+) -> Iterator[Finding]:
+    """Yield a finding for each transaction without a marker; the earliest one says what it hides."""
+    if not follow.first_offsets:
+        return
+    end = max(entry.last_offset for entry in facts) + 1
+    try:
+        state = TransactionState(tuple(aborted), dict(follow.first_offsets), end)
+        hidden = find_hidden_records(filesystem, partition, state)
+    except LogDirError:  # reported as unreadable
+        hidden = None
+    paths = [(entry.base_offset, entry.path) for entry in facts]
+    for producer, first in sorted(follow.first_offsets.items(), key=lambda item: item[1]):
+        path = max(one for one in paths if one[0] <= first)[1]
+        is_earliest = hidden is not None and producer == hidden.producer_id
+        message = str(hidden) if is_earliest else f"the transaction of producer {producer} is open since offset {first}"
+        yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
 
 
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
@@ -222,9 +263,17 @@ def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedT
 def _txn_index_findings(
     path: str, result: dict[int, AbortedTransaction], listed: dict[int, AbortedTransaction], facts: SegmentFacts
 ) -> Iterator[Finding]:
-    for offset in sorted(result.keys() - listed.keys()):
-        message = f"the aborted transaction of producer {result[offset].producer_id} is not listed"
-        yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
+    for offset, transaction in sorted(result.items()):
+        entry = listed.get(offset)
+        if entry is None or entry.producer_id != transaction.producer_id:
+            message = f"the aborted transaction of producer {transaction.producer_id} is not listed"
+            yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
+        elif entry.first_offset > transaction.first_offset:
+            message = (
+                f"the aborted transaction of producer {transaction.producer_id} is listed from offset "
+                f"{entry.first_offset}; it starts at {transaction.first_offset}"
+            )
+            yield Finding(Severity.WARNING, "txnindex-mismatch", message, path, offset=offset)
     aborts = {(offset, producer) for offset, producer, kind in facts.markers if kind == "ABORT"}
     for offset in sorted(listed.keys() - result.keys()):
         if (offset, listed[offset].producer_id) not in aborts:

@@ -5,8 +5,8 @@ Nothing is read here but names, sizes, times, headers and the small files beside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kafkaframes.errors import OptionError
@@ -25,7 +25,8 @@ from kafkaframes.storage.log.producer_state import (
     load_producer_states,
 )
 from kafkaframes.storage.log.producers import Producers
-from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.storage.log.swaps import swap_findings
+from kafkaframes.storage.log.transactions import rebuild_txn_indexes, transactions_of
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The settings of a round of cleaning: the topic's configuration, the broker's generation, and the clock.
@@ -82,7 +83,8 @@ class RoundPlan:
         first_dirty_offset: the map of keys is built from here on.
         first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
         aborted: the partition's aborted transactions, by their markers.
-        findings: transaction indexes that differ from the markers.
+        findings: transaction indexes that differ from the markers, and swap files that are read as segments.
+        txn_indexes: right content of the transaction indexes that differ, by base offset of their segments.
     """
 
     partition: Partition
@@ -94,6 +96,7 @@ class RoundPlan:
     aborted: tuple[AbortedTransaction, ...]
     producers: Producers
     findings: tuple[Finding, ...] = ()
+    txn_indexes: Mapping[int, bytes] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -154,7 +157,8 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
         high_watermark,
         state.aborted,
         producers,
-        state.findings,
+        (*swap_findings(partition), *state.findings),
+        rebuild_txn_indexes(partition, state.aborted, state.findings),
     )
 
 

@@ -7,7 +7,7 @@ map, to filter it. The new directory is complete or absent: it is written under 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.producer_files import AbortedTransaction, write_txn_index
 from kafkaframes.storage.log.overflow import MOST_OFFSETS, split_partition
 from kafkaframes.storage.log.rebuild import INDEXED, build_indexes
+from kafkaframes.storage.log.swaps import files_of
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The files of a cleaned partition: indexes of a new segment, and what a round does not touch.
@@ -75,32 +76,52 @@ def write_indexes(
 
 
 def copy_rest(
-    filesystem: FileSystem, partition: Partition, directory: Path, *, gone: set[int], rewritten: set[int]
+    filesystem: FileSystem,
+    plan: RoundPlan,
+    directory: Path,
+    *,
+    gone: Collection[int] = (),
+    rewritten: Collection[int] = (),
 ) -> None:
-    """Copy the files that the round does not change: later segments, small files, and snapshots that are not stray.
-    They are flushed like the files that the round writes.
+    """Copy the files that the round does not change: other segments, small files, and snapshots that are not stray.
 
-    A producer snapshot that stands beside no segment is stray, unless it is the one at the log's end; a broker removes
-    such files at its next start (``ProducerStateManager.removeStraySnapshots``).
+    Segments of finished swap files are copied under their final names. A transaction index that differs from the
+    markers is built from them. The copies are flushed like the files that the round writes.
+
+    A producer snapshot without a segment at its offset is stray, unless it is the one at the log end. A broker removes
+    stray snapshots when it starts (``ProducerStateManager.removeStraySnapshots``).
+
+    Args:
+        gone: base offsets of the segments that the round joined to earlier ones.
+        rewritten: base offsets of the segments that the round wrote.
     """
-    bases = {segment.base_offset for segment in partition.segments} - gone
+    partition = plan.partition
+    for segment in partition.segments:
+        if segment.base_offset not in gone and segment.base_offset not in rewritten:
+            _copy_segment(filesystem, segment, directory, plan.txn_indexes.get(segment.base_offset))
+    bases = {segment.base_offset for segment in partition.segments}.difference(gone)
     last = max((file.name.offset for file in partition.producer_snapshots), default=-1)
-    snapshots = bases | ({last} if last > max(bases, default=-1) else set())
+    offsets = bases | ({last} if last > max(bases, default=-1) else set())
+    snapshots = {file.path for file in partition.producer_snapshots if file.name.offset in offsets}
     for info in filesystem.list_directory(partition.directory):
-        if info.is_directory:
-            continue
         parsed = names.FileName.parse(info.name)
-        if parsed is not None and not _stays(parsed, gone | rewritten, snapshots):
-            continue
-        copy_file(filesystem, info.path, directory / info.name, mtime_ms=info.mtime_ms)
+        if not info.is_directory and (parsed is None or parsed.kind == "checkpoint" or info.path in snapshots):
+            copy_file(filesystem, info.path, directory / info.name, mtime_ms=info.mtime_ms)
 
 
-def _stays(name: names.FileName, cleaned: set[int], snapshots: set[int]) -> bool:
-    if name.temporary:
-        return False
-    if name.kind in names.SEGMENT_KINDS:
-        return name.offset not in cleaned
-    return name.kind != "snapshot" or name.offset in snapshots
+def _copy_segment(filesystem: FileSystem, segment: Segment, directory: Path, txn_index: bytes | None) -> None:
+    """Copy a segment and its indexes.
+
+    Args:
+        txn_index: content of the transaction index; None to copy the existing one.
+    """
+    for file in files_of(segment):
+        if file.name.kind != "txnindex" or txn_index is None:
+            copy_file(filesystem, file.path, directory / str(file.name), mtime_ms=file.mtime_ms)
+    if txn_index:
+        name = names.segment_file_name(segment.base_offset, "txnindex")
+        with new_file(directory / name, mtime_ms=segment.log.mtime_ms) as out:
+            out.write(txn_index)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -181,7 +202,7 @@ def _write(
         filter_.tally.bytes_written += path.stat().st_size
         write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
     cleaned = {base for bases in groups.values() for base in bases}
-    copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
+    copy_rest(filesystem, plan, directory, gone=cleaned - groups.keys(), rewritten=groups.keys())
     return end_offset, groups, filter_.tally
 
 

@@ -42,6 +42,26 @@ class Finding:
         return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {where})"
 
 
+_CAVEATS = {
+    "txnindex": ("transaction index differs from its markers", "transaction indexes differ from their markers"),
+    "open": (
+        "open transaction hides records from read_committed",
+        "open transactions hide records from read_committed",
+    ),
+}
+
+
+def caveats_of(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return what makes consumers of a broker that opens a sound log as it is receive other records than expected.
+
+    >>> caveats_of([Finding(Severity.WARNING, "txnindex-missing", "", "0.log")])
+    ('1 transaction index differs from its markers',)
+    """
+    kinds = {(finding.check.partition("-")[0], finding.file) for finding in findings if finding.severity}
+    counts = {kind: sum(kind == other for other, _ in kinds) for kind in _CAVEATS}
+    return tuple(f"{count:,} {_CAVEATS[kind][count > 1]}" for kind, count in counts.items() if count)
+
+
 def worst(findings: Iterable[Finding]) -> Severity:
     """Return the gravest severity; NOTE where nothing was found."""
     return max((finding.severity for finding in findings), default=Severity.NOTE)

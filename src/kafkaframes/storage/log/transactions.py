@@ -9,7 +9,7 @@ their headers would fetch them whole, so that their index decides, and a finding
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -27,6 +27,7 @@ from kafkaframes.storage.files.producer_files import (
     ProducerEntry,
     read_producer_snapshot,
     read_txn_index,
+    write_txn_index,
 )
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.notes import HiddenRecords
@@ -211,7 +212,7 @@ class _IndexComparison:
 
     def findings(self) -> Iterator[Finding]:
         """Yield how the index differs from the markers of the whole segment."""
-        file = self._segment.path if self._segment.txn_index is None else self._segment.txn_index.path
+        file = _index_path(self._segment)
         if self._problem is not None:
             message = f"{self._problem.reason}; aborted transactions are found from their markers"
             yield Finding(Severity.WARNING, "txnindex-corrupt", message, file, self._problem.position)
@@ -225,6 +226,38 @@ class _IndexComparison:
         if self._unconfirmed:
             message = f"{len(self._unconfirmed)} listed transactions have no ABORT marker and are ignored"
             yield Finding(Severity.WARNING, "txnindex-mismatch", message, file)
+
+
+_INDEX_DIFFERS = frozenset(("txnindex-corrupt", "txnindex-missing", "txnindex-mismatch"))
+
+
+def rebuild_txn_indexes(
+    partition: Partition, aborted: Iterable[AbortedTransaction], findings: Iterable[Finding]
+) -> Mapping[int, bytes]:
+    """Return the transaction indexes that a broker would build from the markers, where the existing ones differ.
+
+    Args:
+        aborted: the aborted transactions of the partition, as ``transactions_of`` returns them.
+        findings: those of ``transactions_of``, which name the segments.
+
+    Returns:
+        The content of each index by the segment's base offset. It is empty if the segment has no ABORT marker.
+    """
+    files = {finding.file for finding in findings if finding.check in _INDEX_DIFFERS}
+    nexts = [*(segment.base_offset for segment in partition.segments[1:]), 2**63 - 1]
+    transactions = list(aborted) if files else []
+    return {
+        segment.base_offset: write_txn_index(
+            [one for one in transactions if segment.base_offset <= one.last_offset < next_base]
+        )
+        for segment, next_base in zip(partition.segments, nexts, strict=False)
+        if _index_path(segment) in files
+    }
+
+
+def _index_path(segment: Segment) -> str:
+    """Return the path of a segment's transaction index; the segment's own path if the index is missing."""
+    return segment.path if segment.txn_index is None else segment.txn_index.path
 
 
 def find_hidden_records(
