@@ -200,7 +200,7 @@ def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
 
 
 def _transactions(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """Check that each transaction index lists the transactions that markers in its segment abort, and that none is open."""
+    """Compare transaction indexes with the markers in their segments, and find open transactions."""
     follow = OpenTransactions()
     aborted: list[AbortedTransaction] = []
     for segment, item in zip(partition.segments, facts, strict=True):
