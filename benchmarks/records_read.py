@@ -94,7 +94,7 @@ def make(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
 
 
 def ours(data: bytes) -> Iterator[list[Any]]:
-    for batch in kafkaframes.read_records(data, mode="FAILFAST"):
+    for batch in kafkaframes.read_records(data, on_damage="fail"):
         yield [batch]
 
 

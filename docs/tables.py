@@ -108,7 +108,7 @@ def _tried(magic: int, codec: str) -> str:
         raw = kafkaframes.build_records(records, record_format=magic, codec=codec)
     except EncodeError:
         return "not in Kafka"
-    (batch,) = kafkaframes.read_records(raw, columns=["key", "value"], mode="FAILFAST")
+    (batch,) = kafkaframes.read_records(raw, columns=["key", "value"], on_damage="fail")
     assert batch.column("value").to_pylist() == [record["value"] for record in records]
     return "read, written"
 

@@ -398,11 +398,11 @@ def test_mode_failfast_raises_at_what_was_not_read(tmp_path):
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap([*FRAMES, ethernet(MACSEC, bytes(60))]))
     with pytest.raises(DecodeError, match="MACsec"):
-        kafkaframes.read_capture(path, mode="FAILFAST").read_all()
-    with pytest.raises(OptionError, match="PERMISSIVE or FAILFAST"):
-        kafkaframes.read_capture(path, mode="DROPMALFORMED")
+        kafkaframes.read_capture(path, on_damage="fail").read_all()
+    with pytest.raises(OptionError, match="keep or fail"):
+        kafkaframes.read_capture(path, on_damage="drop")
     path.write_bytes(pcap([*FRAMES, ethernet(ARP, bytes(28))]))
-    assert kafkaframes.read_capture(path, mode="FAILFAST").read_all().num_rows == CALLS
+    assert kafkaframes.read_capture(path, on_damage="fail").read_all().num_rows == CALLS
 
 
 @pytest.mark.parametrize("seed", range(20))

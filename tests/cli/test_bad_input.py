@@ -34,7 +34,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list]] = {
     "export": lambda log, to: ["export", log, "--to", to, *HERE],
     "repair": lambda log, to: ["repair", log, "--to", to, *HERE],
     "repair-as-kafka": lambda log, to: ["repair", log, "--as-kafka", "--dry-run", *HERE],
-    "convert": lambda log, to: ["convert", log, "--record-format", "v2", "--mode", "PERMISSIVE", "--to", to, *HERE],
+    "convert": lambda log, to: ["convert", log, "--record-format", "v2", "--on-damage", "keep", "--to", to, *HERE],
     "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, *HERE],
     "compact": lambda log, to: ["compact", log, "--dry-run", "--topic", "*", *HERE],
     "grep": lambda log, to: ["grep", "a", log, "--json"],
@@ -42,7 +42,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list]] = {
     "audit": lambda log, to: ["audit", log, "--target", "4.3"],
     "analyze": lambda log, to: ["analyze", "records", log],
     "table": lambda log, to: ["table", log, "--to", "parquet", to],
-    "restore": lambda log, to: ["restore", log, "--to", to, "--mode", "DROPMALFORMED", *HERE],
+    "restore": lambda log, to: ["restore", log, "--to", to, "--on-damage", "drop", *HERE],
 }
 
 

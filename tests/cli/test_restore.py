@@ -48,7 +48,7 @@ def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
     (tmp_path / "old" / "orders-0" / Path(segment.path).name).write_bytes(data)
     refused = ran(tmp_path / "old", "--to", tmp_path / "new")
     assert isinstance(refused.exception, KafkaframesError)
-    skipped = ran(tmp_path / "old", "--to", tmp_path / "new", "--mode", "DROPMALFORMED")
+    skipped = ran(tmp_path / "old", "--to", tmp_path / "new", "--on-damage", "drop")
     assert skipped.exit_code == 1
     assert "bytes 0 to" in skipped.output
 

@@ -50,7 +50,7 @@ COMMANDS = [
     ("export", "LOG", "--to", "OUT", "--workers", "1"),
     ("export", "LOG", "--to", "OUT", "--format", "json", "--workers", "1"),
     ("repair", "LOG", "--to", "OUT", "--workers", "1"),
-    ("recompress", "LOG", "--codec", "gzip", "--mode", "PERMISSIVE", "--to", "OUT", "--workers", "1"),
+    ("recompress", "LOG", "--codec", "gzip", "--on-damage", "keep", "--to", "OUT", "--workers", "1"),
     ("compact", "LOG", "--dry-run", "--topic", "*", "--workers", "1"),
     ("restore", "LOG", "--to", "OUT", "--workers", "1"),
 ]

@@ -26,7 +26,7 @@ from tests.records.guarded import Guarded, GuardedMemory
 from tests.records.test_column_subsets import OTHERS, SUBSETS
 
 from kafkaframes.records.codecs import compress, decompress
-from kafkaframes.records.columns import DROPMALFORMED, PERMISSIVE, ReadOptions, RecordReader
+from kafkaframes.records.columns import DROP, KEEP, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import Memory, as_array
@@ -92,8 +92,8 @@ def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None
     data = Guarded(len(raw)).at_end(len(raw))
     data[:] = as_array(raw)
     first, end = choose.choice(((None, None), (None, None), (300, None), (None, 9000)))
-    mode = choose.choice((PERMISSIVE, PERMISSIVE, DROPMALFORMED))
-    options = {"mode": mode, "first_offset": first, "end_offset": end}
+    mode = choose.choice((KEEP, KEEP, DROP))
+    options = {"on_damage": mode, "first_offset": first, "end_offset": end}
     table, errors, stop = read(data, tuple(COLUMNS), memory, **options)
     for _ in range(READS):
         columns = choose.choice(SUBSETS) if choose.random() < 0.8 else choose.choice(OTHERS)

@@ -31,8 +31,8 @@ def some_settings(choose: random.Random) -> RewriteSettings:
     magic = choose.choice([2, 2, 2, None, None, 1, 0])
     codec = choose.choice([None, *(name for name in CODECS if name != "zstd" or magic in (None, 2))])
     level = choose.choice([None, None, 1, 6]) if codec in ("gzip", "lz4", "zstd") else None
-    mode = choose.choice(("PERMISSIVE",) * 4 + ("FAILFAST",))
-    return RewriteSettings(record_format=magic, codec=codec, level=level, on_loss="drop", mode=mode)
+    mode = choose.choice(("keep",) * 4 + ("fail",))
+    return RewriteSettings(record_format=magic, codec=codec, level=level, on_loss="drop", on_damage=mode)
 
 
 def rewritten(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
@@ -45,9 +45,9 @@ def rewritten(folder: Path, data: bytes, settings: RewriteSettings) -> bool:
     except (LogDirError, EncodeError):
         assert not (folder / "out").exists()
         return False
-    if settings.record_format in (None, 2) and settings.mode == "FAILFAST":
+    if settings.record_format in (None, 2) and settings.on_damage == "fail":
         before, after = (
-            pa.Table.from_batches(read_records(path.read_bytes(), columns=COLUMNS, mode="FAILFAST"))
+            pa.Table.from_batches(read_records(path.read_bytes(), columns=COLUMNS, on_damage="fail"))
             for path in (source, folder / "out" / source.name)
         )
         if before != after:

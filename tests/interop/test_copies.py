@@ -100,7 +100,7 @@ def merged_rows(found) -> list[tuple[int, int, bytes]]:
     for piece in found.spans:
         raw = Path(found.segment(piece.at).path).read_bytes()[piece.at.start : piece.at.end]
         read = kafkaframes.read_records(
-            raw, columns=["offset", "timestamp", "value"], mode="FAILFAST", control_records=False
+            raw, columns=["offset", "timestamp", "value"], on_damage="fail", control_records=False
         )
         for batch in read:
             times = batch.column("timestamp").cast("int64").to_pylist()

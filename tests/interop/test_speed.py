@@ -44,13 +44,13 @@ def columns_of(count: int) -> dict[str, list[Any]]:
 
 
 def read(data: bytes) -> int:
-    return sum(batch.num_rows for batch in kafkaframes.read_records(data, mode="FAILFAST"))
+    return sum(batch.num_rows for batch in kafkaframes.read_records(data, on_damage="fail"))
 
 
 def checksum(data: bytes) -> int:
     """Add what the Java side adds: offsets, timestamps, numbers of headers, sizes of values."""
     total = 0
-    for batch in kafkaframes.read_records(data, mode="FAILFAST"):
+    for batch in kafkaframes.read_records(data, on_damage="fail"):
         for name in ("offset", "timestamp"):
             total += int(np.asarray(batch[name].cast("int64")).sum())
         total += pc.sum(pc.binary_length(batch["value"])).as_py()

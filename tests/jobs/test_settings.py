@@ -25,7 +25,7 @@ from kafkaframes.jobs.tables.settings import TableSettings
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RewriteSettings(mode="DROPMALFORMED"), "`mode` is one of FAILFAST, PERMISSIVE, not 'DROPMALFORMED'"),
+        (lambda: RewriteSettings(on_damage="drop"), "`on_damage` is one of fail, keep, not 'drop'"),
         (lambda: RewriteSettings(codec="lzma"), "`codec` is one of none, gzip, snappy, lz4, zstd, not 'lzma'"),
         (lambda: RewriteSettings(batch_bytes=0), "`batch_bytes` is at least 1, not 0"),
         (lambda: RewriteSettings(codec="none", level=1), "a level needs a codec that has levels: gzip, lz4 or zstd"),

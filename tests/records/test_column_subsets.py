@@ -13,7 +13,7 @@ import kafkaframes
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
-from kafkaframes.records.reasons import DROPMALFORMED, FAILFAST, PERMISSIVE
+from kafkaframes.records.reasons import DROP, FAIL, KEEP
 from kafkaframes.records.scan import Memory, as_array
 
 # These decide what a kernel does, and which one runs; every other column is made of batch headers and offsets.
@@ -30,8 +30,8 @@ def read(data, columns, **options):
 
 
 def failure(data, columns, **options):
-    """What FAILFAST raises, in words; None where it raises nothing."""
-    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, mode=FAILFAST, **options))
+    """What FAIL raises, in words; None where it raises nothing."""
+    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, on_damage=FAIL, **options))
     try:
         list(reader)
     except CorruptRecordError as error:
@@ -39,13 +39,13 @@ def failure(data, columns, **options):
     return None
 
 
-def assert_one_verdict(data, subsets, *, mode=PERMISSIVE, **options):
+def assert_one_verdict(data, subsets, *, on_damage=KEEP, **options):
     """Compare each subset with all columns."""
-    table, errors, end = read(data, tuple(COLUMNS), mode=mode, **options)
+    table, errors, end = read(data, tuple(COLUMNS), on_damage=on_damage, **options)
     table.validate(full=True)
     refused = failure(data, tuple(COLUMNS), **options)
     for columns in subsets:
-        found, *rest = read(data, columns, mode=mode, **options)
+        found, *rest = read(data, columns, on_damage=on_damage, **options)
         assert rest == [errors, end], columns
         assert found.equals(table.select(columns)), columns
         assert failure(data, columns, **options) == refused, columns
@@ -77,14 +77,14 @@ def test_every_subset_of_columns_gives_one_verdict(seed):
     assert_one_verdict(data, [*SUBSETS, *OTHERS])
 
 
-@given(st.integers(0, 1 << 40), st.sampled_from([PERMISSIVE, DROPMALFORMED]))
+@given(st.integers(0, 1 << 40), st.sampled_from([KEEP, DROP]))
 def test_some_subsets_of_columns_give_one_verdict_with_bounds_and_modes(seed, mode):
     choose = random.Random(seed)
     first, end = choose.choice(BOUNDS)
     assert_one_verdict(
         mutations.some_log(seed),
         choose.sample([*SUBSETS, *OTHERS], 6),
-        mode=mode,
+        on_damage=mode,
         first_offset=first,
         end_offset=end,
         chunk_bytes=choose.choice([1, 3000, 1 << 20]),

@@ -157,15 +157,15 @@ def test_permissive_keeps_what_kafka_keeps_and_says_what_was_wrong():
 
 
 def test_dropmalformed_leaves_out_damaged_batches_only():
-    found, errors = offsets(vector("v2_crc_bad_second"), mode="DROPMALFORMED")
+    found, errors = offsets(vector("v2_crc_bad_second"), on_damage="drop")
     assert found == [0, 1, 2, 6, 7, 8]
     assert [error.records for error in errors] == [0]
-    assert offsets(vector("v2_crc_bad_second"), mode="DROPMALFORMED", verify_crc=False) == (list(range(9)), [])
+    assert offsets(vector("v2_crc_bad_second"), on_damage="drop", verify_crc=False) == (list(range(9)), [])
 
 
 def test_failfast_names_the_place():
     with pytest.raises(CorruptRecordError, match=r"v2_crc_bad_second\.bin, byte 88"):
-        offsets(vector("v2_crc_bad_second"), mode="FAILFAST")
+        offsets(vector("v2_crc_bad_second"), on_damage="fail")
 
 
 def test_the_end_of_the_batches_is_reported_where_it_is_an_error():
@@ -210,7 +210,7 @@ def test_unknown_columns_and_modes_are_refused_at_once():
     with pytest.raises(OptionError, match="'ofset'"):
         kafkaframes.read_records(b"", columns=["ofset"])
     with pytest.raises(OptionError, match="'STRICT'"):
-        kafkaframes.read_records(b"", mode="STRICT")
+        kafkaframes.read_records(b"", on_damage="STRICT")
 
 
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
@@ -279,7 +279,7 @@ def test_a_source_that_is_cut_while_it_is_read_is_named(columns, whole_batches):
         ("cut.log", "the file became shorter while it was read")
     ]
     with pytest.raises(CorruptRecordError, match=r"became shorter while it was read.*cut\.log"):
-        list(RecordReader(Cut(data), ReadOptions(**options, mode="FAILFAST")))
+        list(RecordReader(Cut(data), ReadOptions(**options, on_damage="fail")))
 
 
 def test_headers_of_a_source_that_is_cut_while_it_is_read_are_refused():

@@ -88,7 +88,7 @@ def test_offsets_and_modes_give_the_same(seed, damages, mode):
         data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
     for first, end in ((None, None), (3, None), (None, 40), (5, 33), (40, 40), (0, 1 << 40)):
         options = {
-            "mode": mode,
+            "on_damage": mode,
             "first_offset": first,
             "end_offset": end,
             "chunk_bytes": choose.choice([3000, 1 << 20]),

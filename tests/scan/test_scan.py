@@ -167,8 +167,8 @@ def test_what_is_refused(log):
         scan.select("key", "key")
     with pytest.raises(OptionError, match=r"a range \(from, to\)"):
         scan.where(timestamp="2026-01-01")
-    with pytest.raises(OptionError, match="`mode` is PERMISSIVE or"):
-        kafkaframes.scan_log(log, mode="lenient")
+    with pytest.raises(OptionError, match="`on_damage` is keep or"):
+        kafkaframes.scan_log(log, on_damage="lenient")
     with pytest.raises(OptionError, match="no topic order: did you mean orders"):
         kafkaframes.scan_log(log, topics=["users", "order"]).count()
     with pytest.raises(OptionError, match="a number of rows"):
@@ -180,17 +180,17 @@ def test_damage_is_reported_and_counted_as_it_is_read(tmp_path, caplog):
     data[-3] ^= 1  # the last batch's checksum is wrong
     file = tmp_path / f"{0:020}.log"
     file.write_bytes(data)
-    for mode, expected in (("PERMISSIVE", 70), ("DROPMALFORMED", 63)):
-        scan = kafkaframes.scan_log(file, mode=mode)
+    for mode, expected in (("keep", 70), ("drop", 63)):
+        scan = kafkaframes.scan_log(file, on_damage=mode)
         batches = scan.to_batches()
         assert batches.read_all().num_rows == scan.count() == expected
         assert [error.base_offset for error in batches.errors] == [63]
         assert scan.to_arrow(workers=2).num_rows == expected
     assert sum("CRC" in record.message or "checksum" in record.message for record in caplog.records) == 2
     with pytest.raises(CorruptRecordError):
-        kafkaframes.scan_log(file, mode="FAILFAST").to_arrow()
+        kafkaframes.scan_log(file, on_damage="fail").to_arrow()
     with pytest.raises(CorruptRecordError):
-        kafkaframes.scan_log(file, mode="FAILFAST").count()
+        kafkaframes.scan_log(file, on_damage="fail").count()
 
 
 def test_only_what_is_committed(tmp_path):

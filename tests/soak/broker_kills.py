@@ -261,7 +261,7 @@ def check_directory(directory: str, ledger: Ledger) -> list[str]:
     """Read the closed log directory without a broker: what was acknowledged is in its files, undamaged."""
     found: dict[tuple[int, int], int] = {}
     for partition in range(PARTITIONS):
-        batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], mode="FAILFAST")
+        batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], on_damage="fail")
         for batch in batches:
             rows = zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
             found |= {(partition, offset): int(value) for offset, value in rows}

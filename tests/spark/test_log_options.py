@@ -22,7 +22,7 @@ def parse(**options):
 
 def test_defaults():
     assert parse() == ReadOptions(paths=("/data",))
-    assert (parse().start, parse().end, parse().mode) == (EARLIEST, LATEST, "PERMISSIVE")
+    assert (parse().start, parse().end, parse().on_damage) == (EARLIEST, LATEST, "keep")
     assert parse().max_bytes_per_partition == 128 * 1024 * 1024
 
 

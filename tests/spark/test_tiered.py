@@ -282,7 +282,7 @@ def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, 
     assert missing == list(range(missing[0], missing[-1] + 1))
     assert ["cannot be read" in error.reason for error in read_on.errors] == [True]
     with pytest.raises(DamagedChunkError, match="cannot be read"):
-        list(read_records(paths, mode="FAILFAST"))
+        list(read_records(paths, on_damage="fail"))
 
 
 def test_a_damaged_chunk_whose_records_another_copy_has_costs_nothing(tmp_path, store):
@@ -296,6 +296,6 @@ def test_a_damaged_chunk_whose_records_another_copy_has_costs_nothing(tmp_path, 
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
     path.write_bytes(raw)
-    read_on = read_records(paths, mode="FAILFAST")
+    read_on = read_records(paths, on_damage="fail")
     assert [n for batch in read_on for n in batch["offset"].to_pylist()] == list(range(10_000))
     assert read_on.errors == []

@@ -26,7 +26,7 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.protocol.spec.catalog.ledgers import names_of
 
 Paths = str | Iterable[str]
-PERMISSIVE, FAILFAST = MODES = ("PERMISSIVE", "FAILFAST")
+KEEP, FAIL = ON_DAMAGE = ("keep", "fail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CaptureOptions:
         window_bytes: how much of a file is looked at at once.
         apis: by whose specs messages are read; the catalog's by default.
         names_of: a release: ``requestNamed`` and ``responseNamed`` have the names that it gave to fields.
-        mode: PERMISSIVE reads what can be read; FAILFAST raises at the first data that may hide a call.
+        on_damage: ``keep`` reads what can be read; ``fail`` raises at the first data that may hide a call.
     """
 
     table: str = "calls"
@@ -60,7 +60,7 @@ class CaptureOptions:
     window_bytes: int = WINDOW_BYTES
     apis: Apis = CATALOG
     names_of: str | None = None
-    mode: str = PERMISSIVE
+    on_damage: str = KEEP
 
     def types(self) -> ApiTypes | None:
         """Return the types of the bodies of ``api``, None where it is not set.
@@ -278,11 +278,12 @@ def read_traffic(
 
     Raises:
         OptionError: a table is asked for that a request log does not have.
-        DecodeError: the only file is neither a capture nor a request log; or, in mode FAILFAST, something was not read.
+        DecodeError: the only file is neither a capture nor a request log; or data were not read, with
+            on_damage=fail.
     """
     account = Coverage() if coverage is None else coverage
     batches = _traffic(files, options, account)
-    if options.mode != FAILFAST:
+    if options.on_damage != FAIL:
         yield from batches
         return
     for batch in batches:

@@ -137,7 +137,7 @@ def _live(topics: tuple[str, ...], settings: TableSettings, flags: Mapping[str, 
 
     isolation = {"isolation": {"isolation.level": settings.isolation}}
     client = reached(flags["servers"], flags["properties"], flags["timeout"], flags=isolation, kind=ConsumerSettings)
-    return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", mode="FAILFAST")
+    return live_plan(topics, client, allow_loss=settings.allow_loss), Settings("", on_damage="fail")
 
 
 def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[str, str]) -> tuple[Plan, Settings]:
@@ -151,7 +151,7 @@ def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[s
     read = log_options(options, paths=paths, storage=settings.storage)
     fails = read.fail_on_data_loss and not settings.allow_loss
     read = replace(read, isolation=settings.isolation, fail_on_data_loss=fails, **topic_choice(settings.topics))
-    return table_plan(read), Settings("", mode=read.mode, verify_crc=read.verify_crc, storage=read.storage)
+    return table_plan(read), Settings("", on_damage=read.on_damage, verify_crc=read.verify_crc, storage=read.storage)
 
 
 def _round(job: _Job, writing: Runner) -> bool:

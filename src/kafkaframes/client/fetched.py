@@ -19,7 +19,7 @@ from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
-from kafkaframes.records.reasons import FAILFAST
+from kafkaframes.records.reasons import FAIL
 from kafkaframes.records.scan import Batches, Memory, as_array, scan_all
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Fetched:
         )
         options = ReadOptions(
             columns=columns,
-            mode=FAILFAST,
+            on_damage=FAIL,
             verify_crc=verify_crc,
             control_records=not batches.is_control.any(),
             first_offset=self.fetch_offset if begins_before else None,

@@ -190,8 +190,17 @@ def counts_text(parts: Sequence[Any], read: str, written: str, left_out: str) ->
 
 
 def described(settings: Any) -> dict[str, Any]:
-    """Return settings as values that JSON has."""
-    return {one.name: getattr(settings, one.name) for one in fields(settings) if one.metadata.get("recorded", True)}
+    """Return settings as JSON values, under the names and values that reports store."""
+    result: dict[str, Any] = {}
+    for entry in fields(settings):
+        value, stored = getattr(settings, entry.name), entry.metadata.get("stored")
+        if not entry.metadata.get("recorded", True):
+            continue
+        if stored is None:
+            result[entry.name] = value
+        elif stored.name or value != entry.default:
+            result[stored.name or entry.name] = stored.values.get(value, value)
+    return result
 
 
 def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:

@@ -30,6 +30,7 @@ from typing import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.records.reasons import SPARK_MODES
 
 if TYPE_CHECKING:
     from kafkaframes.storage.cleaner.plan import CleanerSettings
@@ -48,6 +49,23 @@ SourceIn = TypeVar("SourceIn", contravariant=True)
 ResultOut = TypeVar("ResultOut", covariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """How a job's report stores a setting, so that a report of an earlier release is still recognized.
+
+    Attributes:
+        name: the stored key; empty if the setting is new, and is stored only when it is not its default.
+        values: value to stored value; others are stored as they are.
+    """
+
+    name: str = ""
+    values: Mapping[Any, Any] = field(default_factory=dict)
+
+
+STORED_MODE = StoredAs("mode", SPARK_MODES)
+NEW = StoredAs()
+
+
 def setting(
     default: Default,
     meaning: str,
@@ -57,6 +75,7 @@ def setting(
     flag: str | None = None,
     shown: str | None = None,
     recorded: bool = True,
+    stored: StoredAs | None = None,
     secret: bool = False,
 ) -> Default:
     """Return the field of a setting.
@@ -69,10 +88,17 @@ def setting(
         flag: what the command line calls it, its letter first; by default its name with hyphens.
         shown: what stands for its value in help; ``NAME=VALUE`` is repeatable.
         recorded: whether another value makes it another job, whose result is not taken for this one's.
+        stored: the name and the values under which a job's report stores it, if they are not its own.
         secret: whether it may hold a password, and is left out of what settings print as.
     """
-    facts = {"meaning": meaning, "choices": tuple(choices), "least": least, "flag": flag, "shown": shown}
-    facts["recorded"] = recorded
+    facts: dict[str, Any] = {
+        "meaning": meaning,
+        "choices": tuple(choices),
+        "least": least,
+        "flag": flag,
+        "shown": shown,
+    }
+    facts |= {"recorded": recorded, "stored": stored}
     made: Any = field(default_factory=dict, repr=False, metadata=facts) if default == {} else None
     return cast(Default, made or field(default=default, repr=not secret, metadata=facts))
 
@@ -255,7 +281,9 @@ class RewriteSettings(SourceSettings, Checked):
     on_loss: Literal["error", "warn", "drop"] = setting(
         "error", "When the older format cannot hold something: stop, count and warn, or drop it silently."
     )
-    mode: Literal["FAILFAST", "PERMISSIVE"] = setting("FAILFAST", "At a damaged batch: stop, or copy it byte for byte.")
+    on_damage: Literal["fail", "keep"] = setting(
+        "fail", "At a damaged batch: stop, or copy it byte for byte.", stored=STORED_MODE
+    )
     batch_bytes: int = setting(
         BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
     )

@@ -3,9 +3,9 @@
 ``RecordReader`` iterates over ``pa.RecordBatch``es. ``fused.py`` makes most columns, in one pass; ``makers.py`` the
 others, and all of batches that are too large for that. What is not asked for costs nothing.
 
-Modes (Spark's words): ``PERMISSIVE`` gives what Kafka's own reader would, the records of a damaged batch up to the
-damage and those of a batch with a wrong CRC included; ``DROPMALFORMED`` leaves such batches out as a whole;
-``FAILFAST`` raises. In the first two ``RecordReader.errors`` names each with file, position and reason.
+``on_damage``: ``keep`` returns what Kafka's own reader returns, including the records of a damaged batch up to the
+damage and those of a batch with a wrong CRC; ``drop`` leaves damaged batches out; ``fail`` raises. With the first two
+``RecordReader.errors`` lists each damaged batch with file, position and reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkaframes.records.fused import FUSED_COLUMNS, TARGET_BYTES, ColumnMaker, 
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
-from kafkaframes.records.reasons import CRC_MISMATCH, DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
+from kafkaframes.records.reasons import CRC_MISMATCH, DROP, FAIL, KEEP, ON_DAMAGE
 from kafkaframes.records.scan import (
     CHUNK_BYTES,
     DAMAGED_ENDS,
@@ -63,7 +63,7 @@ class ReadError(NamedTuple):
     records: int
 
     def as_exception(self) -> CorruptRecordError:
-        """Return what mode FAILFAST raises."""
+        """Return the exception that ``on_damage=fail`` raises."""
         where = "" if self.base_offset is None else f", in the batch of offset {self.base_offset}"
         return CorruptRecordError(self.reason + where, file=self.file, position=self.position)
 
@@ -82,7 +82,7 @@ class ReadOptions(NamedTuple):
 
     Attributes:
         columns: names from ``COLUMNS``, in the order wanted.
-        mode: one of ``MODES``.
+        on_damage: one of ``ON_DAMAGE``.
         verify_crc: whether a wrong CRC counts as damage.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         control_records: whether control records are among the records.
@@ -99,7 +99,7 @@ class ReadOptions(NamedTuple):
     """
 
     columns: Sequence[str] = DEFAULT_COLUMNS
-    mode: str = PERMISSIVE
+    on_damage: str = KEEP
     verify_crc: bool = True
     rules: str = MEMORY
     control_records: bool = True
@@ -116,13 +116,13 @@ class ReadOptions(NamedTuple):
         """Return self.
 
         Raises:
-            OptionError: a column or the mode does not exist, or a size is below 1.
+            OptionError: a column or the value of ``on_damage`` does not exist, or a size is below 1.
         """
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown:
             raise OptionError(f"no column {', '.join(map(repr, unknown))}; there are {', '.join(COLUMNS)}")
-        if self.mode not in MODES:
-            raise OptionError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
+        if self.on_damage not in ON_DAMAGE:
+            raise OptionError(f"`on_damage` is {' or '.join(ON_DAMAGE)}, not {self.on_damage!r}")
         if self.rules not in (MEMORY, FILE):
             raise OptionError(f"no rules {self.rules!r}; there are {MEMORY}, {FILE}")
         if self.limit_bytes < 1 or (self.budget_bytes is not None and self.budget_bytes < 1):
@@ -224,7 +224,7 @@ class RecordReader:
             return
         self._report_damaged(result, bad)
         if made.records:
-            drops = None if bad is None or self.options.mode != DROPMALFORMED else result.of_batch(bad)
+            drops = None if bad is None or self.options.on_damage != DROP else result.of_batch(bad)
             yield from self._within(self._arrow(result, made.columns), made, drops)
 
     def _batch_of(self, made: Made) -> pa.RecordBatch:
@@ -289,7 +289,7 @@ class RecordReader:
                 yield from self._decode(whole, is_healed=True)
                 continue
             damaged = self._report_damaged(result, bad)
-            yield self._filtered(result, damaged if options.mode == DROPMALFORMED else None)
+            yield self._filtered(result, damaged if options.on_damage == DROP else None)
 
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Tell which batches need not even be decompressed."""
@@ -329,13 +329,13 @@ class RecordReader:
                     int(result.batches.column("base_offset")[row]),
                     None if problem is None else problem.status,
                     CRC_MISMATCH if problem is None else problem.reason,
-                    0 if self.options.mode == DROPMALFORMED else int(result.index.rows[row]),
+                    0 if self.options.on_damage == DROP else int(result.index.rows[row]),
                 )
             )
         return bad
 
     def _report(self, error: ReadError) -> None:
-        if self.options.mode == FAILFAST:
+        if self.options.on_damage == FAIL:
             raise error.as_exception()
         self.errors.append(error)
 

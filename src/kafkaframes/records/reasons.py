@@ -73,7 +73,9 @@ RECORD_REASONS = {
 CRC_MISMATCH = "the CRC is not that of the bytes"
 
 
-# What to do where a log is damaged, in Spark's words: PERMISSIVE gives what Kafka's own reader would hand out, or keeps
-# the damaged bytes as they are; DROPMALFORMED leaves damaged batches out; FAILFAST stops at the first damage.
-PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
-MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
+# The values of ``on_damage``: KEEP returns what Kafka's own reader returns, or copies the damaged bytes as they are;
+# DROP leaves damaged batches out; FAIL raises at the first damage.
+KEEP, DROP, FAIL = "keep", "drop", "fail"
+ON_DAMAGE = (KEEP, DROP, FAIL)
+# Spark's names for the same. Spark's sources take them, and the state of jobs stores them.
+SPARK_MODES = {KEEP: "PERMISSIVE", DROP: "DROPMALFORMED", FAIL: "FAILFAST"}

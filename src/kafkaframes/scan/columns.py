@@ -98,7 +98,7 @@ INTERNAL = (
         "key", "string", "Kafka's JSON form of the key; null for records that have none (cluster and remote metadata)"
     ),
     Column("value", "string", "Kafka's JSON form of the value; null for a tombstone"),
-    Column("error", "string", "why the record cannot be decoded (mode PERMISSIVE)"),
+    Column("error", "string", "why the record cannot be decoded (on_damage=keep)"),
     *RECORDS[6:],
 )
 DECODED = ("recordType", "version", "key", "value", "error")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.scan import Scan
 
 Path = str | PathLike[str]
-Mode = Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"]
+OnDamage = Literal["keep", "drop", "fail"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
@@ -31,7 +31,7 @@ def scan_log(
     start: Limit = None,
     end: Limit = None,
     isolation: Isolation = "read_uncommitted",
-    mode: Mode = "PERMISSIVE",
+    on_damage: OnDamage = "keep",
     verify_crc: bool = True,
     control_records: bool = False,
     fail_on_data_loss: bool = True,
@@ -56,8 +56,8 @@ def scan_log(
         start, end: what is planned: ``"earliest"``, ``"latest"``, an offset, a time (a datetime, a date or text; UTC
             without a zone), or an offset or a time for each partition: ``{"orders": {0: 17}}``. The end is exclusive.
         isolation: ``read_committed`` leaves out what was aborted, and what lies behind an open transaction.
-        mode: what becomes of damage: PERMISSIVE gives what Kafka would, DROPMALFORMED leaves damaged batches out,
-            FAILFAST raises at the first.
+        on_damage: ``keep`` returns what Kafka's reader returns, ``drop`` leaves damaged batches out, ``fail`` raises at
+            the first damage.
         verify_crc: whether a wrong CRC counts as damage.
         control_records: whether transaction markers and the like are among the records.
         fail_on_data_loss: whether it is an error if the log has lost offsets that ``start`` or ``end`` name.
@@ -78,7 +78,7 @@ def scan_log(
     from kafkaframes.scan.scan import Scan
     from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
-    _check("mode", mode, ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"))
+    _check("on_damage", on_damage, ("keep", "drop", "fail"))
     _check("replicas", replicas, ("merge", "all"))
     _check("isolation", isolation, ("read_uncommitted", "read_committed"))
     first, last = log_bound("start", start, unset=EARLIEST), log_bound("end", end, unset=LATEST)
@@ -96,7 +96,7 @@ def scan_log(
         isolation=isolation,
         include_control=control_records,
         replicas=replicas,
-        mode=mode,
+        on_damage=on_damage,
         verify_crc=verify_crc,
         limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
         budget_bytes=DEFAULT_BUDGET_BYTES if budget_bytes is None else budget_bytes,
@@ -173,7 +173,7 @@ def scan_capture(
     secrets: bool = False,
     specs: Specs | None = None,
     names_of: str | None = None,
-    mode: Literal["PERMISSIVE", "FAILFAST"] = "PERMISSIVE",
+    on_damage: Literal["keep", "fail"] = "keep",
 ) -> Scan:
     """Return a scan of recorded Kafka traffic, a row for each call by default (docs/captures.md, docs/scans.md).
 
@@ -187,22 +187,22 @@ def scan_capture(
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
         names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
             ``responseNamed`` have the names that it gave to fields.
-        mode: PERMISSIVE reads what can be read, and the rest is in ``errors``; FAILFAST raises at the first data that
-            were not read and may hide a call.
+        on_damage: ``keep`` reads what can be read, and the rest is in ``errors``; ``fail`` raises at the first data
+            that were not read and may hide a call.
 
     Raises:
-        OptionError: a table, API, release or mode does not exist.
+        OptionError: a table, API, release or value does not exist.
     """
-    from kafkaframes.capture.reader import MODES, CaptureOptions
+    from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
     from kafkaframes.capture.streams import ports_of
     from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.scan.capture import CaptureSource, SourceOptions
     from kafkaframes.scan.scan import Scan
 
-    _check("mode", mode, MODES)
+    _check("on_damage", on_damage, ON_DAMAGE)
     listening = ports_of(ports)
     read = CaptureOptions(
-        table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, mode=mode
+        table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
     )
     read.chosen()
     return Scan(CaptureSource(SourceOptions(_paths(paths), read)))
@@ -221,7 +221,7 @@ def read_records(
     source: bytes | bytearray | memoryview | Path | Sequence[Path],
     *,
     columns: Sequence[str] | None = None,
-    mode: Mode = "PERMISSIVE",
+    on_damage: OnDamage = "keep",
     verify_crc: bool = True,
     control_records: bool = True,
     offsets: tuple[int | None, int | None] = (None, None),
@@ -245,9 +245,9 @@ def read_records(
             ``topic, partition`` before them. There are also ``base_offset, position, magic, codec, producer_id,
             producer_epoch, sequence, leader_epoch, transactional, control, crc_ok, last_offset, batch_size,
             delete_horizon, key_size, value_size``. A column that is not asked for costs nothing.
-        mode: PERMISSIVE gives the records that Kafka would (those before the damage in a damaged batch), DROPMALFORMED
-            leaves damaged batches out, FAILFAST raises at the first.
-        verify_crc: whether a wrong CRC counts as damage. PERMISSIVE gives such a batch's records all the same.
+        on_damage: ``keep`` returns what Kafka's reader returns (the records before the damage in a damaged batch),
+            ``drop`` leaves damaged batches out, ``fail`` raises at the first damage.
+        verify_crc: whether a wrong CRC counts as damage. With ``keep`` such a batch's records are still returned.
         control_records: whether transaction markers and the like are among the records.
         offsets: give records from the first offset on, below the second only; None is no bound.
         limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
@@ -267,9 +267,9 @@ def read_records(
         pandas take it as it is.
 
     Raises:
-        OptionError: a column or mode does not exist.
+        OptionError: a column or a value does not exist.
         LogDirError: (while iterating) a file cannot be read.
-        CorruptRecordError: (while iterating) damage, in mode FAILFAST.
+        CorruptRecordError: (while iterating) damage, with on_damage=fail.
     """
     from kafkaframes.records.columns import DEFAULT_COLUMNS
     from kafkaframes.scan.log.memory import IN_MEMORY, read_bytes
@@ -278,7 +278,7 @@ def read_records(
         return read_bytes(
             source,
             DEFAULT_COLUMNS if columns is None else columns,
-            mode=mode,
+            on_damage=on_damage,
             verify_crc=verify_crc,
             control_records=control_records,
             offsets=offsets,
@@ -288,7 +288,7 @@ def read_records(
     scan = scan_log(
         source,
         topics=topics,
-        mode=mode,
+        on_damage=on_damage,
         verify_crc=verify_crc,
         control_records=control_records,
         replicas=replicas,
@@ -331,7 +331,7 @@ def read_capture(
     secrets: bool = False,
     specs: Specs | None = None,
     names_of: str | None = None,
-    mode: Literal["PERMISSIVE", "FAILFAST"] = "PERMISSIVE",
+    on_damage: Literal["keep", "fail"] = "keep",
 ) -> RecordBatches:
     """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
 
@@ -348,8 +348,8 @@ def read_capture(
         specs: your own specs; what they lack (an API, a version) is read by the catalog's.
         names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
             ``responseNamed`` have the names that it gave to fields.
-        mode: PERMISSIVE reads what can be read, and the rest is in ``errors``; FAILFAST raises at the first data that
-            were not read and may hide a call.
+        on_damage: ``keep`` reads what can be read, and the rest is in ``errors``; ``fail`` raises at the first data
+            that were not read and may hide a call.
 
     Returns:
         An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: once all rows are read, the data
@@ -357,9 +357,9 @@ def read_capture(
 
     Raises:
         OptionError: a path, table, column, API or release does not exist.
-        DecodeError: (while iterating) the only file is not a capture; or, in mode FAILFAST, data were not read.
+        DecodeError: (while iterating) the only file is not a capture; or, with on_damage=fail, data were not read.
     """
     scan = scan_capture(
-        source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of, mode=mode
+        source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of, on_damage=on_damage
     )
     return (scan if columns is None else scan.select(*columns)).to_batches()

@@ -217,7 +217,7 @@ class Scan:
 
         Raises:
             OptionError, LogDirError, NetworkError, BrokerError: (while iterating) as ``plan``.
-            CorruptRecordError: (while iterating) damage, in mode FAILFAST, or of a live topic.
+            CorruptRecordError: (while iterating) damage, with on_damage=fail, or of a live topic.
         """
         return self._started(workers)[0]
 

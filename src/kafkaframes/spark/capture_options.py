@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaframes.capture.columns import TABLES
-from kafkaframes.capture.reader import MODES, CaptureOptions
+from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.registry import Apis
 from kafkaframes.scan.capture import SourceOptions
-from kafkaframes.spark.option_values import Option, boolean, field_values, load_paths, one_of, positive, unknown_option
+from kafkaframes.spark.option_values import (
+    Option,
+    boolean,
+    field_values,
+    load_paths,
+    mode_value,
+    one_of,
+    positive,
+    unknown_option,
+)
 
 _WAIT_FILES: Final = 3
 
@@ -49,8 +58,8 @@ OPTIONS: Final = (
     ),
     Option(
         "mode",
-        "mode",
-        one_of(MODES),
+        "on_damage",
+        mode_value(*ON_DAMAGE),
         "PERMISSIVE logs what was not read and may hide a call; FAILFAST ends the query with it",
         "PERMISSIVE",
     ),

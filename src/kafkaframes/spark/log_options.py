@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.spark.decode_options import DECODE_ROWS, refuse_decoding
 from kafkaframes.spark.java_pattern import compile_java_pattern
@@ -26,6 +27,7 @@ from kafkaframes.spark.option_values import (
     ending_value,
     field_values,
     load_paths,
+    mode_value,
     one_of,
     parse_assign,
     positive,
@@ -44,7 +46,6 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 STRATEGIES = ("error", "latest")
 DECODERS = ("none", "internal")
 REPLICAS = ("merge", "all")
-MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
 
 def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
@@ -153,7 +154,11 @@ _ROWS = (
     Option("table", "table", one_of(TABLES), "a row for each of these: records, batches, segments", "records"),
     Option("deepIteration", "deep", boolean, "batches: opens each; segments: reads all headers", "false"),
     Option(
-        "mode", "mode", one_of(MODES), "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST", "PERMISSIVE"
+        "mode",
+        "on_damage",
+        mode_value(*ON_DAMAGE),
+        "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST",
+        "PERMISSIVE",
     ),
     Option("verifyCrc", "verify_crc", boolean, "checks each batch's checksum", "true"),
     Option(

@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.errors.sensitive import redact_value
+from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, PartitionOffsets
 from kafkaframes.storage.files.units import parse_time
 
@@ -58,6 +59,20 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
         raise ValueError(f"must be one of {', '.join(names)}")
 
     return parse
+
+
+def mode_value(*values: str) -> Callable[[str], str]:
+    """Return a parser of Spark's option ``mode``. PERMISSIVE is ``keep``, DROPMALFORMED ``drop``, FAILFAST ``fail``.
+
+    >>> mode_value("keep", "fail")("failfast")
+    'fail'
+
+    Args:
+        values: the values of ``on_damage`` that the source supports.
+    """
+    by_mode = {SPARK_MODES[value]: value for value in values}
+    parse_mode = one_of(by_mode)
+    return lambda text: by_mode[parse_mode(text)]
 
 
 def timestamp_value(text: str) -> int:

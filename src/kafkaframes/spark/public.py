@@ -239,7 +239,7 @@ def export_topics(
     names = [topics] if isinstance(topics, str) else list(topics)
     read = TopicOptions(reader_settings({**_COMMITTED, **_lower(options)}), subscribe=frozenset(names))
     target = os.fspath(to)
-    settings = Settings(target, mode="FAILFAST")
+    settings = Settings(target, on_damage="fail")
     export = TableExport(
         open_table(format, target),
         settings,

@@ -42,7 +42,7 @@ def records(path: Path, *, control: bool = True, without: tuple[str, ...] = ()) 
     found = {}
     for file in segments(path):
         rows = []
-        for table in read_records(file, mode="FAILFAST", columns=COLUMNS, control_records=control):
+        for table in read_records(file, on_damage="fail", columns=COLUMNS, control_records=control):
             rows += table.to_pylist()
         for row in rows:
             row["headers"] = row["headers"] or []
@@ -226,7 +226,7 @@ def test_damage_stops_or_is_kept(tmp_path):
     assert caught.value.position == at
     assert caught.value.file.endswith(".log")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    report = convert(str(source), tmp_path / "out", RewriteSettings(codec="zstd", mode="PERMISSIVE"))
+    report = convert(str(source), tmp_path / "out", RewriteSettings(codec="zstd", on_damage="keep"))
     written = segments(tmp_path / "out")[0].read_bytes()
     assert bytes(data[at : at + int(batches.column("size")[3])]) in written
     assert written.endswith(b"torn tail of some bytes")
@@ -247,9 +247,7 @@ def test_a_wrong_message_in_a_wrapper_is_damage(magic, to, tmp_path):
     with pytest.raises(LogDirError, match="inside") as refused:
         convert(str(tmp_path / "in-0"), tmp_path / "out", RewriteSettings(on_loss="drop", **to))
     assert refused.value.position == len(good)
-    report = convert(
-        str(tmp_path / "in-0"), tmp_path / "kept", RewriteSettings(on_loss="drop", mode="PERMISSIVE", **to)
-    )
+    report = convert(str(tmp_path / "in-0"), tmp_path / "kept", RewriteSettings(on_loss="drop", on_damage="keep", **to))
     assert (tmp_path / "kept" / f"{0:020}.log").read_bytes().endswith(bad)
     assert [position for _, position, _ in report.partitions[0].damaged] == [len(good)]
 

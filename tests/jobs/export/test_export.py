@@ -232,7 +232,7 @@ def test_damage_is_told_and_the_rest_exported(tasks, settings):
     assert outcome.fault_count == 2
     assert path.name in outcome.results[1].faults[0]
     assert not outcome.failed
-    strict = export(tasks, replace(settings, to=f"{settings.to}2", mode="FAILFAST"))
+    strict = export(tasks, replace(settings, to=f"{settings.to}2", on_damage="fail"))
     assert [result.task for result in strict.failed] == [tasks[1]]
     assert strict.summary.records == 400
     assert not Path(f"{settings.to}2", "_SUCCESS").exists()
@@ -314,7 +314,7 @@ def test_merged_segments_are_not_exported_twice(tasks, settings):
 def test_another_question_is_refused(tasks, settings):
     export(tasks, settings)
     with pytest.raises(OptionError, match=r"other settings \(mode\).*`overwrite`"):
-        export(tasks, replace(settings, mode="FAILFAST"))
+        export(tasks, replace(settings, on_damage="fail"))
     assert len(visible(settings)) == 3
 
 

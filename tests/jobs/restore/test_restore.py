@@ -61,7 +61,7 @@ def rows(partition):
     batches = read_records(
         paths,
         columns=COLUMNS,
-        mode="FAILFAST",
+        on_damage="fail",
         verify_crc=True,
         control_records=True,
         offsets=(partition.log_start_offset, None),
@@ -170,7 +170,7 @@ def test_several_backups_of_a_log_are_one_log(tmp_path):
     assert report.is_whole
     with pytest.raises(LogDirError, match="nothing was restored"):
         restored([damaged, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
-    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", mode="DROPMALFORMED")
+    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", on_damage="drop")
     assert not report.is_whole
     assert [row["offset"] for row in rows(log_of(tmp_path / "skipped")[TopicPartition("t", 0)])] == [
         *range(10),
@@ -277,7 +277,7 @@ def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
         restored(damaged, tmp_path / "new")
     assert caught.value.position == len(good[0]) + len(good[1])
     assert not list(tmp_path.glob("new*"))
-    report = restored(damaged, tmp_path / "new", mode="DROPMALFORMED")
+    report = restored(damaged, tmp_path / "new", on_damage="drop")
     assert report.bytes_lost == len(bad)
     found = [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])]
     assert found == [*range(20), *range(30, 50)]
@@ -474,7 +474,7 @@ def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(tmp_path_facto
         data[at : at + len(piece)] = piece[: len(data) - at]
     source = write_log(directory / "old", [bytes(data[:end])])
     settings = {"offsets": offsets, "open_transactions": opened}
-    report = restored(source, directory / "new", mode="DROPMALFORMED", **settings)
+    report = restored(source, directory / "new", on_damage="drop", **settings)
     assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
     assert report.bytes_lost + sum(lost.end - lost.start for lost in report.partitions[0].lost if lost.is_tail) <= end
     with contextlib.suppress(LogDirError):

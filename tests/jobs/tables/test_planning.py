@@ -166,7 +166,7 @@ def export(
 ):
     """Export with options of kafka-log; return the outcome."""
     parsed = replace(log_options({"path": str(source), **options}), where=where_of(offset=offsets))
-    settings = Settings(str(kind.root), mode=parsed.mode, headers=options.get("includeHeaders") != "false")
+    settings = Settings(str(kind.root), on_damage=parsed.on_damage, headers=options.get("includeHeaders") != "false")
     if keep is not None:
         settings = replace(settings, keep=keep)
     chosen = table_settings(settings, isolation=parsed.isolation)

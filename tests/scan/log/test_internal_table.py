@@ -82,9 +82,9 @@ def test_what_cannot_be_decoded_in_each_mode(broken, caplog):
     assert "no record of type 32512" in unknown["error"]
     assert (bad["recordType"], bad["key"], bad["value"]) == ("OffsetCommit", whole["key"], None)
     assert "value" in bad["error"]
-    assert [row["offset"] for row in read(broken, mode="DROPMALFORMED")] == [0]
+    assert [row["offset"] for row in read(broken, on_damage="drop")] == [0]
     with pytest.raises(CorruptRecordError, match="__consumer_offsets-3, offset 1: "):
-        read(broken, mode="FAILFAST")
+        read(broken, on_damage="fail")
 
 
 def test_topics_of_users_are_refused():

@@ -24,7 +24,7 @@ from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.log.resolve import plan_log
 from kafkaframes.scan.log.tables import read_batch_work
 
-MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+MODES = ("keep", "drop", "fail")
 
 
 def read(path, *names, **given):
@@ -61,11 +61,11 @@ def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, m
     claimed, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
     section = b"".join(varint(len(body)) + body for body in (claimed, sound))
     write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
-    if mode == "FAILFAST":
+    if mode == "fail":
         with pytest.raises(CorruptRecordError, match="count of headers"):
-            read(tmp_path, *names, mode=mode)
+            read(tmp_path, *names, on_damage=mode)
         return
-    assert [row["offset"] for row in read(tmp_path, *names, mode=mode)] == [2, 3]
+    assert [row["offset"] for row in read(tmp_path, *names, on_damage=mode)] == [2, 3]
     assert "count of headers" in caplog.text
 
 
@@ -148,16 +148,16 @@ def damaged(kind, raw):
     size = len(raw) // 3
     if kind == "checksum":  # only the checksum: all can be read
         raw[size + 17] ^= 1
-        return {"PERMISSIVE": 30, "DROPMALFORMED": 20}
+        return {"keep": 30, "drop": 20}
     if kind == "a length in the fourth record":
         record = (size - 61) // 10
         raw[size + 61 + 3 * record] ^= 0x40
-        return {"PERMISSIVE": 23, "DROPMALFORMED": 20}
+        return {"keep": 23, "drop": 20}
     if kind == "codec":
         raw[size + 22] = 7
-        return {"PERMISSIVE": 20, "DROPMALFORMED": 20}
+        return {"keep": 20, "drop": 20}
     raw[size + 8 : size + 12] = bytes(4)  # the batch's size: nothing behind can be found
-    return {"PERMISSIVE": 10, "DROPMALFORMED": 10}
+    return {"keep": 10, "drop": 10}
 
 
 @pytest.mark.parametrize("kind", ["checksum", "a length in the fourth record", "codec", "framing"])
@@ -167,14 +167,14 @@ def test_damage_in_each_mode(kind, mode, tmp_path, caplog):
     position = len(raw) // 3
     kept = damaged(kind, raw)
     path = write_segment(tmp_path, raw, base_offset=10)
-    if mode == "FAILFAST":
+    if mode == "fail":
         with pytest.raises(CorruptRecordError) as caught:
-            read(tmp_path, "offset", mode=mode)
+            read(tmp_path, "offset", on_damage=mode)
         assert (caught.value.position, caught.value.file) == (position, str(path))
         assert "offset 20" in str(caught.value) or kind == "framing"
         return
     with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
-        offsets = [row["offset"] for row in read(tmp_path, "offset", mode=mode)]
+        offsets = [row["offset"] for row in read(tmp_path, "offset", on_damage=mode)]
     assert len(offsets) == kept[mode]
     assert offsets[:10] == list(range(10, 20))
     assert kind == "framing" or offsets[-10:] == list(range(30, 40))
@@ -185,14 +185,14 @@ def test_damage_outside_the_offsets_asked_for_is_nobodys_business(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
     damaged("codec", raw)
     write_segment(tmp_path, raw)
-    rows = read(tmp_path, "offset", mode="FAILFAST", start={("t", 0): 30})
+    rows = read(tmp_path, "offset", on_damage="fail", start={("t", 0): 30})
     assert [row["offset"] for row in rows] == list(range(30, 40))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_torn_tail_is_left_out_and_told(mode, tmp_path, caplog):
     path = write_segment(tmp_path, build(0, 10) + build(10, 10)[:-5])
-    assert len(read(tmp_path, "offset", mode=mode)) == 10
+    assert len(read(tmp_path, "offset", on_damage=mode)) == 10
     assert "the last batch is not whole" in caplog.text
     assert str(path) in caplog.text
     rest = read(tmp_path, table="batches")[-1]
@@ -226,8 +226,8 @@ def check_bytes(raw, mode, table):
     with tempfile.TemporaryDirectory() as folder:
         write_segment(Path(folder), raw)
         names = [column.name for column in (BATCHES if table == "batches" else RECORDS)]
-        with contextlib.suppress(*[CorruptRecordError] if mode == "FAILFAST" else []):
-            read(folder, *names, mode=mode, table=table, deep=True, include_control=True)
+        with contextlib.suppress(*[CorruptRecordError] if mode == "fail" else []):
+            read(folder, *names, on_damage=mode, table=table, deep=True, include_control=True)
 
 
 @given(st.binary(max_size=300), st.sampled_from(MODES), st.sampled_from(["records", "batches"]))

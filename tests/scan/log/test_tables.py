@@ -33,7 +33,7 @@ def test_the_table_of_batches_tells_of_damage_in_every_mode(tmp_path):
     raw = bytearray().join(build(n, 10) for n in (10, 20, 30))
     damaged("a length in the fourth record", raw)
     write_segment(tmp_path, raw)
-    shallow = read(tmp_path, "crcOk", "error", "readableRecords", table="batches", mode="FAILFAST")
+    shallow = read(tmp_path, "crcOk", "error", "readableRecords", table="batches", on_damage="fail")
     assert [row["crcOk"] for row in shallow] == [True, False, True]
     assert {row["readableRecords"] for row in shallow} == {None}
     deep = read(tmp_path, "readableRecords", "recordCount", "error", table="batches", deep=True)

@@ -90,7 +90,7 @@ def merged(*paths: Path, check: bool = True):
     return merge(listed[0].partition.topic_partition, copies, FileInspector(listed, copies), check=check)
 
 
-def rows_of(result, mode: str = "FAILFAST") -> list[tuple[int, bytes]]:
+def rows_of(result, mode: str = "fail") -> list[tuple[int, bytes]]:
     """Read every piece from its file, with checksums, as (offset, value)."""
     rows = []
     for piece in result.spans:
@@ -98,7 +98,7 @@ def rows_of(result, mode: str = "FAILFAST") -> list[tuple[int, bytes]]:
             raw = file.read()[piece.at.start : piece.at.end]
         start = max(piece.first_offset, result.start_offset) if piece.is_clipped else result.start_offset
         bounds = (start, piece.end_offset if piece.is_clipped else None)
-        for batch in kafkaframes.read_records(raw, columns=["offset", "value"], mode=mode, offsets=bounds):
+        for batch in kafkaframes.read_records(raw, columns=["offset", "value"], on_damage=mode, offsets=bounds):
             rows += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
     return rows
 

@@ -37,10 +37,10 @@ def source(damage=None):
     return StoredSegment(SEGMENT, 400, lambda position, length: b"", damage=damage)
 
 
-def read(stored, ends, *, store=None, end=400, mode="PERMISSIVE"):
+def read(stored, ends, *, store=None, end=400, on_damage="keep"):
     gaps, starts = [], []
     segment = OpenSegment(store or Store(), SEGMENT, stored)
-    for run in segment.runs(end=end, mode=mode, on_gap=gaps.append):
+    for run in segment.runs(end=end, on_damage=on_damage, on_gap=gaps.append):
         starts.append(run.start)
         run.end = ends[len(starts) - 1]
     return starts, gaps
@@ -66,7 +66,7 @@ def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(posi
 
 def test_failfast_raises_the_damage():
     with pytest.raises(DamagedChunkError, match="a chunk"):
-        read(source(DAMAGE), [End(95, TORN)], mode="FAILFAST")
+        read(source(DAMAGE), [End(95, TORN)], on_damage="fail")
 
 
 def test_the_damage_is_told_once():
@@ -76,7 +76,7 @@ def test_the_damage_is_told_once():
 
 
 def test_who_wanted_no_more_is_told_of_no_damage():
-    assert read(source(DAMAGE), [None], mode="FAILFAST") == ([0], [])
+    assert read(source(DAMAGE), [None], on_damage="fail") == ([0], [])
 
 
 def test_a_file_that_was_cut_while_it_was_read_is_an_error():

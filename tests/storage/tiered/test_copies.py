@@ -43,4 +43,4 @@ def test_a_damaged_chunk_is_told_and_the_rest_is_read(copies, replicas):
 
 def test_a_damaged_chunk_ends_a_read_that_is_to_fail_fast(copies, replicas):
     with pytest.raises(KafkaframesError, match="cannot be read"):
-        list(kafkaframes.read_records(copies, mode="FAILFAST", replicas=replicas))
+        list(kafkaframes.read_records(copies, on_damage="fail", replicas=replicas))

@@ -39,7 +39,7 @@ from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, COLUMN, CONTROL, DE
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
 from kafkaframes.records.memory import lent_memory
-from kafkaframes.records.reasons import FAILFAST, TORN
+from kafkaframes.records.reasons import FAIL, TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_message_crcs, scan_all
 from kafkaframes.storage.files import atomic, names
 from kafkaframes.storage.files.directory import Segment
@@ -155,7 +155,7 @@ class _Rewrite:
                 self._window(window)
                 end = window.batches.end
                 if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
-                    if task.settings.mode == FAILFAST:
+                    if task.settings.on_damage == FAIL:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.name)
                     report.damaged.append((report.name, end.position, end.reason))
                     self._out.writelines(atomic.chunks(read_at, end.position))
@@ -190,7 +190,7 @@ class _Rewrite:
         settings, report, batches = self._task.settings, self._report, decoded.batches
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
-        if bad and settings.mode == FAILFAST:
+        if bad and settings.on_damage == FAIL:
             first = min(bad)
             raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.name)
         report.damaged += [(report.name, int(positions[batch]), bad[batch]) for batch in sorted(bad)]

@@ -302,7 +302,7 @@ def export_single(
 
     Raises:
         OptionError: the file exists, or cannot be written.
-        LogDirError, CorruptRecordError: a segment cannot be read, or (FAILFAST) is damaged; no file is left.
+        LogDirError, CorruptRecordError: a segment cannot be read, or is damaged with on_damage=fail; no file is left.
     """
     started = time.monotonic()
     final = Path(settings.to)

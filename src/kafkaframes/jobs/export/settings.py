@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings(Checked):
-    """What is exported, and as what; ``mode`` and what follows but ``partitions`` are as in ``read_records``."""
+    """What is exported, and as what; ``on_damage`` and what follows but ``partitions`` are as in ``read_records``."""
 
     format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
     topics: Sequence[str] = setting(
@@ -35,7 +35,7 @@ class ExportSettings(Checked):
     headers: bool = setting(True, "Whether headers are among the columns.")
     base64: bool = setting(False, "CSV: write keys, values and header values in base64, so that no byte is lost.")
     overwrite: bool = setting(False, "Replace what an earlier export wrote.")
-    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = setting("PERMISSIVE", "What is done with damage.")
+    on_damage: Literal["keep", "drop", "fail"] = setting("keep", "What is done with damage.")
     verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
     control_records: bool = setting(False, "Transaction markers are records, too.")
     internal_topics: bool = setting(False, "Kafka's own topics, too.")
@@ -65,7 +65,7 @@ class ExportSettings(Checked):
             "include_control": self.control_records,
             "include_internal": self.internal_topics,
             "replicas": self.replicas,
-            "mode": self.mode,
+            "on_damage": self.on_damage,
             "verify_crc": self.verify_crc,
             "storage": self.storage or {},
             **topic_choice(self.topics),
@@ -88,7 +88,7 @@ class ExportSettings(Checked):
             to,
             self.format,
             keep,
-            mode=read.mode,
+            on_damage=read.on_damage,
             verify_crc=read.verify_crc,
             headers=read.include_headers,
             base64=self.base64,

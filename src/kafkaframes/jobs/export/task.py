@@ -33,6 +33,7 @@ from kafkaframes.jobs.job import check_row_counts, json_object
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.memory import Recycler, lent_memory
+from kafkaframes.records.reasons import SPARK_MODES
 from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Source
 from kafkaframes.storage.copies.reading import Alternate, Healer
 from kafkaframes.storage.files.filesystem import split
@@ -98,7 +99,7 @@ class Settings:
         to: the destination, a directory that every worker can write.
         form: parquet, arrow, csv or json.
         keep: conditions on records; its offsets are not looked at (each task has its own).
-        mode, verify_crc: as ``kafka-log`` has them.
+        on_damage, verify_crc: as ``scan_log`` has them.
         headers: whether the output has the column ``headers``.
         base64: csv: keys, values and header values are written in base64, so that no byte is lost.
         storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
@@ -107,7 +108,7 @@ class Settings:
     to: str
     form: str = "parquet"
     keep: Filter = NO_CONTROL
-    mode: str = "PERMISSIVE"
+    on_damage: str = "keep"
     verify_crc: bool = True
     headers: bool = True
     base64: bool = False
@@ -117,6 +118,7 @@ class Settings:
         """Return what must be the same in every run into one destination, as JSON values."""
         values = asdict(self)
         del values["to"], values["storage"]
+        values["mode"] = SPARK_MODES[values.pop("on_damage")]
         if self.form == "json":
             values["json_lines"] = _JSON_LINES
         return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
@@ -258,8 +260,8 @@ def read_journal(to: str) -> Iterator[dict[str, Any]]:
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
     """Export segments of one topic partition into one file, which appears complete or not at all.
 
-    A segment that cannot be read, or in mode FAILFAST is damaged, is reported in ``failed`` and leaves nothing; those
-    that were to share its file then get files of their own.
+    A segment that cannot be read, or is damaged with on_damage=fail, is reported in ``failed`` and leaves no file.
+    Segments that were to share its file then get files of their own.
 
     Raises:
         OptionError: the destination cannot be written.
@@ -341,7 +343,7 @@ def copy_segment(
 
     Raises:
         LogDirError: the segment cannot be read.
-        CorruptRecordError: it is damaged, and the mode is FAILFAST.
+        CorruptRecordError: it is damaged, and the ``on_damage`` is fail.
     """
     with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
         _copy(segment, result, settings, write, look, memory)
@@ -361,7 +363,7 @@ def _copy(
     options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
     end: End | None = None
     gaps: list[Gap] = []
-    for run in segment.runs(start=task.start, end=task.size_bytes, mode=settings.mode, on_gap=gaps.append):
+    for run in segment.runs(start=task.start, end=task.size_bytes, on_damage=settings.on_damage, on_gap=gaps.append):
         reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
             write(result.tally.take(batch, settings.keep))
@@ -390,7 +392,7 @@ def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> No
 def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
     return ReadOptions(
         columns=SOURCE_COLUMNS,
-        mode=settings.mode,
+        on_damage=settings.on_damage,
         verify_crc=settings.verify_crc,
         rules=FILE,
         first_offset=task.first_offset,

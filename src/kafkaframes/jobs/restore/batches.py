@@ -29,7 +29,7 @@ from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.makers import rows_of_index
-from kafkaframes.records.reasons import DROPMALFORMED
+from kafkaframes.records.reasons import DROP
 from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import Batches, Bytes
 
@@ -282,7 +282,7 @@ class Renumbering:
             LogDirError: there is one, and damage is not skipped.
         """
         bad = {at: problem.reason for at, problem in decoded.problems.items()}
-        if bad and self._settings.mode != DROPMALFORMED:
+        if bad and self._settings.on_damage != DROP:
             at = min(bad)
             raise LogDirError(f"{bad[at]}: nothing was restored", position=int(decoded.batches.column("position")[at]))
         if bad:

@@ -28,7 +28,7 @@ from kafkaframes.jobs.restore.settings import ABORT, RestoreSettings
 from kafkaframes.jobs.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decode import count_records
-from kafkaframes.records.reasons import DROPMALFORMED
+from kafkaframes.records.reasons import DROP
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.batch_builder import BatchBuilder
 from kafkaframes.storage.log.segment_writer import (
@@ -172,7 +172,7 @@ class _Restoring:
     def _segment(self, part: SegmentPart) -> None:
         """Copy one segment; the new log has one that begins there too, unless segments are cut anew."""
         is_first = True
-        for run in good_batches(part, self._report.lost, skip=self._task.settings.mode == DROPMALFORMED):
+        for run in good_batches(part, self._report.lost, skip=self._task.settings.on_damage == DROP):
             for chunk in self._chunks(part, run):
                 self._writer_for(part, is_first=is_first).append(chunk, mtime_ms=part.mtime_ms)
                 is_first = False

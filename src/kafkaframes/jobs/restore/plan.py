@@ -19,7 +19,7 @@ from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.jobs.restore.groups import OFFSETS_TOPIC
 from kafkaframes.jobs.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.jobs.restore.source import LARGEST_OFFSET, SegmentPart
-from kafkaframes.records.reasons import DROPMALFORMED
+from kafkaframes.records.reasons import DROP
 from kafkaframes.storage.copies.decisions import Decision
 from kafkaframes.storage.copies.one_log import one_log_of
 from kafkaframes.storage.files import names
@@ -128,7 +128,7 @@ def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: Restore
 
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
     for decision in decisions:
-        if decision.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
+        if decision.severity is Severity.ERROR and settings.on_damage != DROP:
             location = decision.locations[0] if decision.locations else None
             position = location.position if location else None
             raise LogDirError(

@@ -11,7 +11,15 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import BATCH_BYTES, INDEX_INTERVAL_BYTES, Checked, CodecName, SelectionSettings, setting
+from kafkaframes.jobs.settings import (
+    BATCH_BYTES,
+    INDEX_INTERVAL_BYTES,
+    STORED_MODE,
+    Checked,
+    CodecName,
+    SelectionSettings,
+    setting,
+)
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -64,8 +72,8 @@ class RestoreSettings(SelectionSettings, Checked):
     until_offset: int | None = setting(None, "The first one that is not.")
     from_timestamp_ms: int | None = setting(None, "Likewise the first record that reaches a time.")
     until_timestamp_ms: int | None = setting(None, "The first one that is not.")
-    mode: Literal["FAILFAST", "DROPMALFORMED"] = setting(
-        "FAILFAST", "At a damaged batch: stop, or leave it out and say so."
+    on_damage: Literal["fail", "drop"] = setting(
+        "fail", "At a damaged batch: stop, or leave it out and report it.", stored=STORED_MODE
     )
     open_transactions: Literal["keep", "abort"] = setting(
         KEEP, "Leave open transactions open, or abort them with a marker at the log's end."

@@ -207,7 +207,7 @@ def merge_chosen(
     """Merge the chosen topic partitions of which several copies were found.
 
     Raises:
-        LogDirError: copies are of different topics or cannot be read; in mode FAILFAST, one contradicts another.
+        LogDirError: copies are of different topics or cannot be read; with on_damage=fail, one contradicts another.
     """
     directories = _directories(chosen)
     if all(len(paths) == 1 for paths in directories.values()):
@@ -248,7 +248,7 @@ def _source(entry: Log) -> CopySource:
 
 def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
     for decision in decisions:
-        if decision.check == "undecided" and options.mode == "FAILFAST":
+        if decision.check == "undecided" and options.on_damage == "fail":
             location = decision.locations[0]
             raise LogDirError(str(decision), position=location.position, file=location.file)
         log.log(_LEVELS[decision.severity], "%s", decision)
@@ -256,7 +256,7 @@ def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
 
 def _report_lost(merged: Merged, options: ReadOptions) -> None:
     for path, damage in merged.lost_chunks():
-        if options.mode == "FAILFAST":
+        if options.on_damage == "fail":
             raise damage
         log.warning("%s: %s; no other copy has its offsets", path, damage)
 

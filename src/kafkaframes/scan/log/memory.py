@@ -25,7 +25,7 @@ def read_bytes(
     source: Bytes,
     columns: Sequence[str],
     *,
-    mode: str,
+    on_damage: str,
     verify_crc: bool,
     control_records: bool,
     offsets: tuple[int | None, int | None],
@@ -35,7 +35,7 @@ def read_bytes(
     """Read bytes as ``kafkaframes.read_records`` says."""
     options = ReadOptions(
         columns=known_columns(columns, origin=()) or ("offset",),
-        mode=mode,
+        on_damage=on_damage,
         verify_crc=verify_crc,
         rules=MEMORY,
         control_records=control_records,

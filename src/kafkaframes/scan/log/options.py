@@ -35,7 +35,7 @@ class ReadOptions:
         decode: ``none``, or ``internal``: Kafka's own topics, decoded.
         replicas: ``merge`` makes one log of the copies of a partition; ``all`` reads each.
         deep: batches are opened, or the headers of segments walked.
-        mode: what is done with damage: ``PERMISSIVE``, ``DROPMALFORMED`` or ``FAILFAST``.
+        on_damage: what is done with damage: ``keep``, ``drop`` or ``fail``.
         verify_crc: whether a wrong CRC is damage.
         limit_bytes: the largest decompressed size of a batch; a larger one is damage.
         budget_bytes: the most memory of a task for batches that are open at once.
@@ -65,7 +65,7 @@ class ReadOptions:
     decode: str = "none"
     replicas: str = "merge"
     deep: bool = False
-    mode: str = "PERMISSIVE"
+    on_damage: str = "keep"
     verify_crc: bool = True
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int = DEFAULT_BUDGET_BYTES

@@ -2,19 +2,19 @@
 
 ``records`` does the reading: batches without a selected record are skipped unread (their offsets lie outside, or they
 hold control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with
-by the mode, and the columns asked for are gathered; no other is touched.
+by ``on_damage``, and the columns asked for are gathered; no other is touched.
 
-Modes
+``on_damage``
 
-* ``PERMISSIVE``: what Kafka's own reader would hand out: a batch's records up to its damage, then the next batch; also
+* ``keep``: what Kafka's own reader would hand out: a batch's records up to its damage, then the next batch; also
   the records of a batch whose checksum is wrong but which can be read. Where the framing breaks, the slice ends.
-* ``DROPMALFORMED``: no record of a damaged batch, or of one whose checksum is wrong.
-* ``FAILFAST``: the first damage is an error.
+* ``drop``: no record of a damaged batch, or of one whose checksum is wrong.
+* ``fail``: the first damage is an error.
 
 In the first two each damage is a warning of the logger ``kafkaframes.spark`` (Spark prints it, and keeps it for
 ``spark.tvf.python_worker_logs()`` where that is enabled), and so is a torn tail in all three: every crash leaves one,
 and to Kafka it is no error. A file that cannot be read, or has lost bytes since the read was planned, is an error in
-every mode: that is no malformed data but missing data.
+every case: that is not damaged data but missing data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOpt
     """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
 
     Raises:
-        CorruptRecordError: damage, in mode FAILFAST; it names file, position and offset.
+        CorruptRecordError: damage, with on_damage=fail; it names file, position and offset.
         LogDirError: a segment cannot be read.
     """
     conversion = Conversion(columns)
@@ -90,7 +90,7 @@ def _read_slice(
         reported: list[ReadError] = [] if errors is None else errors
         logged = len(reported)
         end: End | None = None
-        for run in opened.runs(options.mode, None if errors is None else _into(errors, part.segment.path)):
+        for run in opened.runs(options.on_damage, None if errors is None else _into(errors, part.segment.path)):
             reader = RecordReader(opened.segment.source, reading, start=run.start, end=planned_end, errors=reported)
             for batch in reader:
                 logged = logged if errors is not None else _log(reported, logged)
@@ -115,7 +115,7 @@ def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOpti
     first, end = opened.planned.first_offset, opened.planned.end_offset
     return RecordOptions(
         columns=columns,
-        mode=options.mode,
+        on_damage=options.on_damage,
         verify_crc=options.verify_crc,
         limit_bytes=options.limit_bytes,
         budget_bytes=options.budget_bytes,
@@ -163,20 +163,20 @@ class OpenSlice:
             return where.batches_without_rows if where.has_times else unwanted
         return lambda batches: unwanted(batches) | where.batches_without_rows(batches)
 
-    def runs(self, mode: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
+    def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
         """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
 
         After a run was read, the batches that came from other copies are logged.
 
         Raises:
-            LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
+            LogDirError: the file was cut; or, with on_damage=fail, a chunk of it cannot be undone.
         """
 
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
         end = self.planned.end if on_gap is None else None  # else the reader itself reports that it was cut, as damage
-        for run in self.segment.runs(start=self.planned.start, end=end, mode=mode, on_gap=on_gap or warn):
+        for run in self.segment.runs(start=self.planned.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
                 for text in self.healer.healed:

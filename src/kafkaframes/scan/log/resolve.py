@@ -184,13 +184,13 @@ def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], option
     """Log what is missing or contradictory in tiered partitions; their other segments are read.
 
     Raises:
-        LogDirError: in mode FAILFAST.
+        LogDirError: with on_damage=fail.
     """
     for directory in dict.fromkeys(segment.directory for segment in chosen):
         if ViewPath.parse(directory) is None:
             continue
         for problem in discovered.by_directory[directory].partition.problems:
-            if options.mode == "FAILFAST":
+            if options.on_damage == "fail":
                 raise problem
             log.warning("%s", problem)
 

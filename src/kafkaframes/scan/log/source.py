@@ -118,7 +118,7 @@ class LogSource(Source):
                 return 0
             part = opened.planned
             counting = Counting(part.first_offset, part.end_offset, where, options.verify_crc, options.include_control)
-            for run in opened.runs(options.mode, gaps.append):
+            for run in opened.runs(options.on_damage, gaps.append):
                 chunks = Chunks(
                     opened.segment.source, rules=FILE, start=run.start, end=part.end, whole=options.verify_crc
                 )

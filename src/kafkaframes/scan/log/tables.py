@@ -1,14 +1,15 @@
 """The tables ``batches`` and ``segments`` of ``kafka-log``, of a row each; and ``decode=internal``. No pyspark.
 
 Nothing is decompressed, unless ``deepIteration`` asks how many records can be read and why no more. Damage is a column
-here, whatever the mode: bytes that are no batch (a broken framing, a torn tail) are one row, with their ``sizeBytes``.
+here, whatever ``on_damage`` is: bytes that are no batch (a broken framing, a torn tail) are one row, with their
+``sizeBytes``.
 
 Of a segment the first batch's header is read, and those behind the last entries of the indexes; with ``deepIteration``
 all headers. A segment that cannot be read is a row with its ``error``.
 
 Records of Kafka's own topics are read as always; then type, version, key and value of each are made from its bytes, one
 Python object a record: these topics are small beside the data. A record that cannot be decoded is a row with ``error``
-in mode PERMISSIVE, left out in DROPMALFORMED, an error in FAILFAST.
+with on_damage=keep, left out with drop, an error with fail.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _read_slice(
             return
         chosen = opened.planned
         ended: End | None = None
-        for run in opened.runs(options.mode):
+        for run in opened.runs(options.on_damage):
             if ended is not None:
                 yield _rest(ended, chosen, schema, end_position=run.start)
             source = opened.segment.source
@@ -268,19 +269,19 @@ def read_internal_work(
     """Yield the records of the slices, in order and decoded.
 
     Raises:
-        CorruptRecordError: damage, or a record that cannot be decoded, in mode FAILFAST.
+        CorruptRecordError: damage, or a record that cannot be decoded, with on_damage=fail.
         LogDirError: a segment cannot be read.
     """
     plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
     for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):
-        yield _decoded(batch, columns, options.mode)
+        yield _decoded(batch, columns, options.on_damage)
 
 
-def _decoded(batch: pa.RecordBatch, columns: Sequence[Column], mode: str) -> pa.RecordBatch:
+def _decoded(batch: pa.RecordBatch, columns: Sequence[Column], on_damage: str) -> pa.RecordBatch:
     opened = [_open(*row) for row in zip(*(batch.column(name).to_pylist() for name in _NEEDED), strict=True)]
-    if mode == "FAILFAST":
+    if on_damage == "fail":
         _refuse(batch, opened)
-    if mode == "DROPMALFORMED":
+    if on_damage == "drop":
         whole = [one.error is None for one in opened]
         batch = batch.filter(pa.array(whole, pa.bool_()))
         opened = [one for one in opened if one.error is None]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.reasons import FAILFAST, PERMISSIVE, TORN
+from kafkaframes.records.reasons import FAIL, KEEP, TORN
 from kafkaframes.records.scan import (
     FILE,
     Batches,
@@ -182,7 +182,7 @@ def _scan(filesystem: FileSystem, index: int, segment: Segment, *, is_last: bool
 
     end = None
     with open_source(filesystem, segment) as source:
-        for run in OpenSegment(filesystem, segment.path, source).runs(mode=PERMISSIVE, on_gap=lose):
+        for run in OpenSegment(filesystem, segment.path, source).runs(on_damage=KEEP, on_gap=lose):
             chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, whole=False,
                             allocate=allocate, end=segment.size_bytes)  # fmt: skip
             for chunk in chunks:
@@ -237,7 +237,7 @@ class FileInspector:
 
     def _records(self, copy: int, blocks: Blocks) -> pa.Table:
         raw = b"".join(self._read(copy, blocks.take(rows)) for rows in _runs(blocks))
-        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED, mode=FAILFAST, rules=FILE))
+        reader = RecordReader(Memory(as_array(raw)), ReadOptions(columns=_COMPARED, on_damage=FAIL, rules=FILE))
         return pa.Table.from_batches(list(reader), schema=reader.schema).combine_chunks()
 
     def _read(self, copy: int, blocks: Blocks) -> bytes:

@@ -173,18 +173,18 @@ class OpenSegment:
     source: Source
 
     def runs(
-        self, *, start: int = 0, end: int | None = None, mode: str, on_gap: Callable[[Gap], object]
+        self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[Gap], object]
     ) -> Iterator[Run]:
         """Yield the runs of the segment; each is to be read, and its ``end`` set, before the next one is asked for.
 
         Args:
             start: a position at which a batch starts.
             end: a position that the batches are known to reach; None for wherever they end.
-            mode: ``FAILFAST`` raises where a chunk is damaged; the others read on.
+            on_damage: ``fail`` raises where a chunk is damaged; the others read on.
             on_gap: is told each gap before the next run begins.
 
         Raises:
-            DamagedChunkError: a chunk is damaged, in mode FAILFAST.
+            DamagedChunkError: a chunk is damaged, with on_damage=fail.
             LogDirError: the file was cut while it was read: it does not reach ``end`` any more.
         """
         position: int | None = start
@@ -198,7 +198,7 @@ class OpenSegment:
                 if end is not None and run.end.position < end:
                     _check_not_cut(self.filesystem, self.path, end)
                 return
-            if mode == "FAILFAST":
+            if on_damage == "fail":
                 raise damage
             position = self._position_behind(damage)
             if position is not None and end is not None and position >= end:
