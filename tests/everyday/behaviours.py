@@ -17,6 +17,7 @@ MODULES: Final = {
     "test_transactions": "Transactions",
     "test_administration": "Administration",
     "test_failures": "Errors and timeouts",
+    "test_leaders": "Leaders and coordinators",
     "test_on_an_event_loop": "On an event loop",
 }
 THE_SAME: Final = "the same"

@@ -464,6 +464,7 @@ def test_leaving_a_for_loop_skips_nothing(consumer, filled):
     assert offsets_of(read(consumer, 6)) == list(range(4, 10))
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_consumer_invalid_crc_in_records", kafka_python="test__unpack_records_corrupted")
 def test_a_damaged_batch_is_an_error_and_is_not_skipped(broker, consumer, filled):
     with broker.on("Fetch", topic=filled.topic).corrupt():

@@ -67,6 +67,7 @@ def test_no_broker_is_an_error_of_each_admin_call(closed_port):
         admin.list_topics()
 
 
+@pytest.mark.embedded
 @shown_by(java="testBeginningOffsetsTimeout", aiokafka="test_failed_bootstrap_timeout")
 def test_a_broker_that_never_answers_is_a_timeout(broker, servers):
     with broker.on("Metadata", client_id="ignored").ignore():
@@ -88,6 +89,7 @@ def test_a_malformed_address_is_refused_by_the_constructor(address):
         Producer(address)
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_producer_send_leader_notfound", java="testMetadataTimeoutWithMissingTopic")
 @pytest.mark.parametrize("code", ["LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS"])
 def test_a_retriable_refusal_is_retried(broker, servers, topic, code):
@@ -96,6 +98,7 @@ def test_a_retriable_refusal_is_retried(broker, servers, topic, code):
     assert len(broker.records(topic)) == 1
 
 
+@pytest.mark.embedded
 @shown_by(
     aiokafka="test_producer_leader_change_preserves_order",
     kafka_python="test_retry_does_not_reorder_against_later_batches",
@@ -111,6 +114,7 @@ def test_retries_keep_the_order_of_records(broker, servers, topic):
     assert [record.value for record in broker.records(topic)] == [b"%d" % number for number in range(30)]
 
 
+@pytest.mark.embedded
 @shown_by(
     aiokafka="test_producer_send_error", kafka_python="test_complete_batch_error", java="testTooLargeRecordWithAckZero"
 )
@@ -122,6 +126,7 @@ def test_a_final_refusal_is_not_retried(broker, servers, topic, code):
         assert rule.count == 1
 
 
+@pytest.mark.embedded
 @shown_by(
     kafka_python="test_expired_batch_single",
     aiokafka="test_producer_send_timeout",
@@ -138,6 +143,7 @@ def test_a_record_that_is_always_refused_fails_after_the_delivery_timeout(broker
             future.result(30)
 
 
+@pytest.mark.embedded
 @shown_by(
     kafka_python="test_complete_batch_retry",
     confluent="test_dr_msg_errstr",
@@ -151,6 +157,7 @@ def test_a_record_without_an_answer_may_be_written(broker, servers, topic):
             future.result(30)
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_metadata_updated_on_socket_disconnect", java="testCloseWhenWaitingForMetadataUpdate")
 def test_a_lost_connection_is_opened_again_by_the_producer(broker, servers, topic):
     with Producer(servers, **QUICK) as producer:
@@ -159,6 +166,7 @@ def test_a_lost_connection_is_opened_again_by_the_producer(broker, servers, topi
             assert producer.send(topic, b"1", partition=0).result().offset == 1
 
 
+@pytest.mark.embedded
 @shown_by(java="testConsumptionWithBrokerFailures", aiokafka="test_metadata_updated_on_socket_disconnect")
 def test_a_lost_connection_is_opened_again_by_the_consumer(broker, servers, filled):
     with (
@@ -169,6 +177,7 @@ def test_a_lost_connection_is_opened_again_by_the_consumer(broker, servers, fill
         assert read(consumer, 10) == list(range(10))
 
 
+@pytest.mark.embedded
 @shown_by(
     kafka_python="test__parse_fetched_data__not_leader",
     aiokafka="test_fetch_result_and_error",
@@ -186,6 +195,7 @@ def test_a_retriable_error_of_a_fetch_skips_nothing(broker, servers, filled, cod
         assert read(consumer, 10) == list(range(10))
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_next_record_error_after_data", confluent="test_consume_error")
 def test_a_refused_fetch_is_an_error_of_poll(broker, servers, filled):
     with Consumer(servers, auto_offset_reset="earliest", **QUICK) as consumer:
@@ -196,6 +206,7 @@ def test_a_refused_fetch_is_an_error_of_poll(broker, servers, filled):
         assert read(consumer, 10) == list(range(10))
 
 
+@pytest.mark.embedded
 @shown_by(
     java="testCommitSyncAuthenticationFailure",
     aiokafka="test_commit_failed_scenarios",
@@ -210,6 +221,7 @@ def test_a_refused_commit_is_an_error(broker, servers, filled):
         assert consumer.committed([filled])[filled].offset == 2
 
 
+@pytest.mark.embedded
 @shown_by(
     java="testOffsetCommitRetryBackoff",
     aiokafka="test_commit_failed_scenarios",
@@ -224,6 +236,7 @@ def test_a_commit_is_repeated_while_the_coordinator_moves(broker, servers, fille
         assert consumer.committed([filled])[filled].offset == 3
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_fetchoffsets_failed_scenarios", java="testListConsumerGroupOffsetsRetriableErrors")
 def test_committed_offsets_are_asked_for_again_while_the_coordinator_loads(broker, servers, filled):
     with (
@@ -233,6 +246,7 @@ def test_committed_offsets_are_asked_for_again_while_the_coordinator_loads(broke
         assert consumer.committed([filled]) == {}
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_consumer_propagates_coordinator_errors", java="testPollAuthenticationFailure")
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
 def test_a_refused_membership_is_an_error_of_poll(broker, servers, topic, api):
@@ -242,6 +256,7 @@ def test_a_refused_membership_is_an_error_of_poll(broker, servers, topic, api):
             consumer.poll(20_000)
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_failed_group_join", java="testShouldAttemptToRejoinGroupAfterSyncGroupFailed")
 @pytest.mark.parametrize(
     ("api", "code"),
@@ -260,6 +275,7 @@ def test_a_member_joins_again_after_a_passing_refusal(broker, servers, filled, a
         assert read(consumer, 10) == list(range(10))
 
 
+@pytest.mark.embedded
 @shown_by(java="testCreateTopicsHandleNotControllerException", kafka_python="test_not_controller_retries")
 def test_topics_are_created_although_the_controller_has_moved(broker, servers, topic):
     with Admin(servers, **QUICK) as admin, broker.on("CreateTopics").once().error("NOT_CONTROLLER"):
@@ -267,12 +283,14 @@ def test_topics_are_created_although_the_controller_has_moved(broker, servers, t
         assert f"{topic}-new" in admin.list_topics()
 
 
+@pytest.mark.embedded
 @shown_by(java="testListOffsetsRetriableErrors", kafka_python="test_retries_on_not_leader_then_succeeds")
 def test_end_offsets_are_asked_for_again_while_a_leader_moves(broker, servers, filled):
     with Consumer(servers, **QUICK) as consumer, broker.on("ListOffsets").times(2).error("NOT_LEADER_OR_FOLLOWER"):
         assert consumer.end_offsets([filled]) == {filled: 10}
 
 
+@pytest.mark.embedded
 @shown_by(java="testInitTransactionWhileThrottled", kafka_python="test_retriable_error_reenqueues")
 @pytest.mark.parametrize("code", ["CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
 def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker, servers, topic, code):
@@ -283,12 +301,14 @@ def test_a_transactional_producer_starts_although_the_coordinator_is_busy(broker
         assert producer.producer.producer_id >= 0
 
 
+@pytest.mark.embedded
 @shown_by(java="testClusterAuthorizationFailure", kafka_python="test_transactional_id_authz_failed_is_fatal")
 def test_a_refused_transactional_id_is_an_error_of_the_start(broker, servers, topic):
     with broker.on("InitProducerId").error("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), pytest.raises(AuthorizationError):
         Producer(servers, transactional_id=topic, **QUICK).__enter__()
 
 
+@pytest.mark.embedded
 @shown_by(java="testConsumptionWithBrokerFailures", confluent="test_error_cb")
 def test_clients_continue_after_a_broker_has_restarted():
     with Broker() as broker:
@@ -308,6 +328,7 @@ def test_clients_continue_after_a_broker_has_restarted():
             assert read(consumer, 1) == [1]
 
 
+@pytest.mark.embedded
 @shown_by(java="testCloseTimeout", confluent="test_close_does_not_hang_on_unreachable_broker")
 def test_close_ends_although_the_broker_is_gone():
     with Broker() as broker:
@@ -323,6 +344,7 @@ def test_close_ends_although_the_broker_is_gone():
             future.result()
 
 
+@pytest.mark.embedded
 @shown_by(confluent="test_throttle_cb_fires_under_quota")
 def test_a_throttled_producer_still_sends_everything(broker, servers, topic):
     with Producer(servers, **QUICK) as producer, broker.on("Produce", topic=topic).once().throttle(20):

@@ -241,14 +241,14 @@ def test_a_second_subscribe_replaces_the_topics(broker, servers, filled, protoco
     java="testUnsubscribeTopic", aiokafka="test_consumer_fast_unsubscribe", confluent="test_unsubscribe_stops_delivery"
 )
 @PROTOCOLS
-def test_unsubscribe_gives_every_partition_back(broker, servers, filled, protocol):
+def test_unsubscribe_gives_every_partition_back(broker, servers, admin, filled, protocol):
     with member_of(servers, filled, protocol) as member:
         member.subscribe([filled])
         read(broker, member, 12)
         member.unsubscribe()
         assert member.assignment() == []
         assert member.poll(10) == []
-        broker.wait_for(lambda: not broker.groups[filled].members, timeout=30)
+        broker.wait_for(lambda: not admin.describe_group(filled).members, timeout=30)
 
 
 @shown_by(confluent="test_unsubscribe_without_subscription_is_noop", java="testUnsubscribeWithoutGroupId")
@@ -403,13 +403,13 @@ def test_a_remote_assignor_assigns_every_partition(broker, servers, filled, assi
 
 @shown_by(aiokafka="test_kip_345_enabled", java="testStaticConsumerDetectsNewPartitionCreatedAfterRestart")
 @PROTOCOLS
-def test_a_static_member_returns_with_its_instance_id(broker, servers, filled, protocol):
+def test_a_static_member_returns_with_its_instance_id(broker, servers, admin, filled, protocol):
     for _ in range(2):
         with member_of(servers, filled, protocol, group_instance_id="i") as member:
             member.subscribe([filled])
             poll_until(broker, lambda: len(member.assignment()) == 3, member)
             assert member.group_metadata().group_instance_id == "i"
-    assert len(broker.groups[filled].members) <= 1
+    assert len(admin.describe_group(filled).members) <= 1
 
 
 @shown_by(java="testGroupConsumption", confluent="test_independent_share_groups")

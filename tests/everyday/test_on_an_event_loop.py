@@ -136,7 +136,7 @@ def test_a_table_is_sent_on_a_loop(broker, servers, topic):
 
 
 @shown_by(aiokafka="test_producer_transactional_simple")
-def test_a_transaction_is_committed_on_a_loop(broker, servers, topic):
+def test_a_transaction_is_committed_on_a_loop(broker, servers, admin, topic):
     async def main():
         async with AsyncProducer(servers, transactional_id=topic) as producer:
             await producer.begin_transaction()
@@ -144,7 +144,7 @@ def test_a_transaction_is_committed_on_a_loop(broker, servers, topic):
             await producer.commit_transaction()
 
     run(main())
-    broker.wait_for(lambda: broker.transactions[topic].state == "CompleteCommit", timeout=30)
+    broker.wait_for(lambda: admin.describe_transactions([topic])[topic].state == "CompleteCommit", timeout=30)
 
 
 @shown_by(aiokafka="test_producer_transactional_fences_off_previous")

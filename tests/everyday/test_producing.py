@@ -155,6 +155,7 @@ def test_a_topic_is_created_by_the_first_record(broker, producer, topic):
     assert f"{topic}-new" in broker.topics
 
 
+@pytest.mark.embedded
 @shown_by(java="testNonExistentTopic", aiokafka="test_producer_notopic", ours="the error names the topic")
 def test_a_missing_topic_is_an_error_without_auto_creation():
     with (
@@ -403,6 +404,7 @@ def test_idempotence_with_fewer_acks_is_refused(servers, acks):
         Producer(servers, acks=acks, enable_idempotence=True)
 
 
+@pytest.mark.embedded
 @shown_by(aiokafka="test_producer_indempotence_no_duplicates", kafka_python="test_idempotent_producer")
 def test_a_lost_answer_writes_nothing_twice(broker, servers, topic):
     with Producer(servers, retry_backoff_ms=10) as producer:

@@ -24,9 +24,9 @@ from kafkaframes.client.administration.users import UserMethods
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS
-from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition, by_topic
+from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition, by_topic
 from kafkaframes.client.settings import ClientSettings, choices, merged
-from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
+from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
 from kafkaframes.protocol.messages.objects import Message
 
@@ -228,24 +228,49 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         await self._change_topics(body, "results")
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
+        """Delete the records before an offset of each partition (KIP-107).
+
+        If a leader has moved, the request is sent to the new one.
+
+        Args:
+            before: for each partition, the offset of the first record that stays; -1 deletes all records.
+
+        Returns:
+            The log start offset of each partition after the deletion.
+
+        Raises:
+            BrokerError: OFFSET_OUT_OF_RANGE for an offset beyond the high watermark, UNKNOWN_TOPIC_OR_PARTITION,
+                POLICY_VIOLATION for a topic that is only compacted, or the principal may not delete records.
+        """
         cls = self.settings.message("DeleteRecordsRequest")
-        match: dict[TopicPartition, int] = {}
-        for partition in before:
-            await self._cluster.leader_of(partition)
-        for leader, partitions in list(self._cluster.cluster.by_leader(before)):
-            topics = by_topic(
-                partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=before[at])
-            )
-            body = cls(timeout_ms=self.settings.request_timeout_ms)
-            body.topics = [cls.DeleteRecordsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
-            answer = await self._cluster.request(leader, body)
-            for topic in answer.topics:
-                for entry in topic.partitions:
-                    target = TopicPartition(topic.name, entry.partition_index)
-                    _raise_first([(entry.error_code, None, f"partition {target}")])
-                    match[target] = entry.low_watermark
-        return match
+        low_watermarks: dict[TopicPartition, int] = {}
+
+        async def step() -> None:
+            pending = [partition for partition in before if partition not in low_watermarks]
+            leaders: dict[Broker, list[TopicPartition]] = {}
+            for partition in pending:
+                leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
+            for leader, partitions in leaders.items():
+                topics = by_topic(
+                    partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=before[at])
+                )
+                body = cls(timeout_ms=self.settings.request_timeout_ms)
+                body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+                response = await self._cluster.request(leader, body)
+                codes: dict[TopicPartition, int] = {}
+                for topic in response.topics:
+                    for row in topic.partitions:
+                        partition = TopicPartition(topic.name, row.partition_index)
+                        if not row.error_code:
+                            low_watermarks[partition] = row.low_watermark
+                            continue
+                        codes[partition] = row.error_code
+                        if row.error_code in LEADER_MOVED:
+                            self._cluster.cluster.expire(topic.name)
+                _raise_first([(code, None, f"partition {partition}") for partition, code in codes.items()])
+
+        await self._cluster.retried(step)
+        return {partition: low_watermarks[partition] for partition in before}
 
     async def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""

@@ -105,6 +105,8 @@ class ClusterClient:
             opened = await Connection.open(broker.host, broker.port, self.settings)
         except (NetworkError, BrokerError) as error:
             self.unreachable.failed(address, str(error))
+            if broker.node_id >= 0:  # bootstrap servers have negative ids
+                self.cluster.mark_unreachable(broker.node_id)
             pause = _backoff_s(failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms)
             self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
             raise

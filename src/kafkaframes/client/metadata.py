@@ -105,6 +105,19 @@ class Cluster:
         """Take that the metadata of a topic are old: a broker has refused what they led to."""
         self.expired.add(topic)
 
+    def mark_unreachable(self, node_id: int) -> None:
+        """Expire the metadata that names an unreachable broker as controller or leader.
+
+        The next request that needs the controller or such a leader refreshes the metadata first.
+        """
+        if node_id == self.controller:
+            self.updated_at = None
+        self.expired.update(
+            name
+            for name, topic in self.topics.items()
+            if any(partition.leader == node_id for partition in topic.partitions.values())
+        )
+
     def leader(self, partition: TopicPartition) -> Broker | None:
         """Return who leads a partition, or None: ask for metadata."""
         result = None if partition.topic in self.expired else self.partition(partition)

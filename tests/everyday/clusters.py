@@ -1,0 +1,276 @@
+"""Clusters on which the tests of this folder run: the embedded broker, or three nodes of a real Kafka.
+
+``KAFKAFRAMES_EVERYDAY`` is the column of docs/everyday.md that a run fills: ``embedded`` (the default), a release of
+Kafka (``4.3.1``), or a peer (``confluent-kafka``), which runs against the embedded broker.
+``KAFKAFRAMES_EVERYDAY_SERVERS`` is the address of a cluster that is already running; its nodes are not killed.
+
+A real cluster is prepared and read through librdkafka, so that no faulty client of ours can judge itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin
+
+COLUMN: Final = os.environ.get("KAFKAFRAMES_EVERYDAY", "embedded")
+SERVERS: Final = os.environ.get("KAFKAFRAMES_EVERYDAY_SERVERS")
+RELEASES: Final = ("3.9.1", "4.3.1")
+IS_REAL: Final = COLUMN in RELEASES or SERVERS is not None
+NODES: Final = (1, 2, 3)
+ORACLE: Final = Path(os.environ.get("KAFKAFRAMES_ORACLE", Path(__file__).parents[3] / "shared" / "tools" / "oracle"))
+PATIENCE_S: Final = 60
+CONFIG_DELAY_S: Final = 0.5  # a broker answers DescribeConfigs before the leader applies a new value to its log
+GROUPS_WITHOUT_DELAY: Final[dict[str, str | int]] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+    "group.consumer.min.heartbeat.interval.ms": 20,
+    "group.consumer.heartbeat.interval.ms": 50,
+    "delegation.token.secret.key": "secret",
+    "super.users": "User:ANONYMOUS",
+}
+_REAL_SETTINGS: Final[dict[str, str | int]] = GROUPS_WITHOUT_DELAY | {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 6_000,
+    "default.replication.factor": 3,
+    "initial.broker.registration.timeout.ms": 180_000,
+    "log.retention.ms": -1,  # tests append records of 1970
+    "offsets.topic.num.partitions": 6,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "transaction.state.log.num.partitions": 6,
+    "transaction.state.log.replication.factor": 3,
+}
+
+
+class StoredRecord(NamedTuple):
+    """A record of a real cluster, with the fields that the embedded broker's records have."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+
+
+class RealCluster:
+    """A running cluster of Kafka, with the methods of ``Broker`` that the tests call."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 100})
+
+    @property
+    def topics(self) -> set[str]:
+        """Names of all topics."""
+        return set(self._admin.list_topics(timeout=PATIENCE_S).topics)
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Create a topic and wait until each partition has a leader."""
+        self._admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
+        self.wait_for(lambda: self._has_leaders(name, partitions))
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        topic = self._admin.list_topics(name, timeout=PATIENCE_S).topics[name]
+        return len(topic.partitions) == partitions and all(one.leader >= 0 for one in topic.partitions.values())
+
+    def configure_topic(self, name: str, **configs: str | int) -> None:
+        """Change settings of a topic; names are Kafka's, with ``_`` for ``.``."""
+        resource = ConfigResource("topic", name)
+        for setting, value in configs.items():
+            entry = ConfigEntry(setting.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
+            resource.add_incremental_config(entry)
+        self._admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+        time.sleep(CONFIG_DELAY_S)
+
+    def append(self, topic: str, records: Sequence[Mapping[str, Any]], *, partition: int = 0) -> None:
+        """Append records as one batch."""
+        errors: list[Any] = []
+        for record in records:
+            options = {"timestamp": record["timestamp"]} if "timestamp" in record else {}
+            self._producer.produce(
+                topic,
+                record.get("value"),
+                record.get("key"),
+                partition,
+                on_delivery=lambda error, _: errors.append(error),
+                **options,
+            )
+        self._producer.flush(PATIENCE_S)
+        failures = [error for error in errors if error is not None]
+        if failures or len(errors) != len(records):
+            raise KafkaException(*failures)
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        """Return the committed and uncommitted records of a topic, partition by partition."""
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": "everyday-judge",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+        }
+        consumer = Consumer(settings)
+        try:
+            numbers = sorted(self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+            records: list[StoredRecord] = []
+            unread = set(numbers)
+            deadline = time.monotonic() + PATIENCE_S
+            while unread:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"partitions {sorted(unread)} of {topic} were not read to their ends")
+                message = consumer.poll(1)
+                if message is None:
+                    continue
+                if message.error() is not None:
+                    unread.discard(message.partition())
+                    continue
+                headers = tuple((name.encode(), value) for name, value in message.headers() or ())
+                records.append(
+                    StoredRecord(
+                        message.partition(),
+                        message.offset(),
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                        headers,
+                    )
+                )
+            return sorted(records, key=lambda record: (record.partition, record.offset))
+        finally:
+            consumer.close()
+
+    def wait_for(self, condition: Callable[[], Any], *, timeout: float = PATIENCE_S) -> Any:
+        """Return the first true result of a condition; raise TimeoutError after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        while not (answer := condition()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not true within {timeout} s: {condition}")
+            time.sleep(0.005)
+        return answer
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the node that leads a partition."""
+        leader = self.wait_for(lambda: self._leader(topic, partition) + 1)
+        return int(leader) - 1
+
+    def _leader(self, topic: str, partition: int) -> int:
+        topics = self._admin.list_topics(topic, timeout=PATIENCE_S).topics
+        partitions = topics[topic].partitions
+        return int(partitions[partition].leader) if partition in partitions else -1
+
+    def coordinator_of(self, key: str, *, kind: str = "group") -> int:
+        """Return the node that coordinates a group (``group``) or a transactional id (``transaction``)."""
+        topic = {"group": "__consumer_offsets", "transaction": "__transaction_state"}[kind]
+        partitions = len(self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+        return self.leader_of(topic, java_hash(key) % partitions)
+
+
+def java_hash(text: str) -> int:
+    """Return Java's hash code of a text of ASCII characters, without its sign bit.
+
+    >>> java_hash("orders")
+    1008770331
+    """
+    value = 0
+    for character in text:
+        value = (value * 31 + ord(character)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+class KafkaNodes(RealCluster):
+    """Three nodes of a release of Kafka, each a broker and a controller, started on a directory."""
+
+    def __init__(self, release: str, directory: Path) -> None:
+        self._module = _real_kafka()
+        nodes = {
+            number: self._module.RealKafka(
+                release, directory / str(number), heap="256m", start_timeout=300, stop_timeout=60
+            )
+            for number in NODES
+        }
+        voters = ",".join(f"{number}@127.0.0.1:{node._second_port}" for number, node in nodes.items())
+        for number, node in nodes.items():
+            settings = _REAL_SETTINGS | {"node.id": number, "controller.quorum.voters": voters}
+            node.properties |= {name: str(value) for name, value in settings.items()}
+        self._nodes = nodes
+
+    def start(self) -> None:
+        """Start all nodes at once: no node answers before a majority of the controllers is up."""
+        for node in self._nodes.values():
+            node.__dict__["_wait"] = lambda *_: None
+            node.start()
+            del node.__dict__["_wait"]
+        for number in NODES:
+            self._wait_until_up(number)
+        super().__init__(",".join(node.bootstrap for node in self._nodes.values()))
+        self.wait_for(lambda: len(self._admin.list_topics(timeout=PATIENCE_S).brokers) == len(NODES))
+
+    def _wait_until_up(self, number: int) -> None:
+        node = self._nodes[number]
+        node._wait(lambda: self._module._broker_is_up(node.port), node.process, f"node {number}")
+
+    def kill(self, *, node: int) -> None:
+        """End a node with SIGKILL."""
+        self._nodes[node].kill()
+
+    def start_node(self, node: int) -> None:
+        """Start a node that was killed and wait until it is in sync with the others."""
+        self._nodes[node].start()
+        self.wait_for(self._is_in_sync, timeout=180)
+
+    def _is_in_sync(self) -> bool:
+        topics = self._admin.list_topics(timeout=PATIENCE_S).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(set(one.isrs) == set(one.replicas) and one.leader >= 0 for one in partitions)
+
+    def close(self) -> None:
+        """End all nodes with SIGKILL: the last ones could not stop in order without a majority."""
+        for node in self._nodes.values():
+            node.kill()
+
+
+def _real_kafka() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("real_kafka", ORACLE / "real_kafka.py")
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class EmbeddedNodes(Broker):
+    """The embedded broker with three virtual nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(cluster=len(NODES), config=GROUPS_WITHOUT_DELAY)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Return the node that leads a partition."""
+        with Admin(self.bootstrap_servers) as admin:
+            return admin.describe_topics([topic])[topic].partitions[partition].leader
+
+    def coordinator_of(self, key: str, *, kind: str = "group") -> int:
+        """Return the node that coordinates a group (``group``) or a transactional id (``transaction``)."""
+        number = {"group": 0, "transaction": 1}[kind]
+        return self.call(lambda state: state.nodes.coordinator_of(number, key).node_id)
