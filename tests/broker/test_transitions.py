@@ -9,7 +9,8 @@ import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 from tests.broker.test_durability import ask
 
-from kafkaframes.broker import Broker, server
+from kafkaframes.broker import Broker
+from kafkaframes.broker.topics import Node, Nodes, server
 from kafkaframes.broker.login_states import ALLOWED_APIS, LoginState
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.request import Session
@@ -119,20 +120,105 @@ def test_a_follower_describes_producers():
         assert [row.error_code for row in rows] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_features_of_the_cluster_are_shown_and_set():
-    broker = DirectBroker()
+def finalized_levels(broker):
     answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
-    levels = {row.name: row.max_version_level for row in answer.finalized_features}
-    assert (levels["metadata.version"], levels["kraft.version"]) == (30, 1)
+    return {row.name: row.max_version_level for row in answer.finalized_features}
+
+
+def update_feature(broker, name, level, upgrade_type=1, version=1, **fields):
     types = message("UpdateFeaturesRequest")
+    row = types.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+    return broker.send("UpdateFeatures", version, feature_updates=[row], **fields)
 
-    def update(level):
-        row = types.FeatureUpdateKey(feature="metadata.version", max_version_level=level, upgrade_type=2)
-        return broker.send("UpdateFeatures", 1, feature_updates=[row]).error_code
 
-    assert (update(0), update(31), update(25)) == (95, 95, 0)
-    answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
-    assert {row.name: row.max_version_level for row in answer.finalized_features}["metadata.version"] == 25
+def test_a_new_cluster_has_the_features_of_the_latest_release():
+    broker = DirectBroker()
+    assert finalized_levels(broker) == {
+        "metadata.version": 30,
+        "kraft.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+        "share.version": 1,
+        "streams.version": 1,
+        "eligible.leader.replicas.version": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "upgrade_type", "reason"),
+    [  # answers of Apache Kafka 4.3.1
+        ("nope", 1, 1, "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."),
+        ("nope", 0, 2, "Invalid update version 0 for feature nope. Feature nope not found."),
+        ("group.version", 1, 0, "version 1 for feature group.version. The controller does not support the given upgrade"),
+        ("group.version", 2, 1, "group.version. Local controller 1 only supports versions 0-1"),
+        ("group.version", -1, 1, "A feature version cannot be less than 0."),
+        ("group.version", 0, 1, "without setting the upgrade type to either safe or unsafe downgrade."),
+        ("group.version", 0, 2, None),
+        ("metadata.version", 31, 1, "metadata.version. Local controller 1 only supports versions 7-30"),
+        ("metadata.version", 29, 1, "without setting the upgrade type to either safe or unsafe downgrade."),
+        ("metadata.version", 29, 2, "downgrade from 30 to 29. Refusing to perform the requested downgrade"),
+        ("metadata.version", 29, 3, "Unsafe metadata downgrade is not supported in this version."),
+        ("metadata.version", 30, 1, None),
+        ("kraft.version", 0, 2, "Can't downgrade the version of this feature."),
+    ],
+)
+def test_levels_of_features_are_changed_as_kafka_changes_them(name, level, upgrade_type, reason):
+    broker = DirectBroker()
+    answer = update_feature(broker, name, level, upgrade_type)
+    if reason is None:
+        assert (answer.error_code, answer.error_message) == (0, None)
+        assert finalized_levels(broker).get(name, 0) == level
+    else:
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message.startswith("The update failed for all features since the following feature had")
+        assert reason in answer.error_message
+
+
+def test_a_level_is_not_changed_by_a_validation_and_stays_over_a_restart(tmp_path):
+    broker = DirectBroker(str(tmp_path / "d"))
+    assert update_feature(broker, "share.version", 0, 2, validate_only=True).error_code == 0
+    assert finalized_levels(broker)["share.version"] == 1
+    assert update_feature(broker, "share.version", 0, 2).error_code == 0
+    broker.kill()
+    assert "share.version" not in finalized_levels(broker)
+
+
+@pytest.mark.parametrize(
+    ("feature", "api", "version", "fields"),
+    [
+        ("group.version", "ConsumerGroupHeartbeat", 1, {"group_id": "g", "member_id": "m"}),
+        ("group.version", "ConsumerGroupDescribe", 1, {"group_ids": ["g"]}),
+        ("share.version", "ShareGroupHeartbeat", 1, {"group_id": "g", "member_id": "m"}),
+        ("share.version", "ShareGroupDescribe", 1, {"group_ids": ["g"]}),
+        ("share.version", "ShareFetch", 1, {"group_id": "g", "member_id": "m"}),
+        ("share.version", "ShareAcknowledge", 1, {"group_id": "g", "member_id": "m"}),
+        ("share.version", "AlterShareGroupOffsets", 0, {"group_id": "g"}),
+        ("share.version", "DeleteShareGroupOffsets", 0, {"group_id": "g"}),
+        ("streams.version", "StreamsGroupHeartbeat", 0, {"group_id": "g", "member_id": "m"}),
+        ("streams.version", "StreamsGroupDescribe", 0, {"group_ids": ["g"]}),
+    ],
+)
+def test_groups_of_a_disabled_feature_are_an_unsupported_version(feature, api, version, fields):
+    broker = DirectBroker()
+    update_feature(broker, feature, 0, 2)
+    answer = broker.send(api, version, **fields)
+    rows = answer.groups if api.endswith("Describe") else [answer]
+    assert [row.error_code for row in rows] == [ErrorCode.UNSUPPORTED_VERSION]
+
+
+@pytest.mark.parametrize(
+    ("release", "levels"),
+    [  # 3.9.1 as its broker answers; ZooKeeper's brokers have none
+        ("2.8.2", {}),
+        ("3.9.1", {"metadata.version": 21}),
+        ("4.0", {"metadata.version": 25, "kraft.version": 1, "group.version": 1, "transaction.version": 2}),
+    ],
+)
+def test_a_release_has_its_features(release, levels):
+    body = message("ApiVersionsRequest")(client_software_name="x", client_software_version="1")
+    with Broker(broker_release=release) as broker:
+        answer = ask(broker.port, body, 3)
+    assert {row.name: row.max_version_level for row in answer.finalized_features} == levels
 
 
 @pytest.mark.parametrize("name", ["group.initial.rebalance.delay.ms", "log.message.timestamp.after.max.ms"])
@@ -206,3 +292,17 @@ def test_a_session_of_many_unknown_partitions_is_answered_in_turns_and_encoded_a
         assert len(second.responses[0].partitions) == 5_000
         assert threads
         assert loop_thread not in threads
+
+
+@pytest.mark.parametrize("racks", [("a", "b", "b", "a", "c", "c"), ("a", "a", "a", "a", "b", "c")])
+def test_replicas_of_a_partition_are_in_different_racks(racks):
+    """As Kafka's TopicCommandTest.testCreateAlterTopicWithRackAware expects of its StripedReplicaPlacer."""
+    nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate(racks)})
+    assignment = [nodes.replicas_for("t", index, 3) for index in range(18)]
+    assert all(len({racks[number] for number in replicas}) == 3 for replicas in assignment)
+    assert {sum(replicas[0] == node for replicas in assignment) for node in range(6)} == {3}
+
+
+def test_replicas_share_a_rack_where_there_are_more_replicas_than_racks():
+    nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate("aabb")})
+    assert all(sorted(nodes.replicas_for("t", index, 4)) == [0, 1, 2, 3] for index in range(4))

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.configs import group_setting
+from kafkaframes.broker.features import transaction_version
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
@@ -19,7 +20,6 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.wire.primitives import uuid_to_text
 
-_TRANSACTION_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def attach(state: BrokerState) -> None:
     transactions = TransactionCoordinator(
         clock,
         TopicLog(state, TRANSACTION_STATE),
-        TransactionSettings.of_config(state.settings.text, transaction_version=_TRANSACTION_VERSION),
+        TransactionSettings.of_config(state.settings.text, transaction_version=transaction_version(state.features)),
         state.next_producer_id,
         _marker_writer(state, groups),
         in_turns=state.changes.beside,
@@ -141,14 +141,6 @@ def attach(state: BrokerState) -> None:
     )
     state.share_groups = states
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
-    state.features = {
-        "metadata.version": (7, 30, 30),  # 3.3-IV3 to 4.3-IV0
-        "kraft.version": (0, 1, 1),
-        "group.version": (0, 1, 1),
-        "transaction.version": (0, 2, _TRANSACTION_VERSION),
-        "share.version": (0, 1, 1),
-        "streams.version": (0, 1, 1),
-    }
 
 
 def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:

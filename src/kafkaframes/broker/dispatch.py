@@ -109,6 +109,9 @@ class Dispatcher:
         return self._answer_with_hooks(request, lambda: self._handled(request, call))
 
     def _handled(self, request: Request, call: Handler) -> Answer:
+        group_type = request.api.group_type
+        if group_type and not self.broker.offers_group_type(group_type):
+            return request.api.refuse(request, ErrorCode.UNSUPPORTED_VERSION)
         code = refused(request, self.broker.access)
         if code != ErrorCode.NONE:
             return request.api.refuse(request, code)

@@ -21,7 +21,7 @@ from kafkaframes.storage.files.filesystem import join
 from kafkaframes.storage.files.names import check_topic
 
 MOST_PARTITIONS = 100_000  # of a topic: the missing ones are made when the file is read
-_LARGEST_INT32, _LARGEST_INT64, _LARGEST_INT8 = 2**31 - 1, 2**63 - 1, 127
+_LARGEST_INT32, _LARGEST_INT64, _LARGEST_INT16, _LARGEST_INT8 = 2**31 - 1, 2**63 - 1, 2**15 - 1, 127
 _ID_BYTES, _ID_LENGTH = 16, 22
 _MOST_SHOWN = 40
 Form = Callable[[Any, str], None]
@@ -163,6 +163,7 @@ _ENTITIES = _object(
         "acls": _list(_ACL),
         "client_metrics": _OF_ENTITIES,
         "delegation_tokens": _list(_TOKEN),
+        "features": _map(_number(0, _LARGEST_INT16)),
         "deleting": _map(_topic_id, name=_topic_name),
         "group_configs": _OF_ENTITIES,
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkaframes.broker.features import Feature, features_of_release
 from kafkaframes.errors import OptionError
 from kafkaframes.storage.partition import LogSettings
 
@@ -216,6 +217,7 @@ class BrokerSettings:
         new_topic_error: the error code of a topic that a Metadata request creates, in its own answer; clients ask
             again. 0: the topic is answered at once, which no Kafka does.
         defaults: values that replace ``DEFAULTS``, in the names of brokers' settings.
+        features: the features of a new cluster.
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)
@@ -224,6 +226,7 @@ class BrokerSettings:
     groups_have_settings: bool = True
     new_topic_error: int = 0
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
+    features: Mapping[str, Feature] = field(default_factory=features_of_release, repr=False)
 
     def default(self, key: str, otherwise: str = "") -> str:
         """Return the default of a broker's setting."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.changes import Changes, Steps, finished
 from kafkaframes.broker.clock import Clock, monotonic_ms
+from kafkaframes.broker.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
@@ -64,7 +65,7 @@ class BrokerState:
         is_read_only: nothing may be changed (``--serve``).
         static_settings: those that the broker was started with.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
-        features: by name: the lowest and highest level, and the one in force (KIP-584).
+        features: supported and finalized levels by name (KIP-584).
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.
@@ -91,7 +92,7 @@ class BrokerState:
     access: Access = field(default_factory=EverybodyMay)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
-    features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    features: dict[str, Feature] = field(init=False)
     quotas: Quotas = field(default_factory=Quotas)
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
@@ -113,6 +114,7 @@ class BrokerState:
     _producer_ids_end: int = 0
 
     def __post_init__(self) -> None:
+        self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES, {}))
         self.static_settings = {
             key: value for key, value in self.settings.explicit.items() if key not in self.settings.dynamic
         }
@@ -378,6 +380,20 @@ class BrokerState:
             users.setdefault(user, {})[mechanism] = credential.to_dict()
         self.metadata.entities["scram"] = users
         self.save()
+
+    def set_feature_levels(self, levels: Mapping[str, int]) -> None:
+        """Finalize levels that ``features.check_update`` accepts, and keep them over a restart."""
+        self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
+        self.metadata.entities[FEATURES] = {name: feature.level for name, feature in self.features.items()}
+        self.save()
+
+    def offers_group_type(self, group_type: str) -> bool:
+        """Return whether groups of a type (``consumer``, ``share``, ``streams``) are enabled.
+
+        A feature that is absent does not disable them: releases before 4.0 have only the setting.
+        """
+        feature = self.features.get(GROUP_FEATURES[group_type])
+        return self.settings.has_protocol(group_type) and (feature is None or feature.level > 0)
 
     def save_tokens(self) -> None:
         """Write the delegation tokens."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkaframes.broker import apis
 from kafkaframes.broker.api import Api
+from kafkaframes.broker.features import features_of_release
 from kafkaframes.broker.request import ClassOf, class_in_catalog
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.errors import ErrorCode, OptionError
@@ -95,6 +96,7 @@ def play(name: str, settings: BrokerSettings) -> ServedApis:
     version = tuple(int(part) for part in chosen.name.split(".")[:3])
     settings.writes_format_2 = version >= _FIRST_OF_FORMAT_2
     settings.groups_have_settings = version >= _FIRST_WITH_GROUP_SETTINGS
+    settings.features = features_of_release(version)
     is_by_controller = version >= _FIRST_OF_KRAFT
     settings.new_topic_error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_by_controller else ErrorCode.LEADER_NOT_AVAILABLE

@@ -6,6 +6,7 @@ One process serves all nodes, and every partition has one log: its replicas are 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -162,14 +163,40 @@ class Nodes:
     def replicas_for(self, topic: str, index: int, factor: int) -> tuple[int, ...]:
         """Return the replicas of a new partition, the preferred leader first.
 
-        Nodes take turns, from one that the topic's name decides; those that are down come last (StripedReplicaPlacer).
+        Nodes take turns, starting with a node that the topic's name decides. Replicas are in as many racks as possible.
+        Nodes that are down come last (StripedReplicaPlacer).
         """
         if len(self.by_id) == 1:
             return tuple(self.by_id)
         turn = zlib.crc32(topic.encode()) + index
         up = self.ids
         down = [number for number in self.by_id if number not in up]
-        return (*_rotated(up, turn), *_rotated(down, turn))[:factor]
+        if self.has_racks:
+            nodes = self._spread_over_racks(_rotated(self._alternate_racks(up), turn))
+        else:
+            nodes = _rotated(up, turn)
+        return (*nodes, *_rotated(down, turn))[:factor]
+
+    def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
+        """Return nodes so that neighbours are in different racks, as far as possible: the first of each rack first."""
+        rank_in_rack: Counter[str] = Counter()
+        ranks = {}
+        for number in numbers:
+            rack = self.by_id[number].rack or ""
+            ranks[number] = rank_in_rack[rack], rack
+            rank_in_rack[rack] += 1
+        return sorted(numbers, key=ranks.__getitem__)
+
+    def _spread_over_racks(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Return nodes with the first one of each rack first, otherwise in the same order."""
+        racks: set[str | None] = set()
+        firsts = []
+        for number in numbers:
+            rack = self.by_id[number].rack
+            if rack not in racks:
+                racks.add(rack)
+                firsts.append(number)
+        return [*firsts, *(number for number in numbers if number not in firsts)]
 
     def are_replicas(self, numbers: Sequence[int]) -> bool:
         """Return whether numbers can be the replicas of a partition: nodes that there are, each once, at least one."""

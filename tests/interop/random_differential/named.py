@@ -97,7 +97,7 @@ NAMED = (
     Named(
         "ApiVersions",
         r"(supported|finalized)Features",
-        "features of the controller (metadata.version, kraft.version, eligible.leader.replicas) are not known",
+        "levels of kraft.version: a cluster with static voters has 0, here it is always 1",
     ),
     Named("CreateTopics|DescribeConfigs", r"\.configs", "settings that have no meaning here are not listed"),
     Named(

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
+from kafkaframes.broker import features
 from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.partitions import addresses
@@ -170,6 +171,10 @@ def _quorum_row(
     )
 
 
+_ALL_FAILED = "The update failed for all features since the following feature had an error: "
+_FIRST_WITH_UPGRADE_TYPE = 1
+
+
 @Api(
     name="UpdateFeatures",
     tier="T3",
@@ -179,33 +184,32 @@ def _quorum_row(
         "v1+": "an upgrade type, and validate_only",
         "v2+": "no rows for single features",
     },
-    gaps=("levels are kept until the broker stops",),
+    gaps=("eligible.leader.replicas.version has no effect",),
     rights=(Right("ALTER", "CLUSTER"),),
 )
 def _update_features(request: _UpdateFeatures, broker: BrokerState) -> Answer:
     updates = request.body.feature_updates
-    wrong = next((reason for update in updates if (reason := _reason(broker, update)) is not None), None)
-    if wrong is not None:
-        return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=wrong)
+    for update in updates:
+        upgrade_type = update.upgrade_type
+        if request.version < _FIRST_WITH_UPGRADE_TYPE and update.allow_downgrade:
+            upgrade_type = features.SAFE_DOWNGRADE
+        reason = features.check_update(
+            broker.features,
+            update.feature,
+            update.max_version_level,
+            upgrade_type,
+            node=broker.nodes.controller_id,
+        )
+        if reason is not None:
+            return request.response(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=_ALL_FAILED + reason)
     if not request.body.validate_only:
-        for update in updates:
-            low, high, _ = broker.features[update.feature]
-            broker.features[update.feature] = low, high, update.max_version_level
+        broker.set_feature_levels({update.feature: update.max_version_level for update in updates})
     rows: list[Any] = []
     if request.version < _FIRST_WITHOUT_ROWS:
         rows = [
             request.response.UpdatableFeatureResult(feature=update.feature, error_message=None) for update in updates
         ]
     return request.response(error_message=None, results=rows)
-
-
-def _reason(broker: BrokerState, update: kafka.UpdateFeaturesRequest.FeatureUpdateKey) -> str | None:
-    if update.feature not in broker.features:
-        return f"there is no feature {update.feature!r} here"
-    low, high, _ = broker.features[update.feature]
-    if not low <= update.max_version_level <= high:
-        return f"{update.feature} has the levels {low} to {high}, not {update.max_version_level}"
-    return None
 
 
 _DEFAULT_INTERVAL_MS = 300_000

@@ -43,6 +43,7 @@ _HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe
 @Api(
     name="ConsumerGroupHeartbeat",
     tier="T5",
+    group_type="consumer",
     behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
     notes={
         "v0": "the coordinator gives a new member its id",
@@ -66,8 +67,6 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
     becomes a consumer group, and the other way round.
     """
     body = request.body
-    if not broker.settings.has_protocol("consumer"):
-        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
     code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != ErrorCode.NONE:
@@ -96,6 +95,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
 @Api(
     name="ShareGroupHeartbeat",
     tier="T6",
+    group_type="share",
     versions=(1, 1),
     behaviour="Members of share groups; every partition has a reader, every member a partition.",
     rights=(
@@ -106,8 +106,6 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
 def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Answer:
     """Version 0 was Kafka 4.0's early access, which Kafka has withdrawn."""
     body = request.body
-    if not broker.settings.has_protocol("share"):
-        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_member_id(body.member_id):
         return request.response(error_code=ErrorCode.INVALID_REQUEST)
 
@@ -154,9 +152,18 @@ def _beaten(request: Request, beat: Callable[[], Beaten]) -> Answer:
 # ---------------------------------------------------------------------------------------------------- descriptions
 
 
+def refuse_descriptions(request: Request, code: int) -> Answer:
+    """Refuse to describe groups: an answer has a row with the error code for each group."""
+    row = request.response.DescribedGroup
+    answer: Answer = request.response(groups=[row(group_id=name, error_code=code) for name in request.body.group_ids])
+    return answer
+
+
 @Api(
     name="ConsumerGroupDescribe",
     tier="T5",
+    group_type="consumer",
+    refuse=refuse_descriptions,
     behaviour="Epochs, members, current assignments and targets of consumer groups.",
     notes={"v1+": "the protocol of each member"},
     rights=(
@@ -181,6 +188,8 @@ def _consumer_group_describe(request: _ConsumerDescribe, broker: BrokerState) ->
 @Api(
     name="ShareGroupDescribe",
     tier="T6",
+    group_type="share",
+    refuse=refuse_descriptions,
     versions=(1, 1),
     behaviour="Members and assignments of share groups.",
     rights=(

@@ -58,6 +58,7 @@ class _Read(NamedTuple):
 @Api(
     name="ShareFetch",
     tier="T6",
+    group_type="share",
     versions=(1, 2),
     behaviour="Records are locked for a member until it acknowledges them or the lock times out; then others get "
     "them, share.delivery.count.limit times at most. Whole batches are acquired, beyond MaxRecords if need be.",
@@ -292,6 +293,7 @@ def _answer(
 @Api(
     name="ShareAcknowledge",
     tier="T6",
+    group_type="share",
     versions=(1, 2),
     behaviour="Each run of records is accepted, released, rejected or a gap, whole or not at all.",
     notes={

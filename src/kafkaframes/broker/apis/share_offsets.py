@@ -34,9 +34,17 @@ _NONE = -1
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
+    """Refuse a request: an answer has a row with the error code for each group."""
+    row = request.response.DescribeShareGroupOffsetsResponseGroup
+    return request.response(groups=[row(group_id=group.group_id, error_code=code) for group in request.body.groups])
+
+
 @Api(
     name="DescribeShareGroupOffsets",
     tier="T6",
+    group_type="share",
+    refuse=_refuse_groups,
     behaviour="Start offset and lag of share groups, as they are stored; -1 until something was acknowledged.",
     notes={
         "v1+": "lag (KIP-1226)",
@@ -109,6 +117,7 @@ def _topic(
 @Api(
     name="AlterShareGroupOffsets",
     tier="T6",
+    group_type="share",
     behaviour="Sets the start offsets of a share group without members; a group that is not there is made.",
     rights=(
         Right("READ", "GROUP", "group_id"),
@@ -184,6 +193,7 @@ def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[
 @Api(
     name="DeleteShareGroupOffsets",
     tier="T6",
+    group_type="share",
     behaviour="Forgets where a share group without members stood in topics.",
     rights=(
         Right("DELETE", "GROUP", "group_id"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafkaframes.broker.access import all_denied, may
 from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis.groups import GROUP, client_host, elsewhere, refusal_of
-from kafkaframes.broker.apis.modern_groups import descriptions, member_fields
+from kafkaframes.broker.apis.modern_groups import descriptions, member_fields, refuse_descriptions
 from kafkaframes.broker.apis.topics import making_all, making_as_requested
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import RequestOf
@@ -41,6 +41,7 @@ _DEFAULT: Final = -1  # of a CreateTopics request
 @Api(
     name="StreamsGroupHeartbeat",
     tier="T6",
+    group_type="streams",
     versions=(0, 0),
     behaviour="Members of streams groups; active and standby tasks by the assignor sticky; internal topics are made.",
     notes={"v0": "as in Kafka 4.3: no static members, patterns, warm-up tasks or second topology of a group"},
@@ -54,8 +55,6 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     """Version 1 is Kafka 4.4's. Internal topics are there when the answer is sent; members have their tasks with the
     next heartbeat.
     """
-    if not broker.settings.has_protocol("streams"):
-        return request.response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         beat = _beat(request)
         code = ErrorCode(0 if beat.topology is None else _denied(request, broker, beat.topology.topics))
@@ -192,6 +191,8 @@ def _say(answer: Any, text: str) -> None:
 @Api(
     name="StreamsGroupDescribe",
     tier="T6",
+    group_type="streams",
+    refuse=refuse_descriptions,
     versions=(0, 0),
     behaviour="Epochs, the topology, members, current assignments and targets of streams groups.",
     rights=(

@@ -1,0 +1,123 @@
+"""The features of a cluster (KIP-584, KIP-1022): supported levels by release of Kafka, and changes of levels.
+
+Levels that clients set are part of the broker's metadata, and stay over a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+METADATA, KRAFT = "metadata.version", "kraft.version"
+GROUP, SHARE, STREAMS = "group.version", "share.version", "streams.version"
+TRANSACTION = "transaction.version"
+GROUP_FEATURES: Final[Mapping[str, str]] = {"consumer": GROUP, "share": SHARE, "streams": STREAMS}
+FEATURES: Final = "features"  # the name of the levels in the broker's metadata
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's FeatureUpdate.UpgradeType
+_LATEST: Final = (4, 3)
+_FIRST_WITH_FEATURES: Final = (3, 3)  # KRaft, production-ready
+_FIRST_WITHOUT_ZOOKEEPER: Final = (4, 0)
+_METADATA_LEVELS: Final[Mapping[tuple[int, int], int]] = {
+    (3, 3): 7,
+    (3, 4): 8,
+    (3, 5): 11,
+    (3, 6): 14,
+    (3, 7): 19,
+    (3, 8): 20,
+    (3, 9): 21,
+    (4, 0): 25,
+    (4, 1): 27,
+    (4, 2): 29,
+    (4, 3): 30,
+}
+# Level of metadata.version before which an upgrade or downgrade is not possible: 3.3-IV3.
+_OLDEST_BRIDGE_LEVEL: Final = 7
+
+# Levels of metadata.version that change the metadata's records (MetadataVersion.didMetadataChange).
+_CHANGING_LEVELS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+
+
+class Feature(NamedTuple):
+    """Supported levels of a feature, and the finalized level. Level 0 is an absent feature."""
+
+    lowest: int
+    highest: int
+    level: int
+
+
+# Feature -> first release that supports it, first release that enables it by default, highest level.
+_OTHERS: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
+    KRAFT: ((3, 9), (4, 0), 1),
+    TRANSACTION: ((4, 0), (4, 0), 2),
+    GROUP: ((4, 0), (4, 0), 1),
+    "eligible.leader.replicas.version": ((4, 0), (4, 1), 1),
+    SHARE: ((4, 1), (4, 2), 1),
+    STREAMS: ((4, 1), (4, 2), 1),
+}
+
+
+def features_of_release(version: tuple[int, ...] = _LATEST) -> dict[str, Feature]:
+    """Return the features of a new cluster of a release; none before Kafka 3.3.
+
+    >>> features_of_release((3, 9, 1))
+    {'metadata.version': Feature(lowest=1, highest=21, level=21), 'kraft.version': Feature(lowest=0, highest=1, level=0)}
+    """
+    release = (version[0], version[1])
+    if release < _FIRST_WITH_FEATURES:
+        return {}
+    level = _METADATA_LEVELS.get(release, _METADATA_LEVELS[_LATEST])
+    lowest = _OLDEST_BRIDGE_LEVEL if release >= _FIRST_WITHOUT_ZOOKEEPER else 1
+    features = {METADATA: Feature(lowest, level, level)}
+    for name, (since, default_since, highest) in _OTHERS.items():
+        if release >= since:
+            features[name] = Feature(0, highest, highest if release >= default_since else 0)
+    return features
+
+
+def transaction_version(features: Mapping[str, Feature]) -> int:
+    """Return the finalized level of transaction.version; that of the latest release if the cluster lacks it."""
+    feature = features.get(TRANSACTION)
+    return _OTHERS[TRANSACTION][2] if feature is None else feature.level
+
+
+def restore_levels(features: Mapping[str, Feature], levels: Mapping[str, int]) -> dict[str, Feature]:
+    """Return the features with stored levels, as far as these are supported."""
+    return {
+        name: feature._replace(level=levels[name])
+        if feature.lowest <= levels.get(name, -1) <= feature.highest
+        else feature
+        for name, feature in features.items()
+    }
+
+
+def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade_type: int, *, node: int) -> str | None:
+    """Return why Kafka's controller refuses a change of a level; None if it accepts it."""
+    prefix = f"Invalid update version {level} for feature {name}. "
+    feature = features.get(name)
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"{prefix}The controller does not support the given upgrade type."
+    if level < 0:
+        return f"{prefix}A feature version cannot be less than 0."
+    if feature is None and level == 0:
+        return f"{prefix}Feature {name} not found."
+    if feature is None:
+        return f"{prefix}Local controller {node} does not support this feature."
+    if not feature.lowest <= level <= feature.highest:
+        return f"{prefix}Local controller {node} only supports versions {feature.lowest}-{feature.highest}"
+    if level >= feature.level:
+        return None
+    if name == KRAFT:
+        return f"{prefix}Can't downgrade the version of this feature."
+    if upgrade_type == UPGRADE:
+        return (
+            f"{prefix}Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
+    if name == METADATA and any(level < changing <= feature.level for changing in _CHANGING_LEVELS):
+        refusal = f"Unsupported metadata.version downgrade from {feature.level} to {level}. "
+        if upgrade_type == UNSAFE_DOWNGRADE:
+            return f"{refusal}Unsafe metadata downgrade is not supported in this version."
+        return (
+            f"{refusal}Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+    return None
