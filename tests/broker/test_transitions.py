@@ -9,12 +9,12 @@ import pytest
 from tests.broker.direct import BEGAN_MS, DirectBroker
 from tests.broker.test_durability import ask
 
-from kafkaframes.broker import Broker
-from kafkaframes.broker.topics import Node, Nodes, server
+from kafkaframes.broker import Broker, server
 from kafkaframes.broker.login_states import ALLOWED_APIS, LoginState
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.options import Credentials
+from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.framing import ClientConnection
 from kafkaframes.protocol.messages import message
@@ -149,7 +149,12 @@ def test_a_new_cluster_has_the_features_of_the_latest_release():
     [  # answers of Apache Kafka 4.3.1
         ("nope", 1, 1, "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."),
         ("nope", 0, 2, "Invalid update version 0 for feature nope. Feature nope not found."),
-        ("group.version", 1, 0, "version 1 for feature group.version. The controller does not support the given upgrade"),
+        (
+            "group.version",
+            1,
+            0,
+            "version 1 for feature group.version. The controller does not support the given upgrade",
+        ),
         ("group.version", 2, 1, "group.version. Local controller 1 only supports versions 0-1"),
         ("group.version", -1, 1, "A feature version cannot be less than 0."),
         ("group.version", 0, 1, "without setting the upgrade type to either safe or unsafe downgrade."),

@@ -162,8 +162,8 @@ class Api:
         gaps: what Kafka does and this does not.
         versions: lowest and highest; None for all that are stable.
         before_authentication: answered on connections that have not authenticated.
-        group_type: ``consumer``, ``share`` or ``streams``: refused with UNSUPPORTED_VERSION if the cluster does not offer
-            groups of this type. Empty for other APIs.
+        group_type: ``consumer``, ``share`` or ``streams``: refused with UNSUPPORTED_VERSION while these groups are
+            disabled. Empty for other APIs.
         is_advertised: named in ApiVersions.
         rights: what a client must be allowed to do, in the order in which it is looked at.
         refuse: answers a request that is refused whole with an error code.

@@ -21,7 +21,6 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.wire.primitives import uuid_to_text
 
 
-
 @dataclass(frozen=True, slots=True)
 class TopicLog:
     """An internal topic, as its coordinator writes it; it is made when the first record comes."""

@@ -59,8 +59,8 @@ _OTHERS: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int], int]]] = {
 def features_of_release(version: tuple[int, ...] = _LATEST) -> dict[str, Feature]:
     """Return the features of a new cluster of a release; none before Kafka 3.3.
 
-    >>> features_of_release((3, 9, 1))
-    {'metadata.version': Feature(lowest=1, highest=21, level=21), 'kraft.version': Feature(lowest=0, highest=1, level=0)}
+    >>> features_of_release((3, 9, 1))["metadata.version"]
+    Feature(lowest=1, highest=21, level=21)
     """
     release = (version[0], version[1])
     if release < _FIRST_WITH_FEATURES:
@@ -104,8 +104,11 @@ def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade
         return f"{prefix}Local controller {node} does not support this feature."
     if not feature.lowest <= level <= feature.highest:
         return f"{prefix}Local controller {node} only supports versions {feature.lowest}-{feature.highest}"
-    if level >= feature.level:
-        return None
+    return None if level >= feature.level else _check_downgrade(name, feature, level, upgrade_type)
+
+
+def _check_downgrade(name: str, feature: Feature, level: int, upgrade_type: int) -> str | None:
+    prefix = f"Invalid update version {level} for feature {name}. "
     if name == KRAFT:
         return f"{prefix}Can't downgrade the version of this feature."
     if upgrade_type == UPGRADE:
@@ -117,7 +120,5 @@ def check_update(features: Mapping[str, Feature], name: str, level: int, upgrade
         refusal = f"Unsupported metadata.version downgrade from {feature.level} to {level}. "
         if upgrade_type == UNSAFE_DOWNGRADE:
             return f"{refusal}Unsafe metadata downgrade is not supported in this version."
-        return (
-            f"{refusal}Refusing to perform the requested downgrade because it might delete metadata information."
-        )
+        return f"{refusal}Refusing to perform the requested downgrade because it might delete metadata information."
     return None

@@ -10,8 +10,10 @@ from typing import Any
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.arguments import Cluster
+from kafkaframes.broker.features import METADATA
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.state import BrokerState
 
 _AUTHORIZER = "StandardAuthorizer"
 
@@ -43,11 +45,18 @@ def build_broker(command: Mapping[str, Any]) -> Broker:
     )
 
 
+def feature_levels(state: BrokerState, command: Mapping[str, Any]) -> dict[str, int]:
+    """Return the levels that a test declares. The suite's default is a metadata.version that no release has."""
+    levels = {METADATA: command["metadata_version"], **command["features"]}
+    return {name: min(level, state.features[name].highest) for name, level in levels.items() if name in state.features}
+
+
 def run_command(brokers: dict[int, Broker], command: Mapping[str, Any]) -> dict[str, str]:
     """Run a command, and return its result."""
     name, number = command["command"], command["id"]
     if name == "start":
         broker = brokers[number] = build_broker(command).start()
+        broker.call(lambda state: state.set_feature_levels(feature_levels(state, command)))
         return {"bootstrap": broker.bootstrap_servers, "cluster_id": broker.call(lambda state: state.cluster_id)}
     if name == "stop":
         brokers.pop(number).stop()
