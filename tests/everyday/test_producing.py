@@ -447,8 +447,8 @@ def test_a_new_partition_is_used_after_the_topic_has_grown(broker, servers, admi
 
 @shown_by(aiokafka="test_default_partitioner", kafka_python="test_null_key_sticks_until_on_new_batch")
 def test_records_without_a_key_use_every_partition(producer, topic):
-    """The chance that 300 batches miss one of three partitions is below 1e-52."""
-    assert {producer.send(topic, b"v").result().partition for _ in range(300)} == {0, 1, 2}
+    """Two records fill a batch. The chance that 150 batches miss one of three partitions is below 1e-25."""
+    assert {producer.send(topic, bytes(8_000)).result().partition for _ in range(300)} == {0, 1, 2}
 
 
 @shown_by(java="testCannotSendToInternalTopic")

@@ -77,11 +77,21 @@ def test_a_group_to_start_at():
     assert parse(startingOffsets="group: readers ").start == AtGroup("readers")
 
 
+PARTITIONERS = {"partitioner.class": "round_robin", "partitioner.ignore.keys": "true"}
+
+
+@pytest.mark.parametrize("name", PARTITIONERS)
+def test_writes_reject_another_partitioner_than_kafkas_default(name):
+    with pytest.raises(OptionError, match=rf"kafka.{name}: Spark's writers use the default partitioner"):
+        topic_write_options({**BASE, f"kafka.{name}": PARTITIONERS[name]})
+    assert topic_write_options({**BASE, "kafka.partitioner.class": "default", "kafka.partitioner.ignore.keys": "false"})
+
+
 @pytest.mark.parametrize(
     "name", sorted(name for name, known in java_properties().items() if known.treatment != "refused")
 )
 def test_every_setting_of_java_is_taken_by_reads_and_writes(name):
-    if f"kafka.{name}" in FORBIDDEN:
+    if f"kafka.{name}" in FORBIDDEN or name in PARTITIONERS:
         return
     value = VALUES.get(name, "1")
     option = {

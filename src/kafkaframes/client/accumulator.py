@@ -1,7 +1,8 @@
 """Records that are sent one by one gather here until they become batches: any thread adds, the sender's loop takes.
 
 As Kafka's ``RecordAccumulator``: a batch for each partition, closed when it is full or when it has waited for
-``linger_ms``; a record without key and partition goes where the others of its topic go until a batch is full (KIP-480).
+``linger_ms``. A record without key and partition goes to the topic's sticky partition, which changes when it has got
+``batch_size`` bytes (KIP-480, KIP-794).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.outgoing import CheckedRecord
+from kafkaframes.client.partitioners import DEFAULT_PARTITIONER, STICKY, PartitionChoice, choose_by_queue
 from kafkaframes.client.record_futures import BatchResults, OnDelivery
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import NetworkError
@@ -59,24 +61,35 @@ class _Topic:
 
     metadata: TopicMetadata
     targets: dict[int, TopicPartition]
-    sticky: int
+    ignores_keys: bool
+    sticky: int = 0
+    sticky_bytes: int = 0  # of the records that went to the sticky partition since it was chosen
     gathering: dict[int, Gathering] = field(default_factory=dict)
 
     def number(self, key: bytes | None) -> int:
         """Return the partition of a record that names none."""
-        return self.sticky if key is None else partition_of(key, len(self.targets))
+        return self.sticky if key is None or self.ignores_keys else partition_of(key, len(self.targets))
 
 
 class Accumulator:
     """Thread-safe; ``wake`` is called, without the lock, when there is something that ``drain`` should see."""
 
-    def __init__(self, settings: ProducerSettings, cluster: Cluster, *, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: ProducerSettings,
+        cluster: Cluster,
+        *,
+        wake: Callable[[], None],
+        partitioner: PartitionChoice = DEFAULT_PARTITIONER,
+    ) -> None:
         self._cluster = cluster
         self._metadata = cluster.topics
         self._batch_size = min(settings.batch_size, settings.max_request_size)
         self._buffer_bytes = settings.buffer_memory
         self._linger_s = settings.linger_ms / 1000
         self._max_age_s = settings.metadata_max_age_ms / 1000
+        self._partitioner = partitioner
+        self._is_adaptive = settings.partitioner_adaptive_partitioning_enable
         self._lock = threading.Lock()
         self._topics: dict[str, _Topic] = {}
         self._full: deque[Gathering] = deque()
@@ -88,6 +101,8 @@ class Accumulator:
         self.wake = wake
         self.results: Callable[[TopicPartition, list[int]], BatchResults]
         self.limit_of: Callable[[str, float], int | None] = lambda topic, now: None  # bytes of a topic's batches
+        self.queue_length: Callable[[TopicPartition], int] = lambda _: 0  # batches of a partition that wait
+        self.is_stalled: Callable[[int], bool] = lambda _: False  # whether a node is too slow for sticky partitions
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # of what gathers
         self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
@@ -103,12 +118,18 @@ class Accumulator:
             known = self._topics.get(topic)
             if known is None or (used + size > self._buffer_bytes and used):
                 return None
-            number = partition if partition is not None else known.number(key)
+            is_sticky = partition == STICKY or (partition is None and (key is None or known.ignores_keys))
+            if is_sticky:
+                number = known.sticky
+            else:
+                number = partition if partition is not None else known.number(key)
             gathering = known.gathering.get(number)
             if gathering is None or gathering.size + size > gathering.limit:
-                gathering = self._next(known, number, size, is_free=partition is None and key is None)
+                gathering = self._next(known, number, size, is_sticky=is_sticky)
                 if gathering is None:
                     return None
+            if is_sticky:
+                known.sticky_bytes += size
             gathering.keys.append(key)
             gathering.values.append(value)
             gathering.timestamps.append(timestamp)
@@ -122,13 +143,13 @@ class Accumulator:
         self.wake()
         return future
 
-    def _next(self, known: _Topic, number: int, size: int, *, is_free: bool) -> Gathering | None:
+    def _next(self, known: _Topic, number: int, size: int, *, is_sticky: bool) -> Gathering | None:
         """Close what is full; return what a record is added to instead, which may be of another partition."""
         if number in known.gathering:
             self._close(known, number)
-            if is_free:
-                self._move_sticky(known)
-                number = known.sticky
+        if is_sticky and known.sticky_bytes and known.sticky_bytes + size > self._batch_size:
+            self._move_sticky(known)
+            number = known.sticky
         gathering = known.gathering.get(number)
         if gathering is not None and gathering.size + size > gathering.limit:
             self._close(known, number)
@@ -150,8 +171,22 @@ class Accumulator:
         return gathering
 
     def _move_sticky(self, known: _Topic) -> None:
-        """Choose the partition of the next records without a key (KIP-480)."""
-        known.sticky = self._random.choice(list(known.targets))
+        """Choose the partition of the next records without a key."""
+        known.sticky, known.sticky_bytes = self._choose_partition(known), 0
+
+    def _choose_partition(self, known: _Topic) -> int:
+        """Return a partition that has a leader, at random; one with fewer batches in its queue is likelier (KIP-794)."""
+        candidates = self._available(known) or list(known.targets)
+        if not self._is_adaptive or not self.built_bytes:
+            return self._random.choice(candidates)
+        served = [number for number in candidates if not self.is_stalled(known.metadata.partitions[number].leader)]
+        candidates = served or candidates
+        lengths = [self.queue_length(known.targets[number]) + (number in known.gathering) for number in candidates]
+        return choose_by_queue(candidates, lengths, self._random)
+
+    @staticmethod
+    def _available(known: _Topic) -> list[int]:
+        return [number for number in known.targets if known.metadata.partitions[number].leader >= 0]
 
     def _close(self, known: _Topic, number: int) -> None:
         self._full.append(known.gathering.pop(number))
@@ -172,9 +207,38 @@ class Accumulator:
             known = self._topics.get(topic)
             targets = {index: TopicPartition(topic, index) for index in sorted(metadata.partitions)}
             if known is None:
-                self._topics[topic] = _Topic(metadata, targets, self._random.choice(list(targets)))
+                known = self._topics[topic] = _Topic(metadata, targets, self._partitioner.ignores_keys)
+                self._move_sticky(known)
             else:
                 known.metadata, known.targets = metadata, targets
+                if known.sticky not in targets:  # the topic was recreated with fewer partitions
+                    self._move_sticky(known)
+
+    def choose_partition(self, record: CheckedRecord) -> CheckedRecord | None:
+        """Return a record with the partition that the caller's partitioner chooses; None for an unknown topic.
+
+        The function is called without the lock, once for each record.
+
+        Raises:
+            EncodeError: the function raises an exception, or returns a number that is not a partition of the topic.
+        """
+        topic, key, value = record[:3]
+        known = self._topics.get(topic)
+        if known is None:
+            return None
+        number = self._partitioner.choose(topic, key, value, len(known.targets), self._available(known))
+        return (*record[:4], number, *record[5:])
+
+    def sticky_partitions(self, topic: str, runs: int) -> list[int]:
+        """Return the partitions of this many runs of records that name neither key nor partition, one for each run."""
+        with self._lock:
+            known = self._topics[topic]
+            first = self._choose_partition(known)
+            others = self._available(known) or list(known.targets)
+            if not self._is_adaptive or not self.built_bytes:
+                start = others.index(first)
+                return [others[(start + run) % len(others)] for run in range(runs)]
+            return [first, *(self._choose_partition(known) for _ in range(runs - 1))]
 
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return where a record would go now; None for a partition that does not exist."""
@@ -182,6 +246,8 @@ class Accumulator:
             known = self._topics.get(topic)
             if known is None:
                 raise NetworkError("the producer was closed before this was sent")
+            if partition == STICKY:
+                return known.targets.get(known.sticky)
             return known.targets.get(known.number(key) if partition is None else partition)
 
     def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
@@ -199,8 +265,6 @@ class Accumulator:
                 due = gathering.since + self._linger_s
                 if now is None or due <= now:
                     taken.append(known.gathering.pop(number))
-                    if number == known.sticky:
-                        self._move_sticky(known)
                 else:
                     next_time = due if next_time is None else min(due, next_time)
             self._has_timer = next_time is not None

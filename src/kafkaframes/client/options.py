@@ -153,6 +153,14 @@ class ProducerOptions(ClientOptions, total=False):
     """After this, the coordinator aborts a transaction that is open. Default: 60000."""
     record_format: int | None
     """0, 1 or 2; None is the newest that the broker takes."""
+    partitioner: str | Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None] | None
+    """Chooses partitions: a function, ``module:function``, or a name such as round_robin or consistent_random."""
+    partitioner_ignore_keys: bool
+    """Whether the default partitioner spreads records with a key as it does those without. Default: False."""
+    partitioner_adaptive_partitioning_enable: bool
+    """Whether records without a key prefer partitions with short queues (KIP-794). Default: True."""
+    partitioner_availability_timeout_ms: int
+    """Records without a key avoid leaders that took no batch for this long; 0 turns this off. Default: 0."""
 
 
 class ConsumerOptions(ClientOptions, total=False):

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kafkaframes.client.batches import Batch, PartResult
 from kafkaframes.client.metadata import Cluster, TopicPartition
+from kafkaframes.client.partitioners import PartitionChoice
 from kafkaframes.errors import EncodeError, ErrorCode, OptionError, broker_error
 from kafkaframes.records.arrays import numbers, stamped, texts
 from kafkaframes.records.build import READER_COLUMNS
@@ -177,15 +178,73 @@ def record_sizes(rows: Rows) -> Int64s:
     return sizes
 
 
+class RowPartitioner(NamedTuple):
+    """Chooses the partitions of a table's rows.
+
+    Attributes:
+        choice: the producer's partitioner.
+        cluster: the metadata of the table's topics.
+        sticky_partitions: returns the partitions of a topic's runs of rows that name neither partition nor key.
+        batch_bytes: size of the largest batch; a run has at least a batch's worth of rows.
+    """
+
+    choice: PartitionChoice
+    cluster: Cluster
+    sticky_partitions: Callable[[str, int], list[int]]
+    batch_bytes: int
+
+    def split(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        """Return a topic's rows by partition.
+
+        Raises:
+            BrokerError: a row names a partition that the topic does not have.
+            EncodeError: the caller's partitioner fails for a row; ``path`` has the row.
+        """
+        count = len(self.cluster.partitions_of(topic))
+        hashes_keys = self.choice.function is None and not self.choice.ignores_keys
+        partitions, wrong = partitions_of_rows(rows, count, hashes_keys=hashes_keys)
+        if wrong is not None:
+            raise broker_error(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
+            )
+        if self.choice.function is not None:
+            self._choose(topic, rows, partitions, count)
+        self._share_out(topic, partitions, rows.nbytes // self.batch_bytes)
+        timed = stamped(rows, int(time.time() * 1000))
+        return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
+
+    def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
+        """Call the partitioner for each row that names no partition."""
+        names = rows.schema.names
+        keys, values = (rows.column(name) if name in names else None for name in ("key", "value"))
+        leaders = self.cluster.topics[topic].partitions
+        available = [index for index in sorted(leaders) if leaders[index].leader >= 0]
+        for row in np.flatnonzero(partitions < 0).tolist():
+            key, value = (None if column is None else column[row].as_py() for column in (keys, values))
+            try:
+                partitions[row] = self.choice.choose(
+                    topic, bytes_of("key", key), bytes_of("value", value), count, available
+                )
+            except EncodeError as error:
+                raise error.within(row) from error.__cause__
+
+    def _share_out(self, topic: str, partitions: Int64s, max_runs: int) -> None:
+        """Give the rows without a partition theirs: runs of them, as many as ``max_runs`` and the topic allow."""
+        free = np.flatnonzero(partitions < 0)
+        if len(free):
+            runs = max(min(max_runs, len(self.cluster.partitions_of(topic))), 1)
+            numbers_of_runs = np.array(self.sticky_partitions(topic, runs), np.int64)
+            partitions[free] = numbers_of_runs[np.arange(len(free)) * runs // len(free)]
+
+
 def routed(
-    table: pa.Table, topics: Sequence[str], cluster: Cluster, batch_bytes: int
+    table: pa.Table, topics: Sequence[str], partitioner: RowPartitioner
 ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
     """Return the rows of each partition, topics in this order; their metadata are known.
 
-    Rows that name neither partition nor key go to one partition after the other, a batch's worth of them at least.
-
     Raises:
-        BrokerError: a row names a partition that its topic does not have.
+        BrokerError, EncodeError: as ``RowPartitioner.split``.
     """
     import pyarrow.compute as pc  # not above: who only reads needs none of its 4 MB
 
@@ -194,32 +253,8 @@ def routed(
         has_column = "topic" in table.schema.names and len(topics) > 1
         rows = table.filter(pc.equal(table.column("topic"), topic)) if has_column else table
         for batch in rows.combine_chunks().to_batches():
-            batches += _by_partition(topic, batch, cluster, batch_bytes)
+            batches += partitioner.split(topic, batch)
     return batches
-
-
-def _by_partition(
-    topic: str, rows: pa.RecordBatch, cluster: Cluster, batch_bytes: int
-) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-    """Share a topic's rows out."""
-    count = len(cluster.partitions_of(topic))
-    partitions, wrong = partitions_of_rows(rows, count)
-    if wrong is not None:
-        raise broker_error(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}",
-        )
-    _share_out_free(partitions, count, rows.nbytes // batch_bytes)
-    timed = stamped(rows, int(time.time() * 1000))
-    return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
-
-
-def _share_out_free(partitions: Int64s, count: int, most_runs: int) -> None:
-    """Give the rows without a partition theirs: runs of them, as many as ``most_runs`` and ``count`` allow."""
-    free = np.flatnonzero(partitions < 0)
-    if len(free):
-        run = np.arange(len(free)) * max(min(most_runs, count), 1) // len(free)
-        partitions[free] = (np.random.default_rng().integers(count) + run) % count
 
 
 def written(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:

@@ -37,12 +37,14 @@ from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.outgoing import (
     CheckedRecord,
     Headers,
+    RowPartitioner,
     check_table,
     checked_record,
     routed,
     topics_of,
     written,
 )
+from kafkaframes.client.partitioners import partition_choice
 from kafkaframes.client.record_futures import LoopResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
@@ -87,7 +89,11 @@ class AsyncProducer:
         self._cluster = ClusterClient(self.settings)
         self._home = self._cluster.home
         self._gathered = asyncio.Event()
-        self._accumulator = Accumulator(self.settings, self._cluster.cluster, wake=self._gathered.set)
+        settings = self.settings
+        self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
+        self._accumulator = Accumulator(
+            settings, self._cluster.cluster, wake=self._gathered.set, partitioner=self._partitioner
+        )
         self._accumulator.results = LoopResults
         self._sender = Sender(self._cluster, self.settings, self._accumulator)
         self._gather_task: asyncio.Task[None] | None = None
@@ -189,6 +195,8 @@ class AsyncProducer:
         """Queue one record; return a future of where it went. Takes and raises what ``Producer.send`` does."""
         self._home.check()
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
+        if partition is None and self._partitioner.function is not None:
+            record = await self._choose_partition(record)
         while (future := self._accumulator.add(record)) is None:
             try:
                 await self._prepare(record)
@@ -198,6 +206,21 @@ class AsyncProducer:
                 break
         result: asyncio.Future[RecordMetadata] = future
         return result
+
+    async def _choose_partition(self, record: CheckedRecord) -> CheckedRecord:
+        """Return a record with the partition that the caller's partitioner chooses."""
+        while (chosen := self._accumulator.choose_partition(record)) is None:
+            await self._learn_in_time(record[0])
+        return chosen
+
+    async def _learn_in_time(self, topic: str) -> None:
+        await self._bounded(self._learn(topic), f"a record of topic {topic}")
+
+    async def _learn(self, topic: str) -> None:
+        """Start, and wait for the metadata of a topic."""
+        await self.start()
+        await self._cluster.topic(topic, create=True)
+        self._accumulator.learn(topic)
 
     async def _prepare(self, record: CheckedRecord) -> None:
         """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
@@ -224,8 +247,7 @@ class AsyncProducer:
         await self.start()
         if headers and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
-        await self._cluster.topic(topic, create=True)
-        self._accumulator.learn(topic)
+        await self._learn(topic)
         await self._wait_for_memory(size)
         target = self._accumulator.target(topic, key, partition)
         if target is None:
@@ -347,11 +369,18 @@ class AsyncProducer:
         await self._bounded(self._learn_topics(topics), f"a table of topic {', '.join(topics)}")
         if topic is not None and "topic" in whole.schema.names:
             whole = whole.drop_columns(["topic"])
-        for target, rows in routed(whole, topics, self._cluster.cluster, self._batch_bytes(topics)):
+        for name in topics:
+            self._accumulator.learn(name)
+        for target, rows in routed(whole, topics, self._row_partitioner(topics)):
             await self._bounded(self._transactions.before_batch(target), f"a table of topic {target.topic}")
             for data, count, stamp in self._cut(target.topic, rows, self._sender.sequencer.next_stamp(target)):
                 batches.append(await self._put(target, data, count, stamp))
         return batches
+
+    def _row_partitioner(self, topics: list[str]) -> RowPartitioner:
+        return RowPartitioner(
+            self._partitioner, self._cluster.cluster, self._accumulator.sticky_partitions, self._batch_bytes(topics)
+        )
 
     async def _learn_topics(self, topics: list[str]) -> None:
         for name in topics:

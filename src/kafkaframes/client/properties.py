@@ -117,9 +117,6 @@ _IGNORED: Final = {
     "a consumer never makes topics": "allow.auto.create.topics",
     "a pattern does not match internal topics": "exclude.internal.topics",
     "fetched offsets are always stable where the broker can": "internal.throw.on.fetch.stable.offset.unsupported",
-    "a record without a key goes to any partition, batch by batch": """
-        partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms
-    """,
     "OpenSSL does what Java's providers do": """
         security.providers ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm
         ssl.trustmanager.algorithm
@@ -177,8 +174,9 @@ _REFUSED: Final = {
     "values are given as they are": "config.providers",
     "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
     "settings of `ShareConsumer`": "share.acknowledgement.mode share.acquire.mode",
-    "the key decides; a record can name its partition": "partitioner.class partitioner.ignore.keys partitioner",
-    "transactions of two phases (KIP-939) are not spoken": "transaction.two.phase.commit.enable",
+    "two-phase commit (KIP-939) needs version 6 of InitProducerId, which is unstable in Kafka 4.3; brokers do not serve it": (
+        "transaction.two.phase.commit.enable"
+    ),
     "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
@@ -199,6 +197,7 @@ _REFUSED: Final = {
 # Other names for our settings: of librdkafka (confluent-kafka), of kafka-python, and of older releases of Kafka.
 _OTHER_NAMES: Final = {
     "metadata.broker.list": "bootstrap_servers",
+    "partitioner.class": "partitioner",
     "sasl.plain.username": "sasl_username",
     "sasl.plain.password": "sasl_password",
     "sasl.mechanisms": "sasl_mechanism",

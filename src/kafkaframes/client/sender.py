@@ -68,6 +68,11 @@ class Sender:
         self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
         accumulator.limit_of = self.limits.batch_bytes
+        accumulator.queue_length = self.sequencer.queue_length
+        self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
+        self._stalled_since: dict[int, float] = {}  # node id: time since when it has taken no batch, though some wait
+        if self._availability_timeout_s:
+            accumulator.is_stalled = self._is_stalled
         self._broken: Exception | None = None
         self._space = asyncio.Event()
 
@@ -154,10 +159,23 @@ class Sender:
                 self._run_errand(leader.node_id, partial(self._connect, leader))
             else:
                 self._fill(leader, connection, partitions)
+        if self._availability_timeout_s:
+            self._note_stalled_nodes(now)
         if leaderless:
             self._run_errand("metadata", partial(self._know, leaderless))
         at = self.sequencer.next_time(now)
         return None if at is None else max(at - time.monotonic(), 0.0)
+
+    def _note_stalled_nodes(self, now: float) -> None:
+        """Take which leaders have batches waiting; ``_send`` removes a leader that takes one."""
+        waiting = self.sequencer.waiting_partitions()
+        busy = {leader.node_id for leader, _ in self._cluster.cluster.by_leader(waiting) if leader is not None}
+        self._stalled_since = {node_id: self._stalled_since.get(node_id, now) for node_id in busy}
+
+    def _is_stalled(self, node_id: int) -> bool:
+        """Return whether a leader has taken no batch for ``partitioner_availability_timeout_ms``; from any thread."""
+        since = self._stalled_since.get(node_id)
+        return since is not None and time.monotonic() - since > self._availability_timeout_s
 
     def _fill(self, leader: Broker, connection: Connection, partitions: list[TopicPartition]) -> None:
         """Write requests on a connection, as many as may be under way."""
@@ -226,6 +244,7 @@ class Sender:
                 self.sequencer.acknowledged(batch, -1, -1)
             self._settle()
             return
+        self._stalled_since.pop(leader.node_id, None)
         self._under_way[leader.node_id] = self._under_way.get(leader.node_id, 0) + 1
         task = background(self._wait(leader, batches, answer, names))
         self._answers.add(task)

@@ -189,6 +189,15 @@ class Sequencer:
         """List the partitions of which a batch may go, if the connection is the right one."""
         return [partition for partition, line in self._lines.items() if self._next_of(line, now) is not None]
 
+    def queue_length(self, partition: TopicPartition) -> int:
+        """Return the number of a partition's batches that wait; from any thread."""
+        line = self._lines.get(partition)
+        return 0 if line is None else len(line.waiting)
+
+    def waiting_partitions(self) -> list[TopicPartition]:
+        """List the partitions of which a batch waits, whether or not it may be sent now."""
+        return [partition for partition, line in self._lines.items() if line.waiting]
+
     def next_batch(self, partition: TopicPartition) -> Batch | None:
         """Return the batch that goes next; None without one."""
         return self._lines[partition].next_batch(self._most_in_flight)

@@ -188,6 +188,10 @@ class ProducerSettings(ClientSettings):
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     record_format: int | None = None
+    partitioner: str | Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None] | None = None
+    partitioner_ignore_keys: bool = False
+    partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_availability_timeout_ms: int = 0
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""

@@ -134,6 +134,7 @@ class Producer(_Client):
         self._accumulator = self._twin._accumulator
         self._callbacks = CallbackThread(f"{self._name} on_delivery")
         self._accumulator.results = partial(ThreadResults, callbacks=self._callbacks)
+        self._chooses_partitions = self._twin._partitioner.function is not None
         self._largest = self._twin.settings.max_request_size
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
@@ -219,6 +220,10 @@ class Producer(_Client):
             NetworkError: it has waited for ``max_block_ms``; the client was closed.
         """
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
+        if partition is None and self._chooses_partitions:
+            while (chosen := self._accumulator.choose_partition(record)) is None:  # in the caller's thread
+                self._loop.call(self._twin._learn_in_time(topic))
+            record = chosen
         while (future := self._accumulator.add(record, self, on_delivery)) is None:
             try:
                 self._loop.call(self._twin._prepare(record))

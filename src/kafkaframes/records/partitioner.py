@@ -52,10 +52,11 @@ def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
 
 
-def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | None]:
+def partitions_of_rows(rows: pa.RecordBatch, count: int, *, hashes_keys: bool = True) -> tuple[Int64s, int | None]:
     """Return the partition of each row, and the first row whose own partition is none of ``count``, if there is one.
 
-    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``UNASSIGNED`` if it says neither.
+    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``UNASSIGNED`` if it says neither,
+    or if it has a key and ``hashes_keys`` is False.
 
     Raises:
         EncodeError: the column ``partition`` has no integers.
@@ -66,7 +67,7 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):
             return partitions, int(wrong[0])
-    if "key" in rows.schema.names:
+    if hashes_keys and "key" in rows.schema.names:
         assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
     return partitions, None
 

@@ -99,7 +99,20 @@ def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
         client["record_format"] = values.pop("record_format")
     checked = _checked_client(client, ProducerSettings)
     _check_compression_level(checked)
+    _reject_partitioner(checked)
     return TopicWriteOptions(client=checked, **values)
+
+
+def _reject_partitioner(client: Mapping[str, Any]) -> None:
+    """Reject a partitioner other than Kafka's default one, which Spark's tasks implement.
+
+    Raises:
+        OptionError: names the option and the column that replaces it.
+    """
+    settings = ProducerSettings.of(client)
+    if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
+        name = "kafka.partitioner.class" if settings.partitioner else "kafka.partitioner.ignore.keys"
+        raise OptionError(f"option {name}: Spark's writers use the default partitioner; set the column partition")
 
 
 def check_exactly_once(options: TopicWriteOptions) -> None:

@@ -10,7 +10,6 @@ client calls it in a thread.
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkaframes.client.named_objects import load_object
 from kafkaframes.errors import NetworkError, OptionError, import_extra
 from kafkaframes.errors.sensitive import redact_text
 from kafkaframes.storage.files.http_client import open_url
@@ -128,15 +128,7 @@ def named_provider(name: str) -> Callable[[], Any]:
     Raises:
         OptionError: there is none.
     """
-    module, colon, attribute = name.partition(":")
-    if not (colon and module and attribute):
-        raise OptionError(f"sasl.oauthbearer.token.provider={name}: must be module:function")
-    try:
-        result: Any = importlib.import_module(module)
-        for step in attribute.split("."):
-            result = getattr(result, step)
-    except (ImportError, AttributeError) as error:
-        raise OptionError(f"sasl.oauthbearer.token.provider={name}: {error}") from None
+    result = load_object("sasl.oauthbearer.token.provider", name)
     if not callable(result):
         raise OptionError(f"sasl.oauthbearer.token.provider={name}: is no function")
     provider: Callable[[], Any] = result

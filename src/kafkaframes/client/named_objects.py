@@ -1,0 +1,26 @@
+"""Python objects that a property names as ``module:name``, where Java's clients take the name of a class."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from kafkaframes.errors import OptionError
+
+
+def load_object(setting: str, name: str) -> Any:
+    """Return the object that ``module:name`` means; the name may have several parts (``module:Class.method``).
+
+    Raises:
+        OptionError: the text has another form, or the module or the name does not exist; names the setting.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (colon and module and attribute):
+        raise OptionError(f"{setting}={name}: must be module:function")
+    try:
+        result: Any = importlib.import_module(module)
+        for step in attribute.split("."):
+            result = getattr(result, step)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"{setting}={name}: {error}") from None
+    return result

@@ -1,0 +1,214 @@
+"""Partitioners of a producer: Java's and librdkafka's by name, or a function of the caller.
+
+A partitioner chooses the partition of each record that names none. The built-in one of Java is the default: it hashes
+keys, and keeps records without a key on one partition (the *sticky* partition) until a batch's worth of bytes is there
+(KIP-480, KIP-794). The accumulator implements it. All others are functions here, called once for each record.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import accumulate, count
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.client.named_objects import load_object
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.partitioner import partition_of
+
+Partitioner = Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None]
+"""A function of topic, key, value, number of partitions, and the numbers of the partitions that have a leader.
+
+It returns the record's partition, or None for the sticky partition.
+"""
+
+STICKY: Final = -1  # the partition of a checked record that goes to the sticky partition, whatever its key
+_INT32_SIGN: Final = 1 << 31
+_FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
+_UINT32: Final = 2**32 - 1
+_RANDOM: Final = random.Random()  # the state of the program's own random numbers stays as it is
+_JAVA_PREFIX: Final = "org.apache.kafka.clients.producer."
+
+
+def fnv1a(key: bytes) -> int:
+    """Return the FNV-1a hash of a key as librdkafka and Sarama have it: the absolute value of a signed number.
+
+    >>> fnv1a(b""), fnv1a(b"a")
+    (2128831035, 468965076)
+    """
+    value = _FNV_OFFSET
+    for byte in key:
+        value = (value ^ byte) * _FNV_PRIME & _UINT32
+    return (-value & _UINT32) if value & _INT32_SIGN else value
+
+
+class _RoundRobin:
+    """Java's RoundRobinPartitioner: the available partitions of a topic in turn, whatever the key."""
+
+    def __init__(self) -> None:
+        self._turns: defaultdict[str, Any] = defaultdict(count)  # ``next`` of a count is atomic
+
+    def __call__(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        turn: int = next(self._turns[topic])
+        return available[turn % len(available)] if available else turn % partitions
+
+
+def _choose_random(
+    topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+) -> int:
+    return _RANDOM.choice(available or range(partitions))
+
+
+def _hash_partitioner(
+    hash_key: Callable[[bytes, int], int], *, is_sticky: Callable[[bytes | None], bool]
+) -> Partitioner:
+    """Return a partitioner that hashes keys; ``is_sticky`` says which keys go to the sticky partition instead."""
+
+    def choose(
+        topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int | None:
+        return None if is_sticky(key) else hash_key(key or b"", partitions)
+
+    return choose
+
+
+def _crc32_partition(key: bytes, partitions: int) -> int:
+    return zlib.crc32(key) % partitions
+
+
+def _fnv1a_partition(key: bytes, partitions: int) -> int:
+    return fnv1a(key) % partitions
+
+
+def _never(key: bytes | None) -> bool:
+    return False
+
+
+def _is_null(key: bytes | None) -> bool:
+    return key is None
+
+
+def _is_empty(key: bytes | None) -> bool:
+    return not key
+
+
+# By the names of this setting. The built-in partitioner has no function: with keys, or with keys ignored.
+_FUNCTIONS: Final[dict[str, Callable[[], Partitioner]]] = {
+    "round_robin": _RoundRobin,
+    "random": lambda: _choose_random,
+    "murmur2": lambda: _hash_partitioner(partition_of, is_sticky=_never),
+    "consistent": lambda: _hash_partitioner(_crc32_partition, is_sticky=_never),
+    "consistent_random": lambda: _hash_partitioner(_crc32_partition, is_sticky=_is_empty),
+    "fnv1a": lambda: _hash_partitioner(_fnv1a_partition, is_sticky=_never),
+    "fnv1a_random": lambda: _hash_partitioner(_fnv1a_partition, is_sticky=_is_null),
+}
+_BUILT_IN: Final = ("default", "murmur2_random")
+_UNIFORM_STICKY: Final = "uniform_sticky"
+_OTHER_NAMES: Final = {
+    f"{_JAVA_PREFIX}RoundRobinPartitioner": "round_robin",
+    f"{_JAVA_PREFIX}UniformStickyPartitioner": _UNIFORM_STICKY,
+    f"{_JAVA_PREFIX}internals.DefaultPartitioner": "default",
+    "roundrobin": "round_robin",
+}
+PARTITIONERS: Final = (*_BUILT_IN, _UNIFORM_STICKY, *_FUNCTIONS)
+
+
+class PartitionChoice(NamedTuple):
+    """The partitioner that the settings of a producer name.
+
+    Attributes:
+        name: for errors.
+        function: chooses the partition of each record that names none; None for the built-in partitioner.
+        ignores_keys: whether the built-in partitioner uses the sticky partition for records with a key, too.
+    """
+
+    name: str = "default"
+    function: Partitioner | None = None
+    ignores_keys: bool = False
+
+    def choose(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: int, available: Sequence[int]
+    ) -> int:
+        """Call the function; return a partition, or ``STICKY``.
+
+        Raises:
+            EncodeError: the function raises an exception, or returns a number that is not a partition of the topic.
+        """
+        assert self.function is not None
+        try:
+            number = self.function(topic, key, value, partitions, available)
+        except Exception as error:
+            raise EncodeError(f"partitioner {self.name} raised {error!r} for a record of topic {topic}") from error
+        if number is None:
+            return STICKY
+        if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < partitions:
+            expected = f"a number from 0 to {partitions - 1}, or None for the sticky partition"
+            raise EncodeError(f"partitioner {self.name} returned {number!r} for topic {topic}; expected {expected}")
+        return number.__index__()
+
+
+DEFAULT_PARTITIONER: Final = PartitionChoice()
+
+
+def partition_choice(partitioner: str | Partitioner | None, *, ignores_keys: bool) -> PartitionChoice:
+    """Return what the settings ``partitioner`` and ``partitioner_ignore_keys`` mean.
+
+    Args:
+        partitioner: a name of ``PARTITIONERS``, one of Java's classes, ``module:function``, a function, or None for the
+            built-in partitioner.
+        ignores_keys: the built-in partitioner ignores keys.
+
+    Raises:
+        OptionError: the name is unknown, or the function cannot be called with a partitioner's arguments.
+    """
+    if callable(partitioner):
+        return PartitionChoice(_check_signature(partitioner), partitioner)
+    name = "default" if not partitioner else _OTHER_NAMES.get(partitioner, partitioner)
+    if ":" in name:
+        function = load_object("partitioner", name)
+        _check_signature(function)
+        return PartitionChoice(name, function)
+    if name not in PARTITIONERS:
+        known = ", ".join(PARTITIONERS)
+        reason = f"partitioner is {partitioner!r}; expected a function, module:function, or one of {known}"
+        raise OptionError(f"{reason} (Java classes other than Kafka's own cannot run here)")
+    if name in _FUNCTIONS:
+        return PartitionChoice(name, _FUNCTIONS[name]())
+    return PartitionChoice(name, None, ignores_keys or name == _UNIFORM_STICKY)
+
+
+def _check_signature(function: Any) -> str:
+    """Return a function's name for errors; reject a function that takes other arguments."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    if not callable(function):
+        raise OptionError(f"partitioner {name} is not a function")
+    try:
+        inspect.signature(function).bind("topic", b"key", b"value", 1, [0])
+    except TypeError as error:
+        expected = "(topic, key, value, partitions, available)"
+        raise OptionError(f"partitioner {name} cannot be called with {expected}: {error}") from None
+    except ValueError:  # a function in C that has no signature
+        pass
+    return name
+
+
+def queue_weights(lengths: Sequence[int]) -> list[int]:
+    """Return the weight of each partition by the number of batches in its queue: shorter queues weigh more (KIP-794).
+
+    >>> queue_weights([0, 3, 1])
+    [4, 1, 3]
+    """
+    longest = max(lengths, default=0)
+    return [longest + 1 - length for length in lengths]
+
+
+def choose_by_queue(partitions: Sequence[int], lengths: Sequence[int], generator: random.Random) -> int:
+    """Return one of the partitions at random, by the weights of their queues."""
+    if not any(lengths):
+        return generator.choice(partitions)
+    return generator.choices(partitions, cum_weights=list(accumulate(queue_weights(lengths))))[0]

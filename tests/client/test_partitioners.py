@@ -1,0 +1,337 @@
+"""Partitions that a producer chooses: by name as Java and librdkafka do, or by a function; rows as records."""
+
+import asyncio
+import random
+from collections import Counter
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncProducer, Producer
+from kafkaframes.client.accumulator import Accumulator
+from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+from kafkaframes.client.partitioners import PARTITIONERS, choose_by_queue, partition_choice, queue_weights
+from kafkaframes.client.record_futures import ThreadResults
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import EncodeError, ErrorCode, OptionError
+from kafkaframes.protocol.spec.model import NIL_UUID
+from kafkaframes.records.partitioner import partition_of
+
+PARTITIONS = 7
+JAVA = "org.apache.kafka.clients.producer."
+FIXED = ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        broker.create_topic("t", PARTITIONS)
+        yield broker
+
+
+def by_last_byte(topic, key, value, partitions, available):
+    """The partitioner of a user, which ``module:function`` names, too."""
+    return None if key is None else key[-1] % partitions
+
+
+def keys(count: int) -> list[bytes]:
+    generator = random.Random(7)
+    return [generator.randbytes(generator.randrange(1, 40)) for _ in range(count)]
+
+
+def partitions_sent(broker, records, **settings) -> list[int]:
+    with Producer(broker.bootstrap_servers, **settings) as producer:
+        return [future.result(30).partition for future in [producer.send("t", value, key) for key, value in records]]
+
+
+def partitions_sent_async(broker, records, **settings) -> list[int]:
+    async def run():
+        async with AsyncProducer(broker.bootstrap_servers, **settings) as producer:
+            futures = [await producer.send("t", value, key) for key, value in records]
+            return [(await future).partition for future in futures]
+
+    return asyncio.run(run())
+
+
+def partitions_sent_as_rows(broker, records, **settings) -> list[int]:
+    """Values are unique: the partition of each is read back."""
+    table = pa.table({"key": pa.array([key for key, _ in records], pa.binary()), "value": [v for _, v in records]})
+    ends = broker.topics["t"].end_offsets
+    with Producer(broker.bootstrap_servers, **settings) as producer:
+        producer.send_arrow(table, topic="t")
+    partitions = {
+        record.value: number for number in range(PARTITIONS) for record in broker.records("t", number)[ends[number] :]
+    }
+    return [partitions[value] for _, value in records]
+
+
+SENDERS = {"sync": partitions_sent, "async": partitions_sent_async, "rows": partitions_sent_as_rows}
+
+
+@pytest.fixture(params=SENDERS)
+def send(request, broker):
+    return lambda records, **settings: SENDERS[request.param](broker, records, **settings)
+
+
+@pytest.fixture(scope="module")
+def librdkafka(broker):
+    """Return the partitions of keys by the name of a partitioner, as confluent-kafka sends them."""
+
+    def send(name: str, several: list[bytes]) -> list[int]:
+        partitions: dict[int, int] = {}
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "partitioner": name})
+        for index, key in enumerate(several):
+            callback = lambda error, message, at=index: partitions.update({at: message.partition()})  # noqa: E731
+            producer.produce("t", b"", key=key, on_delivery=callback)
+        assert producer.flush(30) == 0
+        return [partitions[index] for index in range(len(several))]
+
+    return send
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_names_of_librdkafka_send_each_key_where_librdkafka_does(name, broker, librdkafka):
+    several = keys(60)
+    records = [(key, b"") for key in several]
+    assert partitions_sent(broker, records, partitioner=name) == librdkafka(name, several)
+
+
+@pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
+def test_partitioners_without_chance_send_records_without_a_key_where_librdkafka_does(name, broker, librdkafka):
+    (expected,) = set(librdkafka(name, [None] * 5))
+    assert partitions_sent(broker, [(None, b"")] * 5, partitioner=name) == [expected] * 5
+
+
+def test_every_way_of_sending_hashes_keys_alike(send):
+    records = [(key, b"%d" % index) for index, key in enumerate(keys(40))]
+    assert send(records) == [partition_of(key, PARTITIONS) for key, _ in records]
+    assert send(records, partitioner="fnv1a_random") == partition_numbers("fnv1a_random", records)
+
+
+def partition_numbers(name: str, records) -> list[int]:
+    choice = partition_choice(name, ignores_keys=False)
+    return [choice.choose("t", key, value, PARTITIONS, range(PARTITIONS)) for key, value in records]
+
+
+def test_round_robin_gives_each_partition_its_turn_whatever_the_key(send):
+    records = [(key, b"%d" % index) for index, key in enumerate(keys(3 * PARTITIONS))]
+    for name in ("round_robin", f"{JAVA}RoundRobinPartitioner"):
+        assert send(records, partitioner=name) == list(range(PARTITIONS)) * 3
+
+
+def test_round_robin_calls_the_partitioner_once_for_a_record_that_opens_a_batch(send):
+    """KAFKA-9965: Java's partitioner was called twice for a new batch, and half of the partitions stayed empty."""
+    records = [(None, b"%d" % index + b"v" * 200) for index in range(6 * PARTITIONS)]
+    counts = Counter(send(records, partitioner="round_robin", batch_size=150))
+    assert counts == dict.fromkeys(range(PARTITIONS), 6)
+
+
+def test_a_function_chooses(send):
+    records = [(key, b"%d" % index) for index, key in enumerate(keys(30))]
+    expected = [key[-1] % PARTITIONS for key, _ in records]
+    assert send(records, partitioner=by_last_byte) == expected
+    assert send(records, **{"partitioner.class": f"{__name__}:by_last_byte"}) == expected
+
+
+def test_none_of_a_function_is_the_sticky_partition(send):
+    assert len(set(send([(None, b"%d" % index) for index in range(20)], partitioner=by_last_byte))) == 1
+
+
+def test_a_function_gets_topic_key_value_number_and_partitions_with_a_leader(send):
+    calls = []
+    send([(b"k", b"v")], partitioner=lambda *arguments: calls.append(arguments) or 0)
+    assert calls == [("t", b"k", b"v", PARTITIONS, list(range(PARTITIONS)))]
+
+
+@pytest.mark.parametrize("answer", [PARTITIONS, -1, True, "1", 1.0])
+def test_an_answer_that_is_not_a_partition_names_the_function(answer, broker):
+    def wrong(topic, key, value, partitions, available):
+        return answer if value == b"bad" else 1
+
+    with Producer(broker.bootstrap_servers, partitioner=wrong) as producer:
+        with pytest.raises(EncodeError, match="wrong returned") as caught:
+            producer.send("t", b"bad")
+        assert "from 0 to 6" in str(caught.value)
+        assert producer.send("t", b"good").result(30).partition == 1
+        with pytest.raises(EncodeError, match="wrong returned") as caught:
+            producer.send_arrow(pa.table({"value": [b"good", b"bad"]}), topic="t")
+        assert caught.value.path == (1,) or "1" in str(caught.value)
+
+
+def test_an_exception_fails_its_record_only(broker):
+    def choose(topic, key, value, partitions, available):
+        return {b"a": 0, b"b": 1}[key]
+
+    with Producer(broker.bootstrap_servers, partitioner=choose) as producer:
+        first = producer.send("t", b"", b"a")
+        with pytest.raises(EncodeError, match=r"choose raised KeyError\(b'c'\) for a record of topic t") as caught:
+            producer.send("t", b"", b"c")
+        assert isinstance(caught.value.__cause__, KeyError)
+        second = producer.send("t", b"", b"b")
+        assert [first.result(30).partition, second.result(30).partition] == [0, 1]
+
+
+def test_a_function_may_send_itself(broker):
+    def choose(topic, key, value, partitions, available):
+        if value == b"outer":
+            producer.send("t", b"inner")
+        return 2
+
+    with Producer(broker.bootstrap_servers, partitioner=choose) as producer:
+        assert producer.send("t", b"outer").result(30).partition == 2
+
+
+def test_a_named_partition_wins(send, broker):
+    with Producer(broker.bootstrap_servers, partitioner=by_last_byte) as producer:
+        assert producer.send("t", b"", b"\x01", partition=5).result(30).partition == 5
+        table = pa.table({"key": [b"\x01", b"\x01"], "value": [b"", b""], "partition": pa.array([5, None])})
+        written = producer.send_arrow(table, topic="t")
+    assert sorted(written.column("partition").to_pylist()) == [1, 5]
+
+
+@pytest.mark.parametrize("settings", [{"partitioner_ignore_keys": True}, {"partitioner": "uniform_sticky"}])
+def test_keys_are_ignored(settings, send):
+    records = [(key, b"%d" % index) for index, key in enumerate(keys(30))]
+    assert len(set(send(records, **settings))) == 1
+
+
+def test_a_transaction_takes_a_function(broker):
+    with Producer(broker.bootstrap_servers, transactional_id="x", partitioner=by_last_byte) as producer:
+        producer.begin_transaction()
+        futures = [producer.send("t", b"", bytes([index])) for index in range(PARTITIONS)]
+        futures.append(producer.send("t", b""))
+        producer.commit_transaction()
+    assert [future.result(30).partition for future in futures[:-1]] == list(range(PARTITIONS))
+
+
+def test_settings_that_name_no_partitioner_are_refused():
+    for partitioner, reason in [
+        ("com.example.Mine", "expected a function, module:function, or one of default"),
+        ("nowhere:function", "partitioner=nowhere:function: No module named 'nowhere'"),
+        (f"{__name__}:nothing", "has no attribute 'nothing'"),
+        (lambda key, partitions: 0, "cannot be called with"),
+        (f"{__name__}:PARTITIONS", "is not a function"),
+    ]:
+        with pytest.raises(OptionError, match=reason):
+            AsyncProducer("a:1", partitioner=partitioner)
+    for name in ("", None, f"{JAVA}internals.DefaultPartitioner", *PARTITIONERS):
+        AsyncProducer("a:1", **{"partitioner.class": name})
+
+
+# ---------------------------------------------------------------------------------------------- the sticky partition
+
+
+def gather(leaders: list[int], **settings) -> Accumulator:
+    """Return an accumulator that knows the topic t with these leaders."""
+    cluster = Cluster(updated_at=float("inf"))
+    rows = {n: PartitionMetadata(n, leader, 0, (1,), (1,), ErrorCode.NONE) for n, leader in enumerate(leaders)}
+    cluster.topics["t"] = TopicMetadata("t", NIL_UUID, False, rows, ErrorCode.NONE)
+    accumulator = Accumulator(
+        ProducerSettings(bootstrap_servers="a:1", batch_size=1_000, **settings), cluster, wake=lambda: None
+    )
+    accumulator.results = ThreadResults
+    accumulator._random.seed(3)
+    accumulator.learn("t")
+    return accumulator
+
+
+def choose_partitions(accumulator: Accumulator, batches: int) -> Counter:
+    """Fill batches with records without a key; return how many went to each partition."""
+    counts: Counter = Counter()
+    for _ in range(batches * 10):
+        assert accumulator.add(("t", None, b"", (), None, 0, 100)) is not None
+        counts.update({gathering.target.partition: len(gathering.keys) for gathering in accumulator.drain(None)[0]})
+    return counts
+
+
+def test_batches_that_linger_share_a_partition_until_it_has_a_batchs_worth_of_bytes():
+    """KIP-794: a slow partition got more records than others when each batch, large or small, moved on."""
+    accumulator = gather([1] * 5)
+    order = []
+    for _ in range(100):
+        accumulator.add(("t", None, b"", (), None, 0, 100))
+        order += [gathering.target.partition for gathering in accumulator.drain(None)[0]]
+    assert all(len(set(order[start : start + 10])) == 1 for start in range(0, 100, 10))
+    assert len(set(order)) > 2
+
+
+def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_they_are_added():
+    accumulator = gather([1] * 5)
+    accumulator.may_open = lambda target: target in allowed
+    allowed: set[TopicPartition] = set()
+    for _ in range(20):
+        record = ("t", None, b"", (), None, 0, 5_000)
+        for _ in range(3):  # as ``send`` does: what the record needs is prepared, and it is added
+            if accumulator.add(record) is not None:
+                break
+            allowed.add(accumulator.target("t", None, None))
+        else:
+            pytest.fail("the record was never added")
+
+
+def test_partitions_without_a_leader_get_no_records_without_a_key():
+    assert set(choose_partitions(gather([1, -1, 1, -1]), 100)) == {0, 2}
+    assert len(choose_partitions(gather([-1, -1]), 20)) == 2  # none is available: any
+
+
+def test_partitions_with_long_queues_get_fewer_records():
+    accumulator = gather([1, 1, 1])
+    accumulator.built_bytes = 1
+    lengths = {0: 0, 1: 0, 2: 9}
+    accumulator.queue_length = lambda target: lengths[target.partition]
+    counts = choose_partitions(accumulator, 2_000)
+    assert 0.03 < counts[2] / counts.total() < 0.07  # 1 in 21
+    slow = gather([1, 1, 1], partitioner_adaptive_partitioning_enable=False)
+    slow.built_bytes, slow.queue_length = 1, accumulator.queue_length
+    counts = choose_partitions(slow, 2_000)
+    assert counts[2] / counts.total() > 0.25
+
+
+def test_leaders_that_take_nothing_get_no_records_unless_all_are_like_that():
+    accumulator = gather([1, 2, 2], partitioner_availability_timeout_ms=10)
+    accumulator.built_bytes = 1
+    accumulator.is_stalled = lambda node_id: node_id == 2
+    accumulator._move_sticky(accumulator._topics["t"])
+    assert set(choose_partitions(accumulator, 50)) == {0}
+    accumulator.is_stalled = lambda node_id: True
+    assert len(choose_partitions(accumulator, 50)) == 3
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20))
+def test_a_weight_falls_as_the_queue_grows_and_is_never_zero(lengths):
+    weights = queue_weights(lengths)
+    assert min(weights) == 1
+    assert all(
+        a + b == c + d for a, b in zip(weights, lengths, strict=True) for c, d in zip(weights, lengths, strict=True)
+    )
+    assert choose_by_queue(range(len(lengths)), lengths, random.Random(1)) in range(len(lengths))
+
+
+def test_a_leader_that_does_not_answer_stops_to_get_records_without_a_key():
+    """Two of three nodes answer; ``partitioner.availability.timeout.ms`` keeps records off the third."""
+    with Broker(cluster=3) as broker:
+        broker.create_topic("t", 3)
+        leaders = {0: 1, 1: 2, 2: 3}
+        for partition, node_id in leaders.items():
+            broker.move_leader("t", partition, node_id)
+        settings = {
+            "partitioner_availability_timeout_ms": 50,
+            "batch_size": 200,
+            "max_in_flight_requests_per_connection": 1,
+            "linger_ms": 0,
+        }
+        with Producer(broker.bootstrap_servers, **settings) as producer:
+            for partition in range(3):
+                producer.send("t", b"", partition=partition).result(30)
+            with broker.on("Produce", node_id=1).hold():
+                blocked = [producer.send("t", b"v" * 150, partition=0) for _ in range(3)]
+                broker.wait_for(lambda: producer._twin._sender._is_stalled(1), what="a leader that takes nothing")
+                free = [producer.send("t", b"v" * 150) for _ in range(60)]
+                served = {future.result(30).partition for future in free[2:]}
+                assert not any(future.done() for future in blocked)
+            assert {future.result(30).partition for future in blocked} == {0}
+    assert served == {1, 2}

@@ -1,0 +1,72 @@
+"""Kafka 4.3.1's partitioners beside those here: random keys, partitions without a leader, queues of any length."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.interop import brokers
+
+from kafkaframes.client.partitioners import partition_choice, queue_weights
+from kafkaframes.records.partitioner import partition_of
+
+SOURCE = Path(__file__).parent / "java" / "partitioners" / "ProbePartitioners.java"
+PACKAGE = "org.apache.kafka.clients.producer.internals"
+VERSION = "4.3.1"
+GENERATOR = random.Random(20_260)
+
+
+@pytest.fixture(scope="module")
+def probe(oracle, tmp_path_factory):
+    """Run Kafka's partitioners on lines; return an answer for each."""
+    module = brokers.real_kafka(oracle)
+    try:
+        libraries = module.fetch(VERSION)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    folder = tmp_path_factory.mktemp("partitioners")
+    classpath = f"{folder}:{libraries}/*"
+    subprocess.run(["javac", "-cp", classpath, "-d", folder, SOURCE], check=True, timeout=300)
+
+    def run(lines: list[str]) -> list[str]:
+        (folder / "lines").write_text("\n".join(lines))
+        command = ["java", "-cp", classpath, f"{PACKAGE}.ProbePartitioners", str(folder / "lines")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+        answers = [line for line in done.stdout.splitlines() if line[:1].isdigit()]
+        assert len(answers) == len(lines)
+        return answers
+
+    return run
+
+
+def test_keys_go_where_kafkas_producer_sends_them(probe):
+    keys = [GENERATOR.randbytes(GENERATOR.randrange(0, 70)) for _ in range(3_000)]
+    counts = [GENERATOR.choice([1, 2, 3, 7, 50, 1_000]) for _ in keys]
+    answers = probe([f"key {key.hex()} {count}" for key, count in zip(keys, counts, strict=True) if key])
+    expected = [str(partition_of(key, count)) for key, count in zip(keys, counts, strict=True) if key]
+    assert answers == expected
+
+
+def test_turns_are_kafkas(probe):
+    cases = []
+    for _ in range(200):
+        count = GENERATOR.randrange(1, 12)
+        available = sorted(GENERATOR.sample(range(count), GENERATOR.randrange(0, count + 1)))
+        cases.append((count, available))
+    lines = [f"turns {count} {','.join(map(str, available)) or '-'} 40" for count, available in cases]
+    for (count, available), answer in zip(cases, probe(lines), strict=True):
+        choice = partition_choice("round_robin", ignores_keys=False)
+        ours = [choice.choose("t", None, None, count, available) for _ in range(40)]
+        assert ",".join(map(str, ours)) == answer, (count, available)
+
+
+def test_queues_weigh_as_kafkas(probe):
+    cases = [[GENERATOR.choice([0, 0, 1, 2, 5, 40]) for _ in range(GENERATOR.randrange(2, 9))] for _ in range(300)]
+    for lengths, answer in zip(cases, probe([f"queues {','.join(map(str, each))}" for each in cases]), strict=True):
+        weights = queue_weights(lengths)
+        if len(set(lengths)) == 1:  # Kafka chooses without weights then
+            assert len(set(weights)) == 1
+        else:
+            assert ",".join(map(str, weights)) == answer, lengths
