@@ -115,6 +115,7 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
         ("dr_cb", "`send` takes `on_delivery`"),
         ("oauth_cb", "a function that gives a token"),
         ("on_commit", "`commit` raises"),
+        ("transaction.two.phase.commit.enable", "InitProducerId version 6, which Kafka 4.3 marks unstable"),
         ("enable.partition.eof", "`end_offsets`"),
         ("default.topic.config", "stand among the others"),
     ],

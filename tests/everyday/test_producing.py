@@ -439,7 +439,7 @@ def test_an_empty_batch_sends_nothing(broker, producer, topic):
 
 @shown_by(java="testSendBeforeAndAfterPartitionExpansion")
 def test_a_new_partition_is_used_after_the_topic_has_grown(broker, servers, admin, topic):
-    with Producer(servers, metadata_max_age_ms=20, linger_ms=0) as producer:
+    with Producer(servers, metadata_max_age_ms=20, linger_ms=0, batch_size=1) as producer:
         producer.send(topic, b"before", partition=0).result()
         admin.create_partitions({topic: 4})
         broker.wait_for(lambda: producer.send(topic, b"after").result().partition == 3, timeout=30)

@@ -119,10 +119,7 @@ class Accumulator:
             if known is None or (used + size > self._buffer_bytes and used):
                 return None
             is_sticky = partition == STICKY or (partition is None and (key is None or known.ignores_keys))
-            if is_sticky:
-                number = known.sticky
-            else:
-                number = partition if partition is not None else known.number(key)
+            number = known.sticky if is_sticky else known.number(key) if partition is None else partition
             gathering = known.gathering.get(number)
             if gathering is None or gathering.size + size > gathering.limit:
                 gathering = self._next(known, number, size, is_sticky=is_sticky)
@@ -175,7 +172,7 @@ class Accumulator:
         known.sticky, known.sticky_bytes = self._choose_partition(known), 0
 
     def _choose_partition(self, known: _Topic) -> int:
-        """Return a partition that has a leader, at random; one with fewer batches in its queue is likelier (KIP-794)."""
+        """Return a partition with a leader at random. Partitions with short queues are more likely (KIP-794)."""
         candidates = self._available(known) or list(known.targets)
         if not self._is_adaptive or not self.built_bytes:
             return self._random.choice(candidates)

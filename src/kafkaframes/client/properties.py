@@ -174,9 +174,9 @@ _REFUSED: Final = {
     "values are given as they are": "config.providers",
     "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
     "settings of `ShareConsumer`": "share.acknowledgement.mode share.acquire.mode",
-    "two-phase commit (KIP-939) needs version 6 of InitProducerId, which is unstable in Kafka 4.3; brokers do not serve it": (
-        "transaction.two.phase.commit.enable"
-    ),
+    "two-phase commit (KIP-939) needs InitProducerId version 6, which Kafka 4.3 marks unstable and does not serve": """
+        transaction.two.phase.commit.enable
+    """,
     "assertions (KIP-1258) are not made here; sasl.oauthbearer.token.provider names a Python function": """
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
