@@ -25,3 +25,17 @@ def test_what_is_public_is_there_after_the_import_alone_and_shown_by_dir(module,
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert some <= set(shown)
     assert not {"importlib", "import_module", "TYPE_CHECKING"} & set(shown)
+
+
+def test_the_planner_process_of_a_stream_of_topics_imports_no_decoder_and_no_group_protocol():
+    """Twenty streams are twenty of these processes. They took 260 MB and 9 CPU seconds more than Spark's own part."""
+    pytest.importorskip("pyspark.sql.streaming.datasource")
+    code = (
+        "import sys, kafkaframes.spark.topic_stream, kafkaframes.spark.topic_options\n"
+        "print(*(name for name in sys.modules if name.startswith('kafkaframes.')))"
+    )
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "kafkaframes.client.topic_lookups" in modules
+    needless = ("client.admin", "client.producer", "client.consumer", "storage.log", "records.columns", "scan.log.foll")
+    assert [name for name in modules if name.startswith(tuple(f"kafkaframes.{part}" for part in needless))] == []
+    assert len(modules) < 115

@@ -21,16 +21,17 @@ import pyarrow as pa
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.assignors import ASSIGNORS
 from kafkaframes.client.classic_member import JOIN_AGAIN
-from kafkaframes.client.cluster import ClusterClient, is_retriable
+from kafkaframes.client.cluster import is_retriable
 from kafkaframes.client.consumer_machine import Callback, CallbackKind, ConsumerMachine
 from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, holds_nothing
+from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
+from kafkaframes.client.topic_lookups import AsyncTopicLookupClient
 from kafkaframes.errors import (
     BrokerError,
     CorruptRecordError,
@@ -52,7 +53,7 @@ ARROW_COLUMNS: Final = ("topic", "partition", *DEFAULT_COLUMNS)  # of ``fetch_ar
 _LOG: Final = logging.getLogger("kafkaframes.client")
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncTopicLookupClient):
     """Reads records of topics. ``async with AsyncConsumer("localhost:9092") as consumer: ...``
 
     A background task sends heartbeats, joins the group, fetches and refreshes metadata (``ConsumerTask``). Callbacks,
@@ -62,10 +63,9 @@ class AsyncConsumer:
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
         """Take settings as keywords (``ConsumerOptions``), or a dict of properties; see ``Consumer``."""
-        self.settings = ConsumerSettings.of(merged(bootstrap_servers, options))
+        super().__init__(ConsumerSettings.of(merged(bootstrap_servers, options)))
         for name in self.settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
-        self._cluster = ClusterClient(self.settings)
         self._machine = ConsumerMachine(
             self.settings,
             self._cluster.cluster,
@@ -335,54 +335,6 @@ class AsyncConsumer:
         if state is None:
             raise OptionError(f"{known} is not assigned to this consumer")
         return state
-
-    async def partitions_for(self, *topics: str) -> list[TopicPartition]:
-        """List the partitions of a topic, or of several, one after the other.
-
-        Raises:
-            BrokerError: there is no such topic.
-        """
-        partitions: list[TopicPartition] = []
-        for topic in topics:
-            await self._cluster.topic(topic)
-            partitions += self._cluster.cluster.partitions_of(topic)  # at once: what is known can be dropped meanwhile
-        return partitions
-
-    async def topics(self) -> list[str]:
-        """List the topics that this client may see, internal ones left out."""
-        await self._cluster.retried(self._cluster.refresh)
-        return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
-
-    async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """Return the ids of topics as brokers have them now, of those that are there and have one (from 2.8 on)."""
-        names = frozenset(topics)
-        await self._cluster.retried(lambda: self._cluster.refresh(names))
-        known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
-        return {name: topic_id for name, topic_id in known if topic_id.int}
-
-    async def current_topic_id(self, topic: str) -> UUID:
-        """Return the id of a topic, the nil UUID if brokers have none (before 2.8); asks only if it is not known.
-
-        Fetches by id (from 3.1 on) fail if the topic was recreated, and the id is then asked for again. So an id that
-        is the same after a fetch as before says that the fetched records are of that topic.
-        """
-        if not (known := self._cluster.cluster.topic_id(topic)).int:
-            known = (await self.topic_ids([topic])).get(topic, known)
-        return known
-
-    async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return for each partition the first offset at or after a time in milliseconds; -1 where there is none."""
-        return await offsets.list_offsets(self._cluster, times_ms)
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
-        return await offsets.ends(self._cluster, partitions, EARLIEST)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
-        return await offsets.ends(self._cluster, partitions, LATEST, read_committed=self.settings.reads_committed)
 
     async def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
         """Go on from ``end`` if the log holds nothing between the position and it, as where its tail was compacted.

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from kafkaframes.client.outgoing import Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
+from kafkaframes.client.sync_methods import Arguments, Result, SyncClient, sync_method, sync_on_loop
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -47,49 +48,11 @@ if TYPE_CHECKING:
         ShareConsumerOptions,
     )
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-
-class _Client:
-    """A client whose twin runs on a loop in a thread of its own."""
-
-    _twin: Any
-    _loop: LoopThread
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __del__(self) -> None:
-        """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
-        loop: LoopThread | None = getattr(self, "_loop", None)
-        if loop is not None:
-            loop.abandon()
-
-    @property
-    def _name(self) -> str:
-        settings = self._twin.settings
-        return f"kafkaframes {type(self).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
-
-
-def _waits(
-    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[_Client, Arguments], Result]:
-    """Return a method that runs the twin's, and waits for its result; editors and mypy see its arguments."""
-    name = method.__name__
-
-    @wraps(method)
-    def call(self: _Client, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
-        return result
-
-    return call
-
 
 def _reads(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Consumer, Arguments], Result]:
-    """Return a method as ``_waits`` does, which one thread at a time may be in."""
+    """Return a method as ``sync_method`` does, which one thread at a time may be in."""
     name = method.__name__
 
     @wraps(method)
@@ -101,22 +64,7 @@ def _reads(
     return call
 
 
-def _on_loop(
-    method: Callable[Concatenate[Any, Arguments], Result],
-) -> Callable[Concatenate[_Client, Arguments], Result]:
-    """Return a method that runs a plain one of the twin on the loop, where the client's state lives."""
-
-    async def run(twin: Any, *arguments: Any, **options: Any) -> Result:
-        return method(twin, *arguments, **options)
-
-    @wraps(method)
-    def call(self: _Client, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        return self._loop.call(run(self._twin, *arguments, **options))
-
-    return call
-
-
-class Producer(_Client):
+class Producer(SyncClient):
     """Writes records to topics; see ``AsyncProducer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
@@ -235,7 +183,7 @@ class Producer(_Client):
         sent: RecordFuture = future
         return sent
 
-    send_arrow = _waits(AsyncProducer.send_arrow)
+    send_arrow = sync_method(AsyncProducer.send_arrow)
 
     def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
         """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does.
@@ -245,19 +193,19 @@ class Producer(_Client):
         """
         return self._loop.begin(self._twin.send_arrow(table, topic=topic))
 
-    send_batches = _waits(AsyncProducer.send_batches)
-    partitions_for = _waits(AsyncProducer.partitions_for)
-    topic_id = _waits(AsyncProducer.topic_id)
+    send_batches = sync_method(AsyncProducer.send_batches)
+    partitions_for = sync_method(AsyncProducer.partitions_for)
+    topic_id = sync_method(AsyncProducer.topic_id)
 
     @property
     def producer(self) -> ProducerIdentity:
         """Producer id and epoch, -1 where there are none."""
         return self._twin.producer
 
-    begin_transaction = _waits(AsyncProducer.begin_transaction)
-    commit_transaction = _waits(AsyncProducer.commit_transaction)
-    abort_transaction = _waits(AsyncProducer.abort_transaction)
-    send_offsets_to_transaction = _waits(AsyncProducer.send_offsets_to_transaction)
+    begin_transaction = sync_method(AsyncProducer.begin_transaction)
+    commit_transaction = sync_method(AsyncProducer.commit_transaction)
+    abort_transaction = sync_method(AsyncProducer.abort_transaction)
+    send_offsets_to_transaction = sync_method(AsyncProducer.send_offsets_to_transaction)
 
 
 async def _close_producer(
@@ -287,7 +235,7 @@ async def _call_listener(listener: Listener, partitions: Collection[TopicPartiti
         await answer
 
 
-class Consumer(_Client):
+class Consumer(SyncClient):
     """Reads records of topics; see ``AsyncConsumer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -321,34 +269,34 @@ class Consumer(_Client):
         closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
         self._loop.end(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)
 
-    assign = _waits(AsyncConsumer.assign)
+    assign = sync_method(AsyncConsumer.assign)
 
-    subscribe = _waits(AsyncConsumer.subscribe)
-    unsubscribe = _waits(AsyncConsumer.unsubscribe)
+    subscribe = sync_method(AsyncConsumer.subscribe)
+    unsubscribe = sync_method(AsyncConsumer.unsubscribe)
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
         return self._twin.assignment()
 
-    seek = _on_loop(AsyncConsumer.seek)
-    seek_to_beginning = _waits(AsyncConsumer.seek_to_beginning)
-    seek_to_end = _waits(AsyncConsumer.seek_to_end)
-    position = _on_loop(AsyncConsumer.position)
-    pause = _on_loop(AsyncConsumer.pause)
-    resume = _on_loop(AsyncConsumer.resume)
-    partitions_for = _waits(AsyncConsumer.partitions_for)
-    topics = _waits(AsyncConsumer.topics)
-    topic_ids = _waits(AsyncConsumer.topic_ids)
-    current_topic_id = _waits(AsyncConsumer.current_topic_id)
-    offsets_for_times = _waits(AsyncConsumer.offsets_for_times)
-    beginning_offsets = _waits(AsyncConsumer.beginning_offsets)
-    end_offsets = _waits(AsyncConsumer.end_offsets)
-    skip_gap = _waits(AsyncConsumer.skip_gap)
+    seek = sync_on_loop(AsyncConsumer.seek)
+    seek_to_beginning = sync_method(AsyncConsumer.seek_to_beginning)
+    seek_to_end = sync_method(AsyncConsumer.seek_to_end)
+    position = sync_on_loop(AsyncConsumer.position)
+    pause = sync_on_loop(AsyncConsumer.pause)
+    resume = sync_on_loop(AsyncConsumer.resume)
+    partitions_for = sync_method(AsyncConsumer.partitions_for)
+    topics = sync_method(AsyncConsumer.topics)
+    topic_ids = sync_method(AsyncConsumer.topic_ids)
+    current_topic_id = sync_method(AsyncConsumer.current_topic_id)
+    offsets_for_times = sync_method(AsyncConsumer.offsets_for_times)
+    beginning_offsets = sync_method(AsyncConsumer.beginning_offsets)
+    end_offsets = sync_method(AsyncConsumer.end_offsets)
+    skip_gap = sync_method(AsyncConsumer.skip_gap)
     fetch = _reads(AsyncConsumer.fetch)
     fetch_arrow = _reads(AsyncConsumer.fetch_arrow)
     poll = _reads(AsyncConsumer.poll)
-    commit = _waits(AsyncConsumer.commit)
-    committed = _waits(AsyncConsumer.committed)
+    commit = sync_method(AsyncConsumer.commit)
+    committed = sync_method(AsyncConsumer.committed)
 
     def group_metadata(self) -> GroupMember:
         """Return what a transactional producer wants to know of this consumer."""
@@ -361,7 +309,7 @@ class Consumer(_Client):
             yield from records
 
 
-class ShareConsumer(_Client):
+class ShareConsumer(SyncClient):
     """Reads records of a share group; see ``AsyncShareConsumer``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
@@ -376,14 +324,14 @@ class ShareConsumer(_Client):
         """Send the acknowledgements that were made, release the other records, leave the group and end."""
         self._loop.end(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
 
-    subscribe = _waits(AsyncShareConsumer.subscribe)
-    unsubscribe = _waits(AsyncShareConsumer.unsubscribe)
-    poll = _waits(AsyncShareConsumer.poll)
-    fetch_arrow = _waits(AsyncShareConsumer.fetch_arrow)
-    acknowledge = _on_loop(AsyncShareConsumer.acknowledge)
-    renew = _waits(AsyncShareConsumer.renew)
-    commit = _waits(AsyncShareConsumer.commit)
-    assignment = _on_loop(AsyncShareConsumer.assignment)
+    subscribe = sync_method(AsyncShareConsumer.subscribe)
+    unsubscribe = sync_method(AsyncShareConsumer.unsubscribe)
+    poll = sync_method(AsyncShareConsumer.poll)
+    fetch_arrow = sync_method(AsyncShareConsumer.fetch_arrow)
+    acknowledge = sync_on_loop(AsyncShareConsumer.acknowledge)
+    renew = sync_method(AsyncShareConsumer.renew)
+    commit = sync_method(AsyncShareConsumer.commit)
+    assignment = sync_on_loop(AsyncShareConsumer.assignment)
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -396,7 +344,7 @@ class ShareConsumer(_Client):
         return self._twin.acquisition_lock_timeout_ms
 
 
-class Admin(_Client):
+class Admin(SyncClient):
     """Looks after a cluster; see ``AsyncAdmin``."""
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
@@ -411,57 +359,57 @@ class Admin(_Client):
         """End, after ``timeout_ms`` whatever the brokers have not answered."""
         self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
-    describe_cluster = _waits(AsyncAdmin.describe_cluster)
-    list_topics = _waits(AsyncAdmin.list_topics)
-    describe_topics = _waits(AsyncAdmin.describe_topics)
-    create_topics = _waits(AsyncAdmin.create_topics)
-    delete_topics = _waits(AsyncAdmin.delete_topics)
-    create_partitions = _waits(AsyncAdmin.create_partitions)
-    delete_records = _waits(AsyncAdmin.delete_records)
-    list_offsets = _waits(AsyncAdmin.list_offsets)
-    describe_configs = _waits(AsyncAdmin.describe_configs)
-    alter_configs = _waits(AsyncAdmin.alter_configs)
-    list_groups = _waits(AsyncAdmin.list_groups)
-    describe_group = _waits(AsyncAdmin.describe_group)
-    delete_groups = _waits(AsyncAdmin.delete_groups)
-    group_offsets = _waits(AsyncAdmin.group_offsets)
-    alter_group_offsets = _waits(AsyncAdmin.alter_group_offsets)
-    delete_group_offsets = _waits(AsyncAdmin.delete_group_offsets)
-    create_delegation_token = _waits(AsyncAdmin.create_delegation_token)
-    renew_delegation_token = _waits(AsyncAdmin.renew_delegation_token)
-    expire_delegation_token = _waits(AsyncAdmin.expire_delegation_token)
-    describe_delegation_token = _waits(AsyncAdmin.describe_delegation_token)
-    describe_acls = _waits(AsyncAdmin.describe_acls)
-    create_acls = _waits(AsyncAdmin.create_acls)
-    delete_acls = _waits(AsyncAdmin.delete_acls)
-    authorized_operations = _waits(AsyncAdmin.authorized_operations)
-    describe_user_scram_credentials = _waits(AsyncAdmin.describe_user_scram_credentials)
-    alter_user_scram_credentials = _waits(AsyncAdmin.alter_user_scram_credentials)
-    describe_client_quotas = _waits(AsyncAdmin.describe_client_quotas)
-    alter_client_quotas = _waits(AsyncAdmin.alter_client_quotas)
-    elect_leaders = _waits(AsyncAdmin.elect_leaders)
-    alter_partition_reassignments = _waits(AsyncAdmin.alter_partition_reassignments)
-    list_partition_reassignments = _waits(AsyncAdmin.list_partition_reassignments)
-    describe_log_dirs = _waits(AsyncAdmin.describe_log_dirs)
-    describe_replica_log_dirs = _waits(AsyncAdmin.describe_replica_log_dirs)
-    alter_replica_log_dirs = _waits(AsyncAdmin.alter_replica_log_dirs)
-    list_brokers = _waits(AsyncAdmin.list_brokers)
-    unregister_broker = _waits(AsyncAdmin.unregister_broker)
-    describe_features = _waits(AsyncAdmin.describe_features)
-    update_features = _waits(AsyncAdmin.update_features)
-    describe_quorum = _waits(AsyncAdmin.describe_quorum)
-    add_raft_voter = _waits(AsyncAdmin.add_raft_voter)
-    remove_raft_voter = _waits(AsyncAdmin.remove_raft_voter)
-    list_config_resources = _waits(AsyncAdmin.list_config_resources)
-    list_transactions = _waits(AsyncAdmin.list_transactions)
-    describe_transactions = _waits(AsyncAdmin.describe_transactions)
-    describe_producers = _waits(AsyncAdmin.describe_producers)
-    abort_transaction = _waits(AsyncAdmin.abort_transaction)
-    force_terminate_transaction = _waits(AsyncAdmin.force_terminate_transaction)
-    fence_producers = _waits(AsyncAdmin.fence_producers)
-    remove_group_members = _waits(AsyncAdmin.remove_group_members)
-    describe_share_group = _waits(AsyncAdmin.describe_share_group)
-    describe_streams_group = _waits(AsyncAdmin.describe_streams_group)
-    share_group_offsets = _waits(AsyncAdmin.share_group_offsets)
-    alter_share_group_offsets = _waits(AsyncAdmin.alter_share_group_offsets)
-    delete_share_group_offsets = _waits(AsyncAdmin.delete_share_group_offsets)
+    describe_cluster = sync_method(AsyncAdmin.describe_cluster)
+    list_topics = sync_method(AsyncAdmin.list_topics)
+    describe_topics = sync_method(AsyncAdmin.describe_topics)
+    create_topics = sync_method(AsyncAdmin.create_topics)
+    delete_topics = sync_method(AsyncAdmin.delete_topics)
+    create_partitions = sync_method(AsyncAdmin.create_partitions)
+    delete_records = sync_method(AsyncAdmin.delete_records)
+    list_offsets = sync_method(AsyncAdmin.list_offsets)
+    describe_configs = sync_method(AsyncAdmin.describe_configs)
+    alter_configs = sync_method(AsyncAdmin.alter_configs)
+    list_groups = sync_method(AsyncAdmin.list_groups)
+    describe_group = sync_method(AsyncAdmin.describe_group)
+    delete_groups = sync_method(AsyncAdmin.delete_groups)
+    group_offsets = sync_method(AsyncAdmin.group_offsets)
+    alter_group_offsets = sync_method(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = sync_method(AsyncAdmin.delete_group_offsets)
+    create_delegation_token = sync_method(AsyncAdmin.create_delegation_token)
+    renew_delegation_token = sync_method(AsyncAdmin.renew_delegation_token)
+    expire_delegation_token = sync_method(AsyncAdmin.expire_delegation_token)
+    describe_delegation_token = sync_method(AsyncAdmin.describe_delegation_token)
+    describe_acls = sync_method(AsyncAdmin.describe_acls)
+    create_acls = sync_method(AsyncAdmin.create_acls)
+    delete_acls = sync_method(AsyncAdmin.delete_acls)
+    authorized_operations = sync_method(AsyncAdmin.authorized_operations)
+    describe_user_scram_credentials = sync_method(AsyncAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = sync_method(AsyncAdmin.alter_user_scram_credentials)
+    describe_client_quotas = sync_method(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = sync_method(AsyncAdmin.alter_client_quotas)
+    elect_leaders = sync_method(AsyncAdmin.elect_leaders)
+    alter_partition_reassignments = sync_method(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = sync_method(AsyncAdmin.list_partition_reassignments)
+    describe_log_dirs = sync_method(AsyncAdmin.describe_log_dirs)
+    describe_replica_log_dirs = sync_method(AsyncAdmin.describe_replica_log_dirs)
+    alter_replica_log_dirs = sync_method(AsyncAdmin.alter_replica_log_dirs)
+    list_brokers = sync_method(AsyncAdmin.list_brokers)
+    unregister_broker = sync_method(AsyncAdmin.unregister_broker)
+    describe_features = sync_method(AsyncAdmin.describe_features)
+    update_features = sync_method(AsyncAdmin.update_features)
+    describe_quorum = sync_method(AsyncAdmin.describe_quorum)
+    add_raft_voter = sync_method(AsyncAdmin.add_raft_voter)
+    remove_raft_voter = sync_method(AsyncAdmin.remove_raft_voter)
+    list_config_resources = sync_method(AsyncAdmin.list_config_resources)
+    list_transactions = sync_method(AsyncAdmin.list_transactions)
+    describe_transactions = sync_method(AsyncAdmin.describe_transactions)
+    describe_producers = sync_method(AsyncAdmin.describe_producers)
+    abort_transaction = sync_method(AsyncAdmin.abort_transaction)
+    force_terminate_transaction = sync_method(AsyncAdmin.force_terminate_transaction)
+    fence_producers = sync_method(AsyncAdmin.fence_producers)
+    remove_group_members = sync_method(AsyncAdmin.remove_group_members)
+    describe_share_group = sync_method(AsyncAdmin.describe_share_group)
+    describe_streams_group = sync_method(AsyncAdmin.describe_streams_group)
+    share_group_offsets = sync_method(AsyncAdmin.share_group_offsets)
+    alter_share_group_offsets = sync_method(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = sync_method(AsyncAdmin.delete_share_group_offsets)

@@ -260,3 +260,22 @@ def _setting(setting: str, bound: Bound) -> str:
 def _texts(names: Iterable[Name]) -> str:
     texts = [text_of(name) for name in names]
     return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
+
+
+def limit_offsets(begins: Mapping[_Key, int], ends: dict[_Key, int], max_offsets: int) -> dict[_Key, int]:
+    """Return ends with ``max_offsets`` offsets before them in all, each partition's in proportion to its backlog.
+
+    A partition with a small backlog gets at least one offset, as in Spark's Kafka source
+    (``KafkaMicroBatchStream.rateLimit``).
+
+    >>> limit_offsets({"a": 0, "b": 0}, {"a": 900, "b": 100}, 100)
+    {'a': 90, 'b': 10}
+    """
+    total = sum(ends[name] - begins[name] for name in ends)
+    if total <= max_offsets:
+        return ends
+    shares = {name: max_offsets * (ends[name] - begins[name]) / total for name in ends}
+    return {
+        name: min(ends[name], begins[name] + (int(share) if share >= 1 else int(share > 0)))
+        for name, share in shares.items()
+    }

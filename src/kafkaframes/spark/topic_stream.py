@@ -1,6 +1,6 @@
 """``spark.readStream.format("kafka-topic")``: live topics, followed. Needs Spark 4.2 or later.
 
-Thin: ``topic/following.py`` does the work; ``stream.py`` says how Spark treats such a reader.
+Thin: ``topic/following.py`` does the work; ``following_reader.py`` says how Spark treats such a reader.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
 from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
-from kafkaframes.spark.stream import FollowingReader
+from kafkaframes.spark.following_reader import FollowingReader
 from kafkaframes.spark.tasks import read_topic
 from kafkaframes.spark.worker import tells_plainly
 

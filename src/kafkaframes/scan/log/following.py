@@ -25,7 +25,16 @@ from kafkaframes.scan.log.discovery import DiscoveredLogs, Log, OneOfEach, disco
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import check_no_replicas, select_segments
 from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_discovered, resolve_offsets
-from kafkaframes.scan.ranges import EARLIEST, LATEST, lost_start, per_partition, report_loss, text_of, was_cut
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    limit_offsets,
+    lost_start,
+    per_partition,
+    report_loss,
+    text_of,
+    was_cut,
+)
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Partition, Segment
@@ -110,7 +119,7 @@ class Follower:
         self._check_kept(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
-            limits = rated(begins, limits, max_offsets)
+            limits = limit_offsets(begins, limits, max_offsets)
         if max_bytes is not None:
             limits = _weighed(begins, limits, max_bytes, logs)
         return {**start, **limits}
@@ -165,24 +174,6 @@ def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
 def _first(entry: Log, requested: int) -> int:
     fixed = {EARLIEST: lambda: entry.partition.log_start_offset, LATEST: lambda: end_of(entry)}
     return fixed[requested]() if requested in fixed else max(requested, entry.partition.log_start_offset)
-
-
-def rated(begins: Mapping[_Name, int], ends: dict[_Name, int], most: int) -> dict[_Name, int]:
-    """Return ends that take ``most`` offsets in all, of each partition in proportion to what it has waiting.
-
-    As Spark's Kafka source has it (``KafkaMicroBatchStream.rateLimit``): one that has little gets one offset at least.
-
-    >>> rated({"a": 0, "b": 0}, {"a": 900, "b": 100}, 100)
-    {'a': 90, 'b': 10}
-    """
-    total = sum(ends[name] - begins[name] for name in ends)
-    if total <= most:
-        return ends
-    shares = {name: most * (ends[name] - begins[name]) / total for name in ends}
-    return {
-        name: min(ends[name], begins[name] + (int(share) if share >= 1 else int(share > 0)))
-        for name, share in shares.items()
-    }
 
 
 def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:

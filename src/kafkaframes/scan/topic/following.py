@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from kafkaframes.client import TopicPartition
+from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.scan.log.following import rated
-from kafkaframes.scan.ranges import Name, lost_start, report_loss, was_cut, was_made_anew
+from kafkaframes.scan.ranges import Name, limit_offsets, lost_start, report_loss, was_cut, was_made_anew
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open_consumer
 from kafkaframes.scan.topic.shares import Range
@@ -186,7 +185,7 @@ class TopicFollower:
     def _limited(self, begins: Offsets, limits: Offsets) -> Offsets:
         options = self.options
         if options.max_offsets_per_trigger is not None:
-            limits = rated(begins, limits, options.max_offsets_per_trigger)
+            limits = limit_offsets(begins, limits, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
             limits = self._weighed(begins, limits, options.max_bytes_per_trigger)
         return limits

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
-from kafkaframes.client.stretch import sample
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.scan.ranges import (
     EARLIEST,
@@ -30,6 +30,9 @@ from kafkaframes.scan.ranges import (
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.shares import Bounds, Range, TaskShare, share_out
 
+if TYPE_CHECKING:
+    from kafkaframes.client import Consumer
+
 Offsets = dict[TopicPartition, int]
 _SAMPLES: Final = 8
 _SAMPLE_BYTES: Final = 65_536
@@ -38,6 +41,8 @@ _READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
     """Return a consumer that joins no group and reads from offsets that the caller sets."""
+    from kafkaframes.client import Consumer  # 8 MB and 0.2 s, which most planner processes of Spark never need
+
     return Consumer(**{**options.client, **_READER, **settings})
 
 
@@ -46,11 +51,11 @@ class TopicLookups:
 
     def __init__(self, options: TopicOptions) -> None:
         self.options = options
-        self._consumer = open_consumer(options)
+        self._client = TopicLookupClient({**options.client, **_READER})
 
     def close(self) -> None:
         """End the connections."""
-        self._consumer.close()
+        self._client.close()
 
     def __enter__(self) -> TopicLookups:
         return self
@@ -68,28 +73,28 @@ class TopicLookups:
         options = self.options
         if options.assign is not None:
             requested = [TopicPartition(topic, one) for topic, all_ in options.assign.items() for one in all_]
-            known = set(self._consumer.partitions_for(*options.assign))
+            known = set(self._client.partitions_for(*options.assign))
             missing = [str(one) for one in requested if one not in known]
             if missing:
                 raise OptionError(f"assign: there is no topic partition {', '.join(missing)}")
             return sorted(requested, key=_name_of)
         if options.subscribe_pattern is not None:
-            topics = [name for name in self._consumer.topics() if options.subscribe_pattern.fullmatch(name)]
+            topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]
         else:
             topics = list(options.subscribe or ())
-        return self._consumer.partitions_for(*sorted(topics))
+        return self._client.partitions_for(*sorted(topics))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""
-        return self._consumer.beginning_offsets(partitions)
+        return self._client.beginning_offsets(partitions)
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return where each partition ends: the last stable offset where only what is committed is read."""
-        return self._consumer.end_offsets(partitions)
+        return self._client.end_offsets(partitions)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of topics as they are now; nothing of brokers that have none (before 2.8)."""
-        return {topic: str(topic_id) for topic, topic_id in self._consumer.topic_ids(set(topics)).items()}
+        return {topic: str(topic_id) for topic, topic_id in self._client.topic_ids(set(topics)).items()}
 
     def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return where a query without a checkpoint starts.
@@ -118,7 +123,7 @@ class TopicLookups:
         return for_all(bound, resolved, lambda: (self.earliest(partitions), self.latest(partitions)))
 
     def _at_times(self, times: PartitionOffsets) -> dict[Name, int | None]:
-        answers = self._consumer.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
+        answers = self._client.offsets_for_times({TopicPartition(*name): time for name, time in times.items()})
         return {_name_of(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
     def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
@@ -131,7 +136,7 @@ class TopicLookups:
 
     def _at_group(self, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
         with open_consumer(self.options, **{"group.id": group_id}) as consumer:
-            result: Mapping[TopicPartition, CommittedOffset] = consumer.committed(partitions)
+            result = consumer.committed(partitions)
         missing = [one for one in partitions if one not in result]
         return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
 
@@ -246,6 +251,8 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
     """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
+    from kafkaframes.client.stretch import sample
+
     try:
         result = sample(consumer, partition, offset)
     except BrokerError:

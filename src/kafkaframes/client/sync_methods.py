@@ -1,0 +1,62 @@
+"""Plain classes around asyncio clients: each runs its twin on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from kafkaframes.client.loop import LoopThread
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class SyncClient:
+    """A client whose twin runs on a loop in a thread of its own."""
+
+    _twin: Any
+    _loop: LoopThread
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
+        loop: LoopThread | None = getattr(self, "_loop", None)
+        if loop is not None:
+            loop.abandon()
+
+    @property
+    def _name(self) -> str:
+        settings = self._twin.settings
+        return f"kafkaframes {type(self).__name__} {settings.client_id!r} of {settings.bootstrap_servers}"
+
+
+def sync_method(
+    method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[SyncClient, Arguments], Result]:
+    """Return a method that runs the twin's, and waits for its result; editors and mypy see its arguments."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        result: Result = self._loop.call(getattr(self._twin, name)(*arguments, **options))
+        return result
+
+    return call
+
+
+def sync_on_loop(
+    method: Callable[Concatenate[Any, Arguments], Result],
+) -> Callable[Concatenate[SyncClient, Arguments], Result]:
+    """Return a method that runs a plain one of the twin on the loop, where the client's state lives."""
+
+    async def run(twin: Any, *arguments: Any, **options: Any) -> Result:
+        return method(twin, *arguments, **options)
+
+    @wraps(method)
+    def call(self: SyncClient, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return self._loop.call(run(self._twin, *arguments, **options))
+
+    return call

@@ -1,0 +1,110 @@
+"""Look-ups of topics: names, partitions, ids and offsets, without groups and records.
+
+Consumers inherit them. A program that only plans reads, such as a planner process of Spark, uses ``TopicLookupClient``:
+it imports neither decoders nor group protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from kafkaframes.client import offsets
+from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.loop import LoopThread
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from kafkaframes.client.settings import ConsumerSettings, merged
+from kafkaframes.client.sync_methods import SyncClient, sync_method
+
+
+class AsyncTopicLookupClient:
+    """Looks topics up in one cluster.
+
+    Args:
+        settings: settings of a consumer. The isolation level decides where a partition ends.
+    """
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.settings = settings
+        self._cluster = ClusterClient(settings)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    async def partitions_for(self, *topics: str) -> list[TopicPartition]:
+        """List the partitions of a topic, or of several, one after the other.
+
+        Raises:
+            BrokerError: there is no such topic.
+        """
+        partitions: list[TopicPartition] = []
+        for topic in topics:
+            await self._cluster.topic(topic)
+            partitions += self._cluster.cluster.partitions_of(topic)  # at once: what is known can be dropped meanwhile
+        return partitions
+
+    async def topics(self) -> list[str]:
+        """List the topics that this client may see, internal ones left out."""
+        await self._cluster.retried(self._cluster.refresh)
+        return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
+
+    async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """Return the ids of topics as brokers have them now, of those that are there and have one (from 2.8 on)."""
+        names = frozenset(topics)
+        await self._cluster.retried(lambda: self._cluster.refresh(names))
+        known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
+        return {name: topic_id for name, topic_id in known if topic_id.int}
+
+    async def current_topic_id(self, topic: str) -> UUID:
+        """Return the id of a topic, the nil UUID if brokers have none (before 2.8); asks only if it is not known.
+
+        Fetches by id (from 3.1 on) fail if the topic was recreated, and the id is then asked for again. So an id that
+        is the same after a fetch as before says that the fetched records are of that topic.
+        """
+        if not (known := self._cluster.cluster.topic_id(topic)).int:
+            known = (await self.topic_ids([topic])).get(topic, known)
+        return known
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return for each partition the first offset at or after a time in milliseconds; -1 where there is none."""
+        return await offsets.list_offsets(self._cluster, times_ms)
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return await offsets.ends(self._cluster, partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
+        return await offsets.ends(self._cluster, partitions, LATEST, read_committed=self.settings.reads_committed)
+
+
+class TopicLookupClient(SyncClient):
+    """Looks topics up in one cluster; see ``AsyncTopicLookupClient``."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        """Connect when the first method is called.
+
+        Args:
+            properties: settings of a consumer, under Kafka's names.
+        """
+        self._twin = AsyncTopicLookupClient(ConsumerSettings.of(merged(None, properties)))
+        self._loop = LoopThread(self._name, closing=self._twin.close)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._loop.end(self._twin.close)
+
+    partitions_for = sync_method(AsyncTopicLookupClient.partitions_for)
+    topics = sync_method(AsyncTopicLookupClient.topics)
+    topic_ids = sync_method(AsyncTopicLookupClient.topic_ids)
+    offsets_for_times = sync_method(AsyncTopicLookupClient.offsets_for_times)
+    beginning_offsets = sync_method(AsyncTopicLookupClient.beginning_offsets)
+    end_offsets = sync_method(AsyncTopicLookupClient.end_offsets)

@@ -1,0 +1,60 @@
+"""What streams of logs and topics share: a reader that Spark asks for the end of the next micro-batch.
+
+Spark keeps one reader alive in a planner process for each query, and writes offsets to its checkpoint before any row is
+read. Needs Spark 4.2 or later. Twenty streams are twenty
+processes, so this module imports neither source.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from kafkaframes.spark.micro_batches import FirstBatch, read_limit
+from kafkaframes.spark.tasks import TaskReader
+from kafkaframes.spark.worker import tells_plainly
+
+if TYPE_CHECKING:
+    from kafkaframes.scan.columns import Column
+    from kafkaframes.scan.log.options import ReadOptions
+    from kafkaframes.scan.ranges import Nested
+    from kafkaframes.scan.topic.options import TopicOptions
+    from kafkaframes.spark.decode_options import Values
+
+_Options = TypeVar("_Options", bound="ReadOptions | TopicOptions")
+
+
+@tells_plainly
+class FollowingReader(TaskReader[_Options], DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in the planner process, reads them in the workers: what streams of logs and topics share."""
+
+    def __init__(self, options: _Options, columns: tuple[Column, ...], values: Values | None = None) -> None:
+        super().__init__(options, columns, values)
+        self.goal: Nested | None = None  # of Trigger.AvailableNow
+        self.first = FirstBatch()
+
+    def start(self) -> Nested:
+        """Return where a query without a checkpoint starts by now."""
+        raise NotImplementedError
+
+    def ends(self) -> Nested:
+        """Return the ends as they are now."""
+        raise NotImplementedError
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
+        """Return where a query without a checkpoint starts."""
+        return self.first.begin(self.start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what the options allow a micro-batch."""
+        return read_limit(self.options)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return the ends, for the query's progress."""
+        return self.ends() if self.goal is None else self.goal
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of this run: what comes later is the next run's."""
+        self.goal = self.ends()
