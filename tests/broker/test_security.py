@@ -555,6 +555,19 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         consumer.close()
 
 
+def test_the_key_of_a_certificate_may_be_encrypted(certificates, tmp_path):
+    key = serialization.load_pem_private_key((certificates / "key.pem").read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"right")
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    store = tmp_path / "store.pem"
+    store.write_bytes((certificates / "cert.pem").read_bytes() + pem)
+    settings = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
+    assert security_of(settings | {"ssl.key.password": "right"}).tls is not None
+    for wrong, reason in ({}, "set ssl.key.password"), ({"ssl.key.password": "wrong"}, "cannot be used"):
+        with pytest.raises(OptionError, match=reason):
+            security_of(settings | wrong)
+
+
 def test_a_plain_client_on_a_tls_port_is_closed(certificates):
     context = server_context(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     with Broker(security=Security(tls=context)) as broker:

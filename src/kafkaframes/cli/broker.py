@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import name_links, replicas_option, settings_options
+from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import if_anybody_reads, note
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
@@ -108,7 +109,7 @@ MOST_REMARKS = 20  # of copies and stores are printed
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker setting; secrets belong in --config. Repeatable.",
+    help=f"A broker setting; repeatable. {HELP}",
 )
 def command(
     config: str | None,
@@ -198,10 +199,10 @@ def _users(file: str | None) -> tuple[str, ...]:
     return tuple(users)
 
 
-def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     from kafkaframes.broker.properties import is_known, read_properties
 
-    known: dict[str, Any] = {}
+    known: dict[str, str] = {}
     unknown: tuple[str, ...] = ()
     if config is not None:
         known, unknown = read_properties(Path(config).read_bytes(), file=config)
@@ -210,7 +211,7 @@ def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, 
         if not equals or not is_known(key):
             raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {key!r}")
         known[key] = value
-    return known, unknown
+    return resolve_placeholders(known), unknown
 
 
 async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from kafkaframes.cli.options import json_option_of, pair_of
+from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import note, say
 from kafkaframes.errors import OptionError
 
@@ -63,7 +64,7 @@ def connecting(function: Function) -> Function:
         multiple=True,
         callback=_with_those_before,
         metavar="KEY=VALUE",
-        help="A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable.",
+        help=f"A property of Kafka's clients, such as security.protocol=SASL_SSL; repeatable. {HELP}",
     )
     servers = click.option(
         "-b",
@@ -137,7 +138,7 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
 
     default = {"bootstrap.servers": os.environ.get(SERVERS) or "localhost:9092"}
     typed = {"bootstrap.servers": servers} if servers else {}
-    return merge_settings(default, pairs_of(properties, option="-X "), typed)
+    return merge_settings(default, client_properties_of(properties, option="-X "), typed)
 
 
 def is_typed(name: str) -> bool:
@@ -190,6 +191,11 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "")
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]:
+    """Read client properties from KEY=VALUE texts, and resolve placeholders in the values."""
+    return resolve_placeholders(pairs_of(texts, option=option))
 
 
 def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:

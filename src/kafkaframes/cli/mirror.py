@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import pairs_of, timeout_option
+from kafkaframes.cli.connecting import client_properties_of, timeout_option
 from kafkaframes.cli.options import json_option, settings_options
+from kafkaframes.cli.placeholders import HELP
 from kafkaframes.cli.text import note, say
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
@@ -39,14 +40,14 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
     "source_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A client property for the source; repeatable.",
+    help=f"A client property for the source; repeatable. {HELP}",
 )
 @click.option(
     "--to-property",
     "target_properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A client property for the target; repeatable.",
+    help=f"A client property for the target; repeatable. {HELP}",
 )
 @timeout_option
 @json_option
@@ -68,7 +69,7 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
     import asyncio
 
     for end in ("source_properties", "target_properties"):
-        flags[end] = pairs_of(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
+        flags[end] = client_properties_of(flags[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
     report = asyncio.run(_run(source, target, MirrorSettings(**flags, timeout_s=timeout)))
     say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SelectionSettings, SourceSettings, choices_of, kinds_of
@@ -48,7 +49,9 @@ log_option = click.option(
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=lambda _, option, texts: dict(pair_of(text, "--option ", option.metavar) for text in texts),
+    callback=lambda _, option, texts: resolve_placeholders(
+        dict(pair_of(text, "--option ", option.metavar) for text in texts)
+    ),
     help="An option of kafka-log.",
 )
 specs_option = click.option(
@@ -156,6 +159,8 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     if kind is bool and entry.default is True:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
     options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
+    if not entry.repr:  # it may hold a password
+        options |= {"help": f"{facts['meaning']} {HELP}", "callback": _resolve_secret}
     options["show_default"] = entry.default not in (None, False, ())
     if choices := choices_of(settings, entry):
         options["type"] = click.Choice(choices)
@@ -172,6 +177,10 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     if entry.default == ():
         options |= {"multiple": True, "callback": _pairs if kind not in _LISTS else None}
     return click.option(*names, entry.name, **options)
+
+
+def _resolve_secret(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    return None if text is None else resolve_placeholders({option.opts[0]: text})[option.opts[0]]
 
 
 def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -158,6 +158,8 @@ def _any(draw: Draw, kind: str) -> Any:
         "bytes": ("", "AQI="),
         "uuid": (uuid_text(NIL),),
         "float64": (0.0, 1.5),
+        "uint16": (0, 1, 65_535),
+        "uint32": (0, 1),
     }
     return draw.random.choice(values.get(kind, (0, 1, -1)))
 

@@ -50,6 +50,7 @@ KEYS = frozenset(
         "ssl.truststore.type",
         "ssl.truststore.location",
         "ssl.client.auth",
+        "ssl.key.password",
     }
 )
 
@@ -86,7 +87,11 @@ def security_of(
         raise OptionError(f"ssl.client.auth={client_auth}: none, requested, or required with a truststore")
     known_clients = authorities if client_auth != "none" else None
     tls = certificate and server_context(
-        certificate, key, authorities=known_clients, needs_client=client_auth == "required"
+        certificate,
+        key,
+        key_password=texts.get("ssl.key.password"),
+        authorities=known_clients,
+        needs_client=client_auth == "required",
     )
     logins = {known.pop(name) for name in [*filter(LOGIN.fullmatch, known)]}
     mechanisms = _list(texts.get("sasl.enabled.mechanisms", ",".join(PASSWORD_MECHANISMS)))

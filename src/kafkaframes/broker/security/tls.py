@@ -21,22 +21,34 @@ _ESCAPED = str.maketrans({character: f"\\{character}" for character in ',+"\\<>;
 
 
 def server_context(
-    certificate: str, key: str | None = None, *, authorities: str | None = None, needs_client: bool = False
+    certificate: str,
+    key: str | None = None,
+    *,
+    key_password: str | None = None,
+    authorities: str | None = None,
+    needs_client: bool = False,
 ) -> ssl.SSLContext:
     """Return a server's context.
 
     Args:
         certificate: a PEM file with the certificate, and perhaps its chain.
         key: a PEM file with the private key; in ``certificate`` by default.
+        key_password: password of an encrypted private key.
         authorities: a PEM file with those whose clients are known.
         needs_client: a client without a certificate is refused (``ssl.client.auth=required``).
 
     Raises:
-        OptionError: a file cannot be read, or is none.
+        OptionError: a file cannot be read, is not a PEM file, or the key is encrypted with another password.
     """
+
+    def ask_password() -> str:
+        if key_password is None:  # OpenSSL would ask on the terminal
+            raise OptionError(f"the private key of {certificate} is encrypted; set ssl.key.password")
+        return key_password
+
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, ask_password)
         if authorities is not None:
             context.load_verify_locations(authorities)
             context.verify_mode = ssl.CERT_REQUIRED if needs_client else ssl.CERT_OPTIONAL

@@ -1,0 +1,60 @@
+"""Placeholders in settings, so that secrets stay out of command lines and files of settings.
+
+They have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887): ``${env:NAME}``, ``${file:PATH:KEY}`` (a key of a
+properties file) and ``${directory:DIR:FILE}`` (the content of a file). Kafka needs ``config.providers`` for them; here
+they always work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaframes.errors import LogDirError, OptionError
+
+HELP: Final = "Take secrets from ${file:PATH:KEY} or ${env:NAME}."
+_PLACEHOLDER: Final = re.compile(r"\$\{(env|file|directory):([^{}]*)\}")
+
+
+def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the values that their placeholders stand for. Values are not resolved again.
+
+    Raises:
+        OptionError: a variable is not set, a file cannot be read or can be read by others, or a key is missing. The
+            message contains no value.
+    """
+    return {name: _PLACEHOLDER.sub(lambda match: _value_of(name, match), text) for name, text in settings.items()}
+
+
+def _value_of(setting: str, match: re.Match[str]) -> str:
+    provider, reference = match[1], match[2]
+    if provider == "env":
+        if reference not in os.environ:
+            raise OptionError(f"{setting}: the environment variable {reference} is not set")
+        return os.environ[reference]
+    path, colon, key = reference.rpartition(":")
+    if not path or not colon or not key:
+        shown = "${file:PATH:KEY}" if provider == "file" else "${directory:DIR:FILE}"
+        raise OptionError(f"{setting}: {match[0]} is not of the form {shown}")
+    return _read_key(setting, path, key) if provider == "file" else _read_file(os.path.join(path, key))
+
+
+def _read_file(path: str) -> str:
+    from kafkaframes.broker.security.from_settings import read_private
+
+    return read_private(path).removesuffix("\n")
+
+
+def _read_key(setting: str, path: str, key: str) -> str:
+    from kafkaframes.broker.security.from_settings import read_private
+    from kafkaframes.storage.files.checkpoints import read_meta_properties
+
+    try:
+        values = read_meta_properties(read_private(path).encode(), file=path).values
+    except LogDirError as error:
+        raise OptionError(str(error)) from None
+    if key not in values:
+        raise OptionError(f"{setting}: {path} has no key {key}")
+    return values[key]
