@@ -1,8 +1,8 @@
 """Placeholders in settings, so that secrets stay out of command lines and files of settings.
 
-They have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887): ``${env:NAME}``, ``${file:PATH:KEY}`` (a key of a
-properties file) and ``${directory:DIR:FILE}`` (the content of a file). Kafka needs ``config.providers`` for them; here
-they always work.
+They have the syntax of Kafka's config providers (KIP-297, KIP-421, KIP-887). ``${env:NAME}`` is an environment
+variable, ``${file:PATH:KEY}`` a key of a properties file, and ``${directory:DIR:FILE}`` the content of a file. Kafka
+needs ``config.providers`` for them; here they always work.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from kafkaframes.errors import LogDirError, OptionError
@@ -25,7 +26,7 @@ def resolve_placeholders(settings: Mapping[str, str]) -> dict[str, str]:
         OptionError: a variable is not set, a file cannot be read or can be read by others, or a key is missing. The
             message contains no value.
     """
-    return {name: _PLACEHOLDER.sub(lambda match: _value_of(name, match), text) for name, text in settings.items()}
+    return {name: _PLACEHOLDER.sub(partial(_value_of, name), text) for name, text in settings.items()}
 
 
 def _value_of(setting: str, match: re.Match[str]) -> str:

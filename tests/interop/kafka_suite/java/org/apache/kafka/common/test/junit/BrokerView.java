@@ -8,6 +8,7 @@ import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import kafka.network.SocketServer;
 import kafka.raft.KafkaRaftManager;
+import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
@@ -41,7 +42,7 @@ final class BrokerView {
     static KafkaBroker of(EmbeddedCluster cluster, int node) {
         KafkaConfig config = config(cluster, node);
         int port = cluster.bootstrapServers().isEmpty() ? 0 : cluster.brokerBoundPorts().get(node);
-        return Mockito.mock(KafkaBroker.class, call -> switch (call.getMethod().getName()) {
+        return Mockito.mock(BrokerServer.class, call -> switch (call.getMethod().getName()) {
             case "config" -> config;
             case "boundPort" -> port;
             case "clusterId" -> cluster.clusterId();
