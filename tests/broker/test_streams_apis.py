@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.direct import DirectBroker
 from tests.interop.coordinator_script import Player
 from tests.interop.streams_script import SETTINGS, Streams, owned
 
 from kafkaframes.broker import Broker
+from kafkaframes.errors import ErrorCode
+from kafkaframes.protocol.messages import message
 from kafkaframes.storage.files.names import TopicPartition
 
 
@@ -49,3 +52,32 @@ def test_internal_topics_are_made_and_a_crash_loses_nothing(broker):
     again = streams.beat("after", "g", "m", ready.member_epoch, **owned({"0": [0, 1], "1": [0, 1]}))
     assert (again.error_code, again.member_epoch, again.active_tasks) == (0, ready.member_epoch, None)
     streams.player.close()
+
+
+@pytest.mark.parametrize(
+    ("group_id", "source", "sinks", "index", "error"),
+    [  # as Kafka 4.3.1: KafkaApis checks names first, then the coordinator checks the request, then the topology
+        ("", "a b", [], -1, ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        ("", "in", ["__consumer_offsets"], -1, ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        ("", "in", [], -1, ErrorCode.INVALID_REQUEST),
+        ("g", "in", [], -1, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_topic_names_are_checked_before_the_request_and_the_topology_last(group_id, source, sinks, index, error):
+    types = message("StreamsGroupHeartbeatRequest")
+    copartition = types.CopartitionGroup(source_topics=[index], source_topic_regex=[], repartition_source_topics=[])
+    subtopology = types.Subtopology(
+        subtopology_id="0", source_topics=[source], repartition_sink_topics=sinks, copartition_groups=[copartition]
+    )
+    answer = DirectBroker().send(
+        "StreamsGroupHeartbeat",
+        0,
+        group_id=group_id,
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        topology=types.Topology(epoch=0, subtopologies=[subtopology]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    assert answer.error_code == error

@@ -24,6 +24,8 @@ from kafkaframes.coordination.groups.streams import (
     TaskRole,
     Topology,
     by_subtopology,
+    check_topics,
+    check_topology,
     configure,
 )
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
@@ -63,7 +65,11 @@ def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsBeaten:
     fields: dict[str, Any] = {} if epoch else joining(name)
     sent = StreamsBeat("g", name, epoch, **fields | changes)
-    check(sent, lambda topic: topic.startswith("__"))
+    if sent.topology is not None:
+        check_topics(sent.topology.topics, lambda topic: topic.startswith("__"))
+    check(sent)
+    if sent.topology is not None:
+        check_topology(sent.topology)
     return bench.coordinator.streams_heartbeat(sent)
 
 

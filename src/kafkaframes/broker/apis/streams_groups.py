@@ -23,6 +23,9 @@ from kafkaframes.coordination.groups.streams import (
     StreamsMember,
     TaskRole,
     Tasks,
+    Topology,
+    check_topics,
+    check_topology,
 )
 from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
@@ -56,12 +59,21 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     next heartbeat.
     """
     try:
-        beat = _beat(request)
-        code = ErrorCode(0 if beat.topology is None else _denied(request, broker, beat.topology.topics))
-        code = code or elsewhere(request, broker, GROUP, beat.group_id)
+        topology = request.body.topology
+        subtopologies = () if topology is None else topology.subtopologies
+        names = {name for subtopology in subtopologies for name in _read_topics(subtopology)}
+        sinks = {name for subtopology in subtopologies for name in subtopology.repartition_sink_topics}
+        check_topics(names | sinks, broker.is_internal)
+        code = all_denied(request, broker.access, "TOPIC", sorted(names))
+        code = code or elsewhere(request, broker, GROUP, request.body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
-        check(beat, broker.is_internal)
+        beat = _beat(request)
+        check(beat)
+        if topology is not None:
+            group_topology = topology_of(topology)
+            check_topology(group_topology)
+            beat = beat._replace(topology=group_topology)
         beaten = broker.groups.streams_heartbeat(beat)
     except KafkaframesError as error:
         return refusal_of(request, error)
@@ -73,12 +85,15 @@ def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer
     return broker.changes.run(_made_first(broker, missing, answer))
 
 
-def _denied(request: _Heartbeat, broker: BrokerState, names: Iterable[str]) -> int:
-    return all_denied(request, broker.access, "TOPIC", sorted(names))
+def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) -> Iterator[str]:
+    """Yield the names of source topics, repartition topics and changelog topics."""
+    yield from subtopology.source_topics
+    for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+        yield topic.name
 
 
 def _beat(request: _Heartbeat) -> StreamsBeat:
-    """Return the heartbeat of a request; a topology that contradicts itself is a ``DecodeError``."""
+    """Return the heartbeat of a request, with an empty topology in place of its own."""
     body, topology, endpoint, tags = (
         request.body,
         request.body.topology,
@@ -94,7 +109,7 @@ def _beat(request: _Heartbeat) -> StreamsBeat:
         instance_id=body.instance_id,
         rack_id=body.rack_id,
         rebalance_timeout_ms=body.rebalance_timeout_ms,
-        topology=None if topology is None else topology_of(topology),
+        topology=None if topology is None else Topology(topology.epoch),
         has_regex=any(one.source_topic_regex for one in subtopologies),
         owned=(
             _tasks(TaskRole.ACTIVE, body.active_tasks),

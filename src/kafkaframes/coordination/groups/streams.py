@@ -6,7 +6,7 @@ many partitions they have follows from the topics before them (InternalTopicMana
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
@@ -112,25 +112,36 @@ class _NotReadyError(Exception):
         self.status = Status(code, detail)
 
 
-def check_names(topology: Topology, is_internal: Callable[[str], bool]) -> None:
-    """Refuse a topology with topics that no client may have; UNKNOWN_SERVER_ERROR where Kafka answers that."""
-    ids = [one.subtopology_id for one in topology.subtopologies]
-    if topology.epoch < 0 or len(set(ids)) < len(ids):
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    names = sorted(topology.topics.union(*(one.sinks for one in topology.subtopologies)))
-    internal = [name for name in names if is_internal(name)]
+def check_topics(names: Collection[str], is_internal: Callable[[str], bool]) -> None:
+    """Reject topics of a topology that clients cannot have: Kafka does so before every other check of a heartbeat.
+
+    Raises:
+        RefusedError: STREAMS_INVALID_TOPOLOGY.
+    """
+    internal = [name for name in sorted(names) if is_internal(name)]
     if internal:
         reason = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
         raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
-    invalid = [name for name in names if not _is_topic_name(name)]
+    invalid = [name for name in sorted(names) if not _is_topic_name(name)]
     if invalid:
         reason = f"Topic names {','.join(invalid)} are not valid topic names."
         raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+
+
+def check_topology(topology: Topology) -> None:
+    """Reject a topology that no group can have.
+
+    Raises:
+        RefusedError: STREAMS_INVALID_TOPOLOGY; or UNKNOWN_SERVER_ERROR, where Kafka fails with it.
+    """
     for topic in (topic for one in topology.subtopologies for topic in one.changelog_topics):
         if topic.partitions != 0:
             reason = f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
             reason += f" {topic.partitions}."
             raise RefusedError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
+    ids = [one.subtopology_id for one in topology.subtopologies]
+    if topology.epoch < 0 or len(set(ids)) < len(ids):
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _is_topic_name(name: str) -> bool:

@@ -6,7 +6,6 @@ group's second topology. Internal topics that are missing come with the answer; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -25,7 +24,6 @@ from kafkaframes.coordination.groups.streams import (
     StreamsMember,
     Tasks,
     Topology,
-    check_names,
     configure,
 )
 from kafkaframes.coordination.groups.streams_assignor import sticky
@@ -91,8 +89,8 @@ class StreamsBeaten(NamedTuple):
     missing: tuple[InternalTopic, ...] = ()
 
 
-def check(beat: StreamsBeat, is_internal: Callable[[str], bool]) -> None:
-    """Refuse a request that contradicts itself: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
+def check(beat: StreamsBeat) -> None:
+    """Reject a request that contradicts itself, whatever its topology is: INVALID_REQUEST."""
     joins = beat.epoch == 0
     active, standby, warmup = beat.owned
     wrong = (
@@ -112,8 +110,6 @@ def check(beat: StreamsBeat, is_internal: Callable[[str], bool]) -> None:
         (beat.has_regex, "Regular expressions for source topics are not supported yet."),
     )
     refuse_first(wrong)
-    if beat.topology is not None:
-        check_names(beat.topology, is_internal)
 
 
 @dataclass(slots=True)
