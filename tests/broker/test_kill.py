@@ -100,3 +100,28 @@ def test_a_power_cut_that_cannot_be_is_refused(tmp_path):
         with pytest.raises(OptionError, match="journal=True"):
             broker.kill(power_cut=True)
         assert broker.is_running
+
+
+@pytest.mark.parametrize("end", ["kill", "restart"])
+def test_a_broker_that_serves_a_directory_keeps_what_groups_commit(tmp_path, end):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.append("orders", [{"value": value} for value in VALUES])
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with Broker(serve=tmp_path) as broker:
+        with Consumer(
+            bootstrap_servers=broker.bootstrap_servers, group_id="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.subscribe(["orders"])
+            assert next(iter(consumer)).value == VALUES[0]
+            consumer.commit()
+        offsets = broker.groups["billing"].offsets
+        for _ in range(2):
+            if end == "kill":
+                broker.kill()
+            broker.restart()
+            assert broker.groups["billing"].offsets == offsets
+            assert values(broker) == VALUES
+    assert offsets
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    with Broker(serve=tmp_path) as broker:
+        assert "billing" not in broker.groups

@@ -18,6 +18,7 @@ from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.config_changes import check_broker, check_group, check_metrics, checked_topic
 from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.disk_faults import DiskFaults
+from kafkaframes.broker.internal import RecordsInMemory
 from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, protect_metadata, read_metadata
 from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
 from kafkaframes.broker.properties import general_name
@@ -51,6 +52,7 @@ def open_broker(
     nodes: Nodes | None = None,
     durability: str | None = None,
     disk: Disk | None = None,
+    records_in_memory: RecordsInMemory | None = None,
     adopt: bool = False,
     access: Access | None = None,
     credentials: Credentials | None = None,
@@ -66,6 +68,7 @@ def open_broker(
         replicas, storage: as in ``serve_paths``.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: what it writes to; this machine's, or one in memory, by default.
+        records_in_memory: what groups committed at an earlier start of a broker that serves directories.
         adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
         access: the authorizer; everybody may do everything by default.
         credentials: the users, for SASL.
@@ -141,6 +144,7 @@ def open_broker(
         nodes=nodes,
         durability=durability or (MEMORY if data_dir is None else LOG),
         is_read_only=served is not None,
+        records_in_memory=records_in_memory or RecordsInMemory(),
         store=store,
         remarks=() if served is None else served.remarks,
         access=access or EverybodyMay(),

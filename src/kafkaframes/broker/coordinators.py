@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID, uuid4
@@ -13,7 +13,7 @@ from kafkaframes.broker.features import transaction_version
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.coordination.groups.coordinator import GroupCoordinator
-from kafkaframes.coordination.groups.ports import GroupSettings, Record, Timer
+from kafkaframes.coordination.groups.ports import GroupSettings, LoadedRecord, Record, Timer
 from kafkaframes.coordination.groups.share_state import ShareKey, ShareStates
 from kafkaframes.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.errors import KafkaframesError
@@ -43,6 +43,8 @@ class TopicLog:
             StorageError: the disk fails.
         """
         if self.state.is_read_only:
+            if producer_id < 0:
+                self.state.records_in_memory.append(self.topic, partition, records, now_ms=self.state.clock.now_ms)
             return
         self.state.internal.append(
             self.topic,
@@ -122,7 +124,7 @@ def attach(state: BrokerState) -> None:
         setting=lambda group_id, name: int(group_setting(state, group_id, name)),
     )
     state.groups = groups
-    groups.load(state.internal.replay(GROUP_OFFSETS))
+    groups.load(_stored_records(state, GROUP_OFFSETS))
     transactions = TransactionCoordinator(
         clock,
         TopicLog(state, TRANSACTION_STATE),
@@ -132,14 +134,20 @@ def attach(state: BrokerState) -> None:
         in_turns=state.changes.beside,
     )
     state.transactions = transactions
-    transactions.load(state.internal.replay(TRANSACTION_STATE))
+    transactions.load(_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
-    states.load(state.internal.replay(SHARE_GROUP_STATE))
+    states.load(_stored_records(state, SHARE_GROUP_STATE))
     groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states
     state.on_topic_deleted.append(lambda topic: _forget(state, topic))
+
+
+def _stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
+    """Yield the records of an internal topic: those of its log, then those in memory."""
+    yield from state.internal.replay(topic)
+    yield from state.records_in_memory.replay(topic)
 
 
 def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:

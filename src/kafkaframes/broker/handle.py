@@ -30,6 +30,7 @@ from kafkaframes.broker.coordinators import resolve_patterns_in
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
+from kafkaframes.broker.internal import RecordsInMemory
 from kafkaframes.broker.journal import Journal, RequestLog
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.maintenance import Cleaning, Maintenance, node_down, node_up
@@ -147,6 +148,7 @@ class Broker:
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
         self._snapshot: Snapshot | None = None
+        self._records_in_memory = RecordsInMemory()  # of a broker that serves directories, from its start to its stop
         self._memory: Disk | None = None  # of a broker without a data_dir, from its start to its stop
         security = security or Security()
         self._ports = Ports(
@@ -222,8 +224,12 @@ class Broker:
         """
         self._ports.comes_back = False
         self._stop()
-        self._memory = None
+        self._forget_memory()
         self._ports.held.let_all_go()
+
+    def _forget_memory(self) -> None:
+        self._memory = None
+        self._records_in_memory = RecordsInMemory()
 
     def _stop(self, *, flushes: bool = True) -> None:
         if self._server is None:
@@ -286,7 +292,7 @@ class Broker:
 
     async def __aexit__(self, *exception: object) -> None:
         await self._close()
-        self._memory = None
+        self._forget_memory()
         self._loop.end()
 
     async def _open(self) -> None:
@@ -294,7 +300,7 @@ class Broker:
         access, credentials = self._security.access(self._settings), self._security.credentials()
         open_state = partial(self._open_state, access=access, credentials=credentials)
         if self._serve:
-            self._state = await open_in_thread(open_state)
+            self._state = await open_in_thread(partial(open_state, records_in_memory=self._records_in_memory))
         else:
             self._state = open_state(disk=self._disk_to_open(snapshot))
         self._remarks = self._state.remarks

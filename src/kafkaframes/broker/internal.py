@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
-from kafkaframes.coordination.groups.ports import LoadedRecord
+from kafkaframes.coordination.groups.ports import LoadedRecord, Record
 from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
@@ -181,6 +181,26 @@ class InternalTopics:
                     break
                 yield from records
                 offset = records[-1].offset + 1
+
+
+class RecordsInMemory:
+    """The latest record of each key of internal topics: what groups commit at a broker that only reads."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, dict[tuple[int, bytes | None], LoadedRecord]] = {}
+        self._count = 0
+
+    def append(self, topic: str, partition: int, records: Sequence[Record], *, now_ms: int) -> None:
+        """Add records to a partition of an internal topic."""
+        latest = self._records.setdefault(topic, {})
+        for key, value in records:
+            latest.pop((partition, key), None)  # the record moves to the end
+            latest[partition, key] = LoadedRecord(partition, self._count, now_ms, key, value, -1, -1, False, False)
+            self._count += 1
+
+    def replay(self, topic: str) -> Iterator[LoadedRecord]:
+        """Yield the records of an internal topic, in the order in which they were added."""
+        yield from tuple(self._records.get(topic, {}).values())
 
 
 def _records(partition: int, data: bytes, least_offset: int) -> Iterator[LoadedRecord]:

@@ -16,7 +16,7 @@ from kafkaframes.broker.changes import Changes, Steps, finished
 from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.fetch_sessions import FetchSessions
-from kafkaframes.broker.internal import InternalTopics
+from kafkaframes.broker.internal import InternalTopics, RecordsInMemory
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
 from kafkaframes.broker.problem_log import ProblemLog
 from kafkaframes.broker.quotas import Quotas
@@ -70,6 +70,7 @@ class BrokerState:
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.
         remarks: what was decided about copies that are served.
+        records_in_memory: what groups commit while the broker only reads.
         waits: the clock of long polls: real time, whatever a test does with ``clock``, and whoever sets
             the system's.
         changes: of topics, one after the other, with turns for others between their steps.
@@ -97,6 +98,7 @@ class BrokerState:
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None
+    records_in_memory: RecordsInMemory = field(default_factory=RecordsInMemory)
     remarks: tuple[Remark, ...] = ()
     waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
     changes: Changes = field(default_factory=Changes)
