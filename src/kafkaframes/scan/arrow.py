@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.errors import OptionError
 from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
 FAR_TIMES = "timestampMs"  # the column of timestamps that INSTANT cannot hold; only where there are some
 MAX_INSTANT_MS = (2**63 - 1) // 1000
+NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
     "binary": pa.binary(),
@@ -71,18 +73,33 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 class Conversion:
     """How batches of the package ``records`` become those that Spark asks for: planned once, for a whole task.
 
+    Args:
+        columns: the columns of the result.
+        timestamp_errors: ``raise`` for an error if a record has a timestamp that ``INSTANT`` cannot hold, ``null`` for
+            a null.
+
     Attributes:
         schema: of the batches for Spark.
         sources: the columns of ``records`` that they are made from; one at least, since rows are counted by it.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], *, timestamp_errors: str = "raise") -> None:
         self.schema = arrow_schema(columns)
-        self.sources = tuple(column.source for column in columns if column.source) or ("offset",)
+        sources = [column.source for column in columns if column.source]
+        self._has_strict_times = timestamp_errors == "raise" and "timestamp" in sources
+        if (self._has_strict_times or not sources) and "offset" not in sources:
+            sources.append("offset")
+        self.sources = tuple(sources)
         self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
 
     def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
-        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``."""
+        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``.
+
+        Raises:
+            OptionError: a timestamp is out of range, with ``timestamp_errors``; topic, partition, offset and value.
+        """
+        if self._has_strict_times:
+            check_instants(batch, origin.topic, origin.partition)
         made = [
             convert(batch.column(column.source)) if column.source else said_by(origin, column, batch.num_rows)
             for column, convert in self._steps
@@ -109,6 +126,39 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
 def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds as ``instants``; nulls stay null."""
     return instants(int64_values(times, missing=np.iinfo(np.int64).max))
+
+
+def check_instants(
+    batch: pa.RecordBatch, topic: str | None = None, partition: int | None = None, *, remedy: str = NULL_REMEDY
+) -> None:
+    """Check that microseconds can hold each timestamp of records.
+
+    Args:
+        batch: has the column ``timestamp`` in milliseconds. The columns ``topic``, ``partition`` and ``offset`` are
+            named in the error if it has them.
+        topic, partition: of all records, if they are known.
+        remedy: what to do to read the records.
+
+    Raises:
+        OptionError: a timestamp is out of range.
+    """
+    times = batch.column("timestamp")
+    milliseconds = int64_values(times, missing=0)
+    beyond = np.flatnonzero((milliseconds > MAX_INSTANT_MS) | (milliseconds < -MAX_INSTANT_MS))
+    if not beyond.size:
+        return
+    row = int(beyond[0])
+
+    def value_of(name: str, known: object) -> object:
+        return batch.column(name)[row].as_py() if known is None and name in batch.schema.names else known
+
+    topic_name, number, offset = value_of("topic", topic), value_of("partition", partition), value_of("offset", None)
+    record = "a record" if offset is None else f"the record at offset {offset}"
+    raise OptionError(
+        f"{record}{'' if topic_name is None else f' of topic partition {topic_name}-{number}'} has the timestamp "
+        f"{milliseconds[row]}, which must be milliseconds from {-MAX_INSTANT_MS} to {MAX_INSTANT_MS} to become a "
+        f"timestamp of Spark (microseconds). Does its producer send another unit? {remedy}"
+    )
 
 
 def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:

@@ -160,6 +160,13 @@ _ROWS = (
         "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST",
         "PERMISSIVE",
     ),
+    Option(
+        "timestampErrors",
+        "timestamp_errors",
+        one_of(("raise", "null")),
+        "what a timestamp beyond Spark's microseconds becomes: raise (an error) or null",
+        "raise",
+    ),
     Option("verifyCrc", "verify_crc", boolean, "checks each batch's checksum", "true"),
     Option(
         "budgetBytes",

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from kafkaframes.records.makers import TIMESTAMP
-from kafkaframes.scan.arrow import INSTANT, instants_of, rebatch
+from kafkaframes.scan.arrow import INSTANT, check_instants, instants_of, rebatch
+from kafkaframes.scan.rows import TIMES
 from kafkaframes.scan.slices import Running, ScanPlan
 from kafkaframes.spark.worker import settle
 
@@ -50,7 +51,13 @@ def _read(plan: ScanPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of ``schema``."""
+    """Return a batch with the types of ``schema``.
+
+    Raises:
+        OptionError: Spark's microseconds cannot hold a timestamp.
+    """
+    if TIMES in batch.schema.names and batch.schema.field(TIMES).type == TIMESTAMP:
+        check_instants(batch, remedy="Select the other columns of the scan")
     arrays = [
         instants_of(column)
         if column.type == TIMESTAMP

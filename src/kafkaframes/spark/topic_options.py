@@ -190,6 +190,7 @@ _ROWS: Final = (
     LOG_OPTIONS["failondataloss"],
     LOG_OPTIONS["columns"],
     LOG_OPTIONS["includeheaders"],
+    LOG_OPTIONS["timestamperrors"],
     Option("decode", "decode", str, "json, avro, protobuf: values are decoded into structs (see below)"),
     *DECODE_ROWS,
     Option("minPartitions", "min_partitions", positive, "cuts the input into at least about this many tasks"),

@@ -36,6 +36,8 @@ class ReadOptions:
         replicas: ``merge`` makes one log of the copies of a partition; ``all`` reads each.
         deep: batches are opened, or the headers of segments walked.
         on_damage: what is done with damage: ``keep``, ``drop`` or ``fail``.
+        timestamp_errors: what a timestamp becomes that Spark's microseconds cannot hold: an error (``raise``), or
+            ``null``. Scans hold milliseconds, and do not need it.
         verify_crc: whether a wrong CRC is damage.
         limit_bytes: the largest decompressed size of a batch; a larger one is damage.
         budget_bytes: the most memory of a task for batches that are open at once.
@@ -66,6 +68,7 @@ class ReadOptions:
     replicas: str = "merge"
     deep: bool = False
     on_damage: str = "keep"
+    timestamp_errors: str = "raise"
     verify_crc: bool = True
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int = DEFAULT_BUDGET_BYTES

@@ -54,7 +54,7 @@ def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOpt
         CorruptRecordError: damage, with on_damage=fail; it names file, position and offset.
         LogDirError: a segment cannot be read.
     """
-    conversion = Conversion(columns)
+    conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
     for part in work:
         for batch in _read_slice(part, conversion.sources, options, chunk_bytes=TARGET_BYTES):
             yield conversion.batch(batch, part.segment)

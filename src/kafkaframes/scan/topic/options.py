@@ -29,6 +29,8 @@ class TopicOptions:
         poll_timeout_ms: how long a task waits for records.
         driver_host: the driver's name or address for tasks on other machines; None: as Spark's settings have it.
         driver_port: the port at which the driver answers such tasks; 0: any that is free.
+        timestamp_errors: what a timestamp becomes that Spark's microseconds cannot hold: an error (``raise``), or
+            ``null``. Scans hold milliseconds, and do not need it.
         where: what rows are kept, inside of start and end.
     """
 
@@ -51,6 +53,7 @@ class TopicOptions:
     poll_timeout_ms: int = 120_000
     driver_host: str | None = None
     driver_port: int = 0
+    timestamp_errors: str = "raise"
     where: Where = EVERYTHING
 
     @property

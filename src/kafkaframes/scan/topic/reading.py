@@ -78,7 +78,7 @@ _pool = _Pool()
 
 def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range as Arrow batches of about 1 MB with Spark's types; raises as ``read_rows``."""
-    conversion = Conversion(columns)
+    conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
     origin = RowOrigin(work.topic, work.partition)
     batches = _batches(work, conversion.sources, options)
     yield from rebatch(conversion.batch(batch, origin) for batch in batches)

@@ -1,0 +1,114 @@
+"""Timestamps that Spark's microseconds cannot hold: an error that names the record, or null.
+
+SPARK-56243: a producer wrote nanoseconds, and the connector's own exception named neither record nor value. It names
+them now. Without an error the rows had no timestamp, and windows lost them.
+"""
+
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyspark
+import pytest
+from tests.spark.topics import read
+
+import kafkaframes
+from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.arrow import MAX_INSTANT_MS, Conversion
+from kafkaframes.scan.columns import choose_columns
+from kafkaframes.scan.rows import RowOrigin
+from kafkaframes.spark.scan_tasks import converted, spark_schema
+
+RELEASE = tuple(map(int, pyspark.__version__.split(".")[:2]))
+NANOSECONDS = 1_712_345_678_123_456_789
+TIMES = [5, NANOSECONDS, 7]
+SAID = rf"offset 1 of topic partition \S+-0 has the timestamp {NANOSECONDS}, which must be .*timestampErrors=null"
+
+
+def records(times):
+    rows = [{"value": b"%d" % number, "timestamp": time} for number, time in enumerate(times)]
+    return kafkaframes.build_records(rows, codec="lz4")
+
+
+@pytest.mark.parametrize("time", [MAX_INSTANT_MS + 1, NANOSECONDS, 2**63 - 1, -MAX_INSTANT_MS - 1])
+@pytest.mark.parametrize("names", [("timestamp",), ("value", "timestamp", "offset")])
+def test_an_error_names_topic_partition_offset_and_value_without_the_column_offset_too(time, names):
+    conversion = Conversion(choose_columns(names))
+    columns = {"value": pa.array([b"a", b"b"]), "offset": pa.array([40, 41])}
+    columns["timestamp"] = pa.array(np.array([0, time]), pa.timestamp("ms", "UTC"))
+    batch = pa.record_batch({name: columns[name] for name in conversion.sources})
+    with pytest.raises(OptionError, match=f"offset 41 of topic partition orders-3 has the timestamp {time}, "):
+        conversion.batch(batch, RowOrigin("orders", 3))
+    lenient = Conversion(choose_columns(names), timestamp_errors="null")
+    batch = pa.record_batch({name: columns[name] for name in lenient.sources})
+    assert lenient.batch(batch, RowOrigin("orders", 3)).column("timestamp").is_null().to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize("time", [MAX_INSTANT_MS, -MAX_INSTANT_MS, -1, 0])
+def test_every_timestamp_in_range_is_read(time):
+    conversion = Conversion(choose_columns(["timestamp"]))
+    columns = {"timestamp": pa.array([time], pa.timestamp("ms", "UTC")), "offset": pa.array([0])}
+    result = conversion.batch(pa.record_batch(columns), RowOrigin("orders", 3))
+    assert result.column("timestamp").cast(pa.int64()).to_pylist() == [time * 1000]
+
+
+def test_no_offset_is_read_for_columns_without_timestamps():
+    assert Conversion(choose_columns(["value"])).sources == ("value",)
+    assert Conversion(choose_columns(["timestamp"]), timestamp_errors="null").sources == ("timestamp",)
+
+
+def test_a_scan_names_what_its_rows_know():
+    for names, known in ((("timestamp",), "a record"), (("offset", "timestamp"), "the record at offset 1")):
+        (batch,) = kafkaframes.read_records(records(TIMES), columns=names)
+        with pytest.raises(OptionError, match=f"^{known} has the timestamp {NANOSECONDS}, .* Select the other columns"):
+            converted(batch, spark_schema(batch.schema))
+
+
+@pytest.mark.spark
+def test_a_log_with_such_a_timestamp(spark, tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(records(TIMES))
+    reader = spark.read.format("kafka-log")
+    with pytest.raises(Exception, match=SAID):
+        reader.load(str(tmp_path)).collect()
+    assert reader.option("columns", "value").load(str(tmp_path)).count() == 3
+    rows = reader.options(timestampErrors="null", columns="offset,timestamp").load(str(tmp_path)).collect()
+    assert [row.timestamp is None for row in rows] == [False, True, False]
+
+
+@pytest.fixture
+def topic(servers):
+    topic = f"far-{uuid.uuid4().hex}"
+    configs = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=topic, num_partitions=1, configs=configs)])
+    with Producer(servers) as producer:
+        for time in TIMES:
+            producer.send(topic, b"v", timestamp_ms=time)
+    return topic
+
+
+@pytest.mark.spark
+def test_a_topic_with_such_a_timestamp(spark, servers, topic):
+    with pytest.raises(Exception, match=SAID):
+        read(spark, servers, subscribe=topic).collect()
+    assert read(spark, servers, subscribe=topic, columns="value").count() == 3
+    rows = read(spark, servers, subscribe=topic, timestampErrors="null").orderBy("offset").collect()
+    assert [row.timestamp is None for row in rows] == [False, True, False]
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(RELEASE < (4, 2), reason="kafka-topic as a stream needs Spark 4.2 or later")
+def test_a_stream_of_a_topic_with_such_a_timestamp(spark, servers, topic, tmp_path):
+    reader = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    frame = reader.options(subscribe=topic, startingOffsets="earliest").load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    with pytest.raises(Exception, match=SAID):
+        writer.start().awaitTermination(60)
+
+
+@pytest.mark.spark
+def test_another_word_for_the_option_is_refused(spark, servers):
+    with pytest.raises(Exception, match="timestampErrors=ignore: must be one of raise, null"):
+        read(spark, servers, subscribe="t", timestampErrors="ignore")
