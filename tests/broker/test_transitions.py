@@ -311,3 +311,20 @@ def test_replicas_of_a_partition_are_in_different_racks(racks):
 def test_replicas_share_a_rack_where_there_are_more_replicas_than_racks():
     nodes = Nodes({number: Node(number, rack=rack) for number, rack in enumerate("aabb")})
     assert all(sorted(nodes.replicas_for("t", index, 4)) == [0, 1, 2, 3] for index in range(4))
+
+
+def test_a_groups_setting_names_a_brokers_setting_that_was_changed_as_its_synonym():
+    """DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym."""
+    broker = DirectBroker()
+    types = message("IncrementalAlterConfigsRequest")
+    change = types.AlterableConfig(name="group.consumer.assignment.interval.ms", config_operation=0, value="2000")
+    resource = types.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    answer = broker.send("IncrementalAlterConfigs", 1, resources=[resource])
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    described = message("DescribeConfigsRequest").DescribeConfigsResource(
+        resource_type=32, resource_name="g", configuration_keys=["consumer.assignment.interval.ms"]
+    )
+    answer = broker.send("DescribeConfigs", 4, resources=[described], include_synonyms=True)
+    (row,) = answer.results[0].configs
+    assert (row.value, row.config_source) == ("2000", 2)
+    assert [synonym.source for synonym in row.synonyms] == [2, 5]

@@ -96,7 +96,8 @@ def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterato
     for name, of_broker in GROUP_SETTINGS.items():
         values = [(name, configs[name], OF_GROUP)] if name in configs else []
         if of_broker in settings.explicit:
-            values.append((of_broker, settings.explicit[of_broker], IN_FILE))
+            source = OF_BROKER if of_broker in settings.dynamic else IN_FILE
+            values.append((of_broker, settings.explicit[of_broker], source))
         is_named = of_broker in DEFAULTS
         values.append(
             (of_broker if is_named else name, settings.default(of_broker) if is_named else of_broker, BY_DEFAULT)

@@ -132,6 +132,13 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
     assert second.interval_ms == 5_000
 
 
+def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_no_topics(bench):
+    """ConsumerGroupHeartbeatRequestTest.testConsumerGroupHeartbeatWithRegularExpression."""
+    bench.topics.known = {}
+    bench.coordinator.consumer.patterns.run_apart = Thread()
+    assert beat(bench, regex="ord.*").epoch == 1
+
+
 def test_a_second_pattern_bumps_the_epoch_once_it_is_resolved(bench):
     """GroupMetadataManagerTest.testConsumerGroupMemberJoinsWithNewRegex."""
     thread = bench.coordinator.consumer.patterns.run_apart = Thread()

@@ -62,7 +62,7 @@ class TopicPatterns:
         version, names = self._topics.version, frozenset(self._topics.names())
         previous = resolution or _Resolution(version, frozenset(), frozenset())
         new_names = sorted(names - previous.names)
-        if not new_names:
+        if not new_names and resolution is not None:
             return self._store(pattern, _Resolution(version, names, previous.matches & names))
         self._waiting[pattern] = []
         self._match_names(pattern, _Resolution(version, names, previous.matches & names), new_names)
