@@ -328,3 +328,13 @@ def test_a_groups_setting_names_a_brokers_setting_that_was_changed_as_its_synony
     (row,) = answer.results[0].configs
     assert (row.value, row.config_source) == ("2000", 2)
     assert [synonym.source for synonym in row.synonyms] == [2, 5]
+
+
+def test_share_sessions_are_limited():
+    """ShareFetchAcknowledgeRequestTest.testShareSessionEvictedOnConnectionDrop."""
+    broker = DirectBroker(group_share_max_share_sessions=1)
+    fields = {"group_id": "g", "share_session_epoch": 0, "max_wait_ms": 0, "max_bytes": 1000}
+    first = [broker.send("ShareFetch", 1, member_id=name, **fields).error_code for name in "ab"]
+    assert first == [ErrorCode.NONE, ErrorCode.SHARE_SESSION_LIMIT_REACHED]
+    broker.close()
+    assert broker.send("ShareFetch", 1, member_id="b", **fields).error_code == ErrorCode.NONE

@@ -39,7 +39,7 @@ _BY_TYPE: Mapping[int, str] = {
         group.share.assignment.interval.ms group.share.delivery.count.limit group.share.heartbeat.interval.ms
         group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
         group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group.share.max.share.sessions
         group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
         group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
         group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms

@@ -135,8 +135,14 @@ def test_a_heartbeat_is_answered_before_its_pattern_is_resolved(bench):
 def test_a_heartbeat_is_answered_before_its_pattern_is_resolved_where_there_are_no_topics(bench):
     """ConsumerGroupHeartbeatRequestTest.testConsumerGroupHeartbeatWithRegularExpression."""
     bench.topics.known = {}
-    bench.coordinator.consumer.patterns.run_apart = Thread()
+    thread = bench.coordinator.consumer.patterns.run_apart = Thread()
     assert beat(bench, regex="ord.*").epoch == 1
+    thread.run()
+    assert (bench.group().epoch, bench.group().regexes) == (1, {"ord.*": frozenset()})
+    bench.topics.known = {"orders": (UUID(int=1), 2)}
+    beat(bench, epoch=1)
+    thread.run()
+    assert bench.group().epoch == 2
 
 
 def test_a_second_pattern_bumps_the_epoch_once_it_is_resolved(bench):

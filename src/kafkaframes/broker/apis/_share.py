@@ -24,7 +24,6 @@ from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 INITIAL, FINAL = 0, -1
 PartitionKey = tuple[UUID, int]
 _RENEWS_FROM: Final = 2
-_MOST_SESSIONS: Final = 2_000
 _LONGEST_MEMBER_ID: Final = 36
 _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
@@ -42,7 +41,7 @@ def begin(request: Request, broker: BrokerState) -> tuple[ErrorCode, ShareSessio
     """Begin a session; one that the member has already is forgotten, and what it has acquired stays acquired."""
     key, sessions = _key(request), broker.share_groups.sessions
     sessions.pop(key, None)
-    if len(sessions) >= _MOST_SESSIONS:
+    if len(sessions) >= broker.settings.number("group.share.max.share.sessions"):
         return ErrorCode.SHARE_SESSION_LIMIT_REACHED, None
     session = sessions[key] = ShareSession()
     request.session.when_closed["share session"] = lambda: _lost(broker, key, session)

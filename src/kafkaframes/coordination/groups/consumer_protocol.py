@@ -238,7 +238,9 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
         if not is_alone or plan.regexes or not group.has_same_names(plan.before, plan.member):
             plan.metadata_hash = self._hash(group, plan)
-        has_changed = self._asks_for_others(group, plan, viewer) or bool(plan.regexes)
+        has_changed = self._asks_for_others(group, plan, viewer) or any(
+            (names or _NO_TOPICS) != group.regexes.get(regex, _NO_TOPICS) for regex, names in plan.regexes.items()
+        )
         has_changed |= plan.metadata_hash != group.metadata_hash
         has_changed |= any(
             (plan.visible[key] or _NO_TOPICS) != group.by_pattern(member)

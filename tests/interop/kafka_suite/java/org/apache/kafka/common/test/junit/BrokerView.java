@@ -21,8 +21,9 @@ import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.loader.MetadataLoader;
+import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.metadata.LeaderAndIsr;
-import org.apache.kafka.metadata.MetadataCache;
+
 import org.apache.kafka.raft.LogOffsetMetadata;
 import org.mockito.Mockito;
 import org.mockito.invocation.InvocationOnMock;
@@ -136,8 +137,8 @@ final class BrokerView {
         });
     }
 
-    private static MetadataCache metadataCache(EmbeddedCluster cluster) {
-        return Mockito.mock(MetadataCache.class, call -> {
+    private static KRaftMetadataCache metadataCache(EmbeddedCluster cluster) {
+        return Mockito.mock(KRaftMetadataCache.class, call -> {
             Object argument = call.getArguments().length == 0 ? null : call.getArgument(0);
             return switch (call.getMethod().getName()) {
                 case "getAliveBrokerNodes" -> new ArrayList<>(aliveNodes(cluster));

@@ -26,6 +26,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.JaasUtils;
 import org.apache.kafka.common.test.api.ClusterConfig;
@@ -189,6 +190,9 @@ final class EmbeddedCluster implements ClusterInstance {
         settings.put("share.coordinator.state.topic.min.isr", "1");
         settings.put("group.initial.rebalance.delay.ms", "0");
         settings.put("num.partitions", "1");
+        if (config.brokerSecurityProtocol() == SecurityProtocol.SASL_PLAINTEXT) {
+            settings.put("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN);
+        }
         settings.putAll(config.serverProperties());
         return settings;
     }
