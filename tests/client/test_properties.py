@@ -115,7 +115,6 @@ def test_settings_of_another_client_are_passed_over_and_messages_spell_a_name_as
         ("dr_cb", "`send` takes `on_delivery`"),
         ("oauth_cb", "a function that gives a token"),
         ("on_commit", "`commit` raises"),
-        ("transaction.two.phase.commit.enable", "InitProducerId version 6, which Kafka 4.3 marks unstable"),
         ("enable.partition.eof", "`end_offsets`"),
         ("default.topic.config", "stand among the others"),
     ],
@@ -157,3 +156,11 @@ def test_the_types_of_keywords_are_those_of_the_settings(client):
     assert {name: hint for name, hint in hints.items() if name != "ssl_context"} == {
         name: expected[name] for name in hints if name != "ssl_context"
     }
+
+
+def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
+    """KIP-939: Kafka 4.3.1 marks InitProducerId version 6 unstable, and Java's producer has no prepareTransaction."""
+    settings = {"bootstrap.servers": "a:1", "transactional.id": "x"}
+    with pytest.raises(OptionError, match="InitProducerId version 6, which Kafka 4.3 marks unstable"):
+        ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "true"})
+    ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "false"})
