@@ -161,6 +161,6 @@ def test_the_types_of_keywords_are_those_of_the_settings(client):
 def test_two_phase_commit_is_refused_with_the_reason_and_taken_when_it_is_off():
     """KIP-939: Kafka 4.3.1 marks InitProducerId version 6 unstable, and Java's producer has no prepareTransaction."""
     settings = {"bootstrap.servers": "a:1", "transactional.id": "x"}
-    with pytest.raises(OptionError, match="InitProducerId version 6, which Kafka 4.3 marks unstable"):
+    with pytest.raises(OptionError, match=r"InitProducerId version 6, which Kafka 4\.3 marks unstable"):
         ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "true"})
     ProducerSettings.of({**settings, "transaction.two.phase.commit.enable": "false"})

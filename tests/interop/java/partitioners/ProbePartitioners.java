@@ -15,7 +15,7 @@ import org.apache.kafka.common.utils.LogContext;
 /**
  * Runs Kafka's own partitioners on the lines of a file, and prints a line for each:
  * "key HEX COUNT": the partition of a key; "turns COUNT AVAILABLE CALLS": the partitions that RoundRobinPartitioner
- * chooses; "queues LENGTHS": how often BuiltInPartitioner chooses each partition, over all random numbers once.
+ * chooses; "queues LENGTHS" (not all the same): how often BuiltInPartitioner chooses each partition, over all random numbers once.
  */
 public final class ProbePartitioners {
     private static int random;
@@ -82,7 +82,7 @@ public final class ProbePartitioners {
         partitioner.updatePartitionLoadStats(sizes, ids, ids.length);
         int end = partitioner.loadStatsRangeEnd();
         int[] counts = new int[ids.length];
-        for (random = 0; random < (end < 0 ? ids.length : end); random++) {
+        for (random = 0; random < end; random++) {
             BuiltInPartitioner.StickyPartitionInfo current = partitioner.peekCurrentPartitionInfo(cluster);
             partitioner.updatePartitionInfo(current, 10, cluster);
             counts[partitioner.peekCurrentPartitionInfo(cluster).partition()]++;
