@@ -338,3 +338,20 @@ def test_share_sessions_are_limited():
     assert first == [ErrorCode.NONE, ErrorCode.SHARE_SESSION_LIMIT_REACHED]
     broker.close()
     assert broker.send("ShareFetch", 1, member_id="b", **fields).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("entity", "text"),
+    [
+        ({"user": "a", "ip": "1.2.3.4"}, "Invalid quota entity combination"),
+        ({"ip": "not a valid host because it has spaces"}, "is not a valid IP"),
+    ],
+)
+def test_quotas_of_invalid_entities_are_refused_with_kafkas_words(entity, text):
+    """ClientQuotasRequestTest of Apache Kafka 4.3.1."""
+    types = message("AlterClientQuotasRequest")
+    parts = [types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+    entry = types.EntryData(entity=parts, ops=[types.OpData(key="connection_creation_rate", value=1.0)])
+    row = DirectBroker().send("AlterClientQuotas", 1, entries=[entry]).entries[0]
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert text in row.error_message

@@ -211,7 +211,9 @@ def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) ->
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} and its match of {kind}")
         seen.add(kind)
     if "ip" in seen and len(seen) > 1:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "an ip has no user and no client-id")
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: an ip has no user and no client-id"
+        )
 
 
 def _matches(
@@ -308,9 +310,9 @@ def _change(
 def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
     """Return why an entity's quotas cannot be changed so; None if they can."""
     if not entity or not set(entity).issubset(TYPES) or ("ip" in entity and len(entity) > 1):
-        return f"no such entity: {', '.join(entity) or 'nobody'}"
+        return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_address(entity["ip"]):
-        return f"{entity['ip']} is no address"
+        return f"{entity['ip']} is not a valid IP or resolvable host."
     if "" in entity.values():
         return "an entity has a name, or is the default"
     if len({one.key for one in ops}) < len(ops):
