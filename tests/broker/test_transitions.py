@@ -120,6 +120,17 @@ def test_a_follower_describes_producers():
         assert [row.error_code for row in rows] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_a_node_without_a_replica_does_not_describe_producers():
+    """DescribeProducersWithBrokerIdTest.testDescribeProducersWithInvalidBrokerId."""
+    body = message("DescribeProducersRequest")
+    body = body(topics=[body.TopicRequest(name="t", partition_indexes=[0])])
+    with Broker(cluster=2, kafka_defaults=True) as broker:
+        broker.create_topic("t", 1)
+        ports = [int(address.rpartition(":")[2]) for address in broker.bootstrap_servers.split(",")]
+        codes = sorted(ask(port, body, 0).topics[0].partitions[0].error_code for port in ports)
+        assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 def finalized_levels(broker):
     answer = broker.send("ApiVersions", 4, client_software_name="x", client_software_version="1")
     return {row.name: row.max_version_level for row in answer.finalized_features}

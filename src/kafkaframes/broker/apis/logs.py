@@ -306,8 +306,10 @@ def _producers_row(
     types = request.response
     partition = None
     if topic is not None:
-        partition = topic.partition(index)  # a follower answers, too: it has the log
+        partition = topic.partition(index)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
+    if partition is not None and request.session.node_id not in partition.replicas:  # a follower has the log, too
+        partition, code = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     row = types.PartitionResponse(partition_index=index, error_code=code)
     if partition is not None:
         row.error_code = ErrorCode.NONE
