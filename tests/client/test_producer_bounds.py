@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.client import AsyncProducer, Producer
+from kafkaframes.client import AsyncProducer, Consumer, Producer, TopicPartition
 from kafkaframes.client.refusals import RefusalLog
 from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, MaybeWrittenError, NetworkError, OptionError
 
@@ -74,6 +74,44 @@ def test_a_table_waits_for_memory_no_longer_than_max_block_ms(broker):
     with broker.on("Produce").delay(3), pytest.raises(NetworkError, match="max_block_ms"):
         producer.send_arrow(table, topic="t")
     producer.close()
+
+
+@pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow", "transaction"])
+def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(broker, kind):
+    """KIP-91; librdkafka's ``message.timeout.ms`` bounds messages in flight as well (librdkafka#1022)."""
+    settings = {"transactional_id": "late"} if kind == "transaction" else {}
+    delay_s = 4 if kind == "transaction" else 60
+    with Producer(broker.bootstrap_servers, delivery_timeout_ms=700, linger_ms=0, **settings) as producer:
+        if settings:
+            producer.begin_transaction()
+        else:
+            producer.send("t", b"first", partition=0).result(60)
+        with broker.on("Produce").delay(delay_s):
+            began = time.monotonic()
+            with pytest.raises(MaybeWrittenError, match="700 ms"):
+                if kind.endswith("arrow"):
+                    pending = producer.queue_arrow if kind == "queue_arrow" else producer.send_arrow
+                    result = pending(pa.table({"value": [b"x"], "partition": [0]}), topic="t")
+                    result.result(60)
+                else:
+                    producer.send("t", f"late, {kind}", partition=0).result(60)
+            assert time.monotonic() - began < SOON_S
+            if settings:
+                with pytest.raises(BrokerError, match="700 ms"):
+                    producer.commit_transaction()
+                producer.abort_transaction()  # after the leader's answer, so that the record is in no later transaction
+        if settings:
+            producer.begin_transaction()
+            producer.send("t", b"later", partition=0).result(60)
+            producer.commit_transaction()
+    if settings:
+        with Consumer(broker.bootstrap_servers, isolation_level="read_committed") as consumer:
+            consumer.assign({("t", 0): 0})
+            end, values = consumer.end_offsets([("t", 0)])[TopicPartition("t", 0)], []
+            while consumer.position(("t", 0)) < end - 1:  # the last offset is the marker's
+                values += [record.value for record in consumer.poll(1_000)]
+        assert b"later" in values
+        assert b"late, transaction" not in values
 
 
 @pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow"])

@@ -163,6 +163,49 @@ def test_what_expires_without_an_answer_may_be_written_and_the_next_begin_a_new_
     assert sequences(take_all(one, FIRST)) == [(1, 0)]
 
 
+def test_a_batch_in_flight_fails_when_its_time_has_expired_and_its_late_answer_settles_the_sequences():
+    """KIP-91: Java's Sender fails expired batches in flight, and drains no new ones until their answers are there."""
+    one = machine()
+    known(one)
+    (expired,) = put(one, 1)
+    assert take_all(one, FIRST) == [expired]
+    assert one.next_time(0.0) == 10.0
+    one.expire(10.0)
+    assert errors(one) == [MaybeWrittenError]
+    assert one.open_batches == one.open_bytes == 0
+    (later,) = put(one, 1, created=10.0)
+    assert not take_all(one, FIRST)
+    one.acknowledged(expired, 1, -1)
+    assert len(one.ended) == 1
+    assert take_all(one, FIRST) == [later]
+    assert sequences([later]) == [(0, 2)]
+
+
+def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_is_raised():
+    one = machine()
+    known(one)
+    (expired,) = put(one, 1)
+    take_all(one, FIRST)
+    one.expire(10.0)
+    (later,) = put(one, 1, created=10.0)
+    one.lost(expired, NetworkError("lost"), 10.0)
+    assert len(one.ended) == 1
+    assert take_all(one, SECOND) == [later]
+    assert sequences([later]) == [(1, 0)]
+
+
+def test_a_transaction_names_the_first_error():
+    one = machine()
+    one.transactional = True
+    first, second = put(one, 2)
+    one.take(TARGET, FIRST, 0.0)
+    one.refused(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
+    assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert "fenced" in str(one.ended[1].error)
+    one.set_producer(Producer(7, 1))
+    assert one.abort_cause is None
+
+
 def test_the_epoch_stays_if_what_came_behind_an_expired_batch_is_acknowledged():
     one = machine()
     known(one)
@@ -241,7 +284,7 @@ def test_one_record_is_not_divided_and_nothing_in_a_transaction_that_must_be_abo
     one.transactional = True
     single, several = (Batch(TARGET, b"12", count, 0.0, None) for count in (1, 2))
     assert (one.can_divide(single), one.can_divide(several)) == (False, True)
-    one.spoil()
+    one.spoil(BrokerError("refused"))
     assert not one.can_divide(several)
 
 

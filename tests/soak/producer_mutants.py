@@ -94,28 +94,42 @@ MUTANTS = {
     ),
     "numbered anew in a transaction": ("if self.transactional or batch.in_doubt or not", "if batch.in_doubt or not"),
     "numbered anew in doubt": ("if self.transactional or batch.in_doubt or not", "if self.transactional or not"),
-    "unknown fates are told as absent": ("if in_doubt and isinstance", "if False and isinstance"),
+    "unknown fates are told as absent": ("if batch.in_doubt and isinstance", "if False and isinstance"),
     "an end does not break": (
-        "            line.is_broken = True\n            if not in_doubt:\n                line.see_absent(batch)\n",
+        "            line.is_broken = True\n            if not batch.in_doubt:\n                line.see_absent(batch)\n",
         "            pass\n",
     ),
     "an end in doubt does not break": (
-        "            line.is_broken = True\n            if not in_doubt:",
-        "            if not in_doubt:",
+        "            line.is_broken = True\n            if not batch.in_doubt:",
+        "            if not batch.in_doubt:",
     ),
     "an end is absent though in doubt": (
-        "            if not in_doubt:\n                line.see_absent(batch)\n",
+        "            if not batch.in_doubt:\n                line.see_absent(batch)\n",
         "            line.see_absent(batch)\n",
     ),
-    "an absent end is not noted": ("            if not in_doubt:\n                line.see_absent(batch)\n", ""),
+    "an absent end is not noted": ("            if not batch.in_doubt:\n                line.see_absent(batch)\n", ""),
     "a transaction goes on without a record": (
-        "            self.must_abort = True\n            for other",
-        "            for other",
+        "            self.must_abort, self.abort_cause = True, cause\n            for line",
+        "            for line",
     ),
     "those that wait for the transaction stay": (
-        "                self._end_waiting(other, _aborting())\n",
-        "                pass\n",
+        "            for line in self._lines.values():\n                self._end_waiting(line, self._abort_error())\n",
+        "            pass\n",
     ),
+    "new batches follow one that has expired in flight": (
+        "                    line.is_broken = line.is_broken or batch.number is not None\n",
+        "",
+    ),
+    "what expires in flight is not written": (
+        "                    batch.in_doubt = True\n                    line",
+        "                    line",
+    ),
+    "an expired batch is sent again": ("return not batch.is_reported and batch.attempts", "return batch.attempts"),
+    "a batch in flight does not expire": (
+        "if not batch.is_reported and batch.created + self._timeout_s <= now:",
+        "if False:",
+    ),
+    "a batch has two results": ("        if batch.is_reported:\n            return\n", ""),
     "goes on with batches under way": (
         "if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):",
         "if not line.is_broken or self.transactional or any(_in_doubt(line)):",
@@ -145,7 +159,7 @@ MUTANTS = {
         "            if False:\n",
     ),
     "a batch behind an abort waits": (
-        "        if self.must_abort:\n            self._end_waiting(line, _aborting())\n",
+        "        if self.must_abort:\n            self._end_waiting(line, self._abort_error())\n",
         "",
     ),
     "a part is not in doubt": (

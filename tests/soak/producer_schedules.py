@@ -155,6 +155,7 @@ class Simulation:
         self.contents: dict[Batch, list[int]] = {}  # of each batch
         self.origins: dict[Batch, list[Batch]] = {}  # of a part: the batches that it was divided from
         self.results: dict[Batch, tuple[int, Exception | None]] = {}
+        self.acknowledged_late: set[Batch] = set()  # after they had expired in flight
         self.ended_transactions: dict[int, bool] = {}
         self.sequence_of: dict[Batch, int | None] = {}  # of a part that was not written yet: its whole's, moved on
         self.transaction_of: dict[Batch, int] = {}
@@ -254,6 +255,8 @@ class Simulation:
             if code == STALE_LEADER:
                 self.learn()
         else:
+            if batch in self.results:
+                self.acknowledged_late.add(batch)
             self.machine.acknowledged(batch, offset, -1)
         self.settle()
         self.note_again([batch])
@@ -281,6 +284,8 @@ class Simulation:
         self.now += seconds
         self.machine.expire(self.now)
         self.settle()
+        late = [batch for batch in self.values if batch not in self.results and self.now - batch.created >= TIMEOUT_S]
+        assert not late, "a batch has no result after delivery_timeout_ms"
 
     def renew(self) -> None:
         """Get a new id where the epoch cannot be raised any more."""
@@ -343,7 +348,7 @@ class Simulation:
         if not commit:
             self.machine.fail_waiting(NetworkError("aborted before this was sent"))
             self.settle()
-        if self.machine.open_batches:
+        if self.is_in_flight:
             return
         commit = commit and not self.machine.must_abort
         assert self.machine.producer == self.granted, "ends a transaction under an epoch that no coordinator knows"
@@ -359,6 +364,11 @@ class Simulation:
         self.granted = raised
         self.machine.set_producer(raised)
         self.transaction += 1
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a batch has no result, or one that has expired has no answer."""
+        return bool(self.machine.open_batches or any(wire.waiting for wire in self.wires))
 
     # ------------------------------------------------------------------------------------------------ the rules
 
@@ -397,6 +407,7 @@ class Simulation:
     def check_new(self, batch: Batch, producer: Producer, same: list[Batch]) -> None:
         """Check that the fate of all failures under a batch's epoch is known when it goes out for the first time."""
         mine = [(one, self.results[one][1]) for one in same if one in self.results and self.stamps.get(one)]
+        mine = [(one, None if one in self.acknowledged_late else error) for one, error in mine]
         mine = [(one, error) for one, error in mine if self.stamps[one].producer == producer]
         last = max((self.place(one) for one, error in mine if error is None), default=-1)
         assert all(self.place(one) < last for one, error in mine if error is not None), "goes on behind a failure"
@@ -452,7 +463,7 @@ class Simulation:
     def heal(self) -> None:
         """Let everything come to its end: no more faults, time passes."""
         for _ in range(HEALING_STEPS):
-            if not self.machine.open_batches:
+            if not self.is_in_flight:
                 break
             self.learn()
             self.renew()
@@ -462,7 +473,7 @@ class Simulation:
                 self.handle(number)
                 self.deliver(number)
             self.pass_time(0.05)
-        assert not self.machine.open_batches, "it does not come to an end"
+        assert not self.is_in_flight, "it does not come to an end"
         assert self.machine.open_bytes == 0
         assert self.results.keys() == self.values.keys(), "a batch has no result"
 

@@ -24,7 +24,17 @@ from kafkaframes.client.administration.users import UserMethods
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS
-from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition, by_topic
+from kafkaframes.client.metadata import (
+    Broker,
+    Cluster,
+    PartitionLike,
+    PartitionMapping,
+    TopicMetadata,
+    TopicPartition,
+    by_topic,
+    to_partition_mapping,
+    to_partitions,
+)
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
@@ -227,7 +237,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         ]
         await self._change_topics(body, "results")
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def delete_records(self, before: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (KIP-107).
 
         If a leader has moved, the request is sent to the new one.
@@ -243,16 +253,17 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 POLICY_VIOLATION for a topic that is only compacted, or the principal may not delete records.
         """
         cls = self.settings.message("DeleteRecordsRequest")
+        requested = to_partition_mapping(before)
         low_watermarks: dict[TopicPartition, int] = {}
 
         async def step() -> None:
-            pending = [partition for partition in before if partition not in low_watermarks]
+            pending = [partition for partition in requested if partition not in low_watermarks]
             leaders: dict[Broker, list[TopicPartition]] = {}
             for partition in pending:
                 leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
             for leader, partitions in leaders.items():
                 topics = by_topic(
-                    partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=before[at])
+                    partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=requested[at])
                 )
                 body = cls(timeout_ms=self.settings.request_timeout_ms)
                 body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]
@@ -270,13 +281,12 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 _raise_first([(code, None, f"partition {partition}") for partition, code in codes.items()])
 
         await self._cluster.retried(step)
-        return {partition: low_watermarks[partition] for partition in before}
+        return {partition: low_watermarks[partition] for partition in requested}
 
-    async def list_offsets(self, requested: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def list_offsets(self, requested: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
-        return {
-            target: entry.offset for target, entry in (await offsets.list_offsets(self._cluster, requested)).items()
-        }
+        result = await offsets.list_offsets(self._cluster, to_partition_mapping(requested))
+        return {target: entry.offset for target, entry in result.items()}
 
     # ----------------------------------------------------------------------------------------------------- settings
 
@@ -450,25 +460,25 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             _raise_first((entry.error_code, None, f"group {entry.group_id}") for entry in answer.results)
 
     async def group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+        self, group_id: str, partitions: Iterable[PartitionLike] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return what a group has committed, for all its partitions if none are named."""
-        return await group_offsets.committed(self._cluster, group_id, partitions)
+        requested = None if partitions is None else to_partitions(partitions)
+        return await group_offsets.committed(self._cluster, group_id, requested)
 
-    async def alter_group_offsets(
-        self, group_id: str, requested: Mapping[TopicPartition, CommittedOffset | int]
-    ) -> None:
+    async def alter_group_offsets(self, group_id: str, requested: PartitionMapping[CommittedOffset | int]) -> None:
         """Commit offsets for a group that has no members.
 
         Raises:
             BrokerError: it has (UNKNOWN_MEMBER_ID).
         """
-        await group_offsets.commit(self._cluster, GroupMember(group_id), requested)
+        await group_offsets.commit(self._cluster, GroupMember(group_id), to_partition_mapping(requested))
 
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> None:
         """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
         cls = self.settings.message("OffsetDeleteRequest")
-        topics = by_topic(partitions, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
+        requested = to_partitions(partitions)
+        topics = by_topic(requested, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
         body = cls(group_id=group_id)
         body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
         answer = await self._send_to_coordinator(group_id, body, f"group {group_id}", lambda entry: entry.error_code)

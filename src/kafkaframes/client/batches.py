@@ -122,6 +122,8 @@ class Batch:
         order: among all batches of the producer, in the order they were put.
         in_doubt: it was written to a connection, and no answer says what became of it.
         last_error: the refusal or the lost connection after which it was last retried.
+        is_reported: whether the caller has the result. A batch whose ``delivery_timeout_ms`` has expired in flight
+            stays in flight until the leader answers, because the answer is needed for the sequences.
     """
 
     partition: TopicPartition
@@ -137,6 +139,7 @@ class Batch:
     attempts: int = 0
     last_error: KafkaframesError | None = None
     not_before: float = 0.0
+    is_reported: bool = False
 
     def stamp(self) -> None:
         """Put its number into the header, unless it is there already."""

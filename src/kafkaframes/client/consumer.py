@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import UUID
@@ -27,7 +28,14 @@ from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import (
+    PartitionLike,
+    PartitionMapping,
+    TopicPartition,
+    to_partition,
+    to_partition_mapping,
+    to_partitions,
+)
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
@@ -85,6 +93,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._memory = Recycler()
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
+        self._reading_task: asyncio.Task[Any] | None = None
         self._iterated: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
@@ -105,6 +114,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         After ``timeout_ms`` it ends whatever the brokers have not answered; the session ends the membership then.
         An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
         """
+        self._cluster.home.check()
         self._is_closed = True
         self._task.changed.set()  # reads that wait end with an error
         try:
@@ -121,9 +131,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     async def assign(
         self,
-        partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int],
+        partitions: Iterable[PartitionLike] | PartitionMapping[int],
         *,
-        ends: Mapping[TopicPartition, int] | None = None,
+        ends: PartitionMapping[int] | None = None,
     ) -> None:
         """Read these partitions and no others.
 
@@ -139,10 +149,11 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._raise_own_failure()
         if self._machine.member is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
-        requested = [_partition(entry) for entry in partitions]
+        starts = to_partition_mapping(partitions) if isinstance(partitions, Mapping) else {}
+        requested = to_partitions(partitions)
+        end_offsets = None if ends is None else to_partition_mapping(ends)
         await self._reach(requested)
         self._positions.errors.clear()  # of what was read before: a partition that still fails says so again
-        starts = dict(zip(requested, partitions.values(), strict=True)) if isinstance(partitions, Mapping) else {}
         states = self._positions.states
         for entry in requested:
             if entry not in states:
@@ -160,7 +171,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             self._positions.remove(entry)
         for state in states.values():
             state.ownership = Ownership.OWNED
-            state.end = None if ends is None else ends.get(state.partition)
+            state.end = None if end_offsets is None else end_offsets.get(state.partition)
         self._task.wake()
         if (error := self._positions.stuck_error()) is not None:
             raise error
@@ -276,7 +287,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     # --------------------------------------------------------------------------------------------------- positions
 
-    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+    def seek(self, partition: PartitionLike, offset: int) -> None:
         """Go on from ``offset``.
 
         Raises:
@@ -288,21 +299,21 @@ class AsyncConsumer(AsyncTopicLookupClient):
         state.move(Step.FETCH, offset)
         self._task.wake()
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
         """Go on from the first offset, of all partitions if none are named."""
         await self._seek_to(EARLIEST, partitions)
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(self, *partitions: PartitionLike) -> None:
         """Go on from the end, of all partitions if none are named."""
         await self._seek_to(LATEST, partitions)
 
-    async def _seek_to(self, which: int, partitions: Sequence[TopicPartition]) -> None:
+    async def _seek_to(self, which: int, partitions: Sequence[PartitionLike]) -> None:
         requested = [self._state(entry).partition for entry in partitions or self.assignment()]
         starts = await offsets.ends(self._cluster, requested, which, read_committed=self.settings.reads_committed)
         for partition, offset in starts.items():
             self.seek(partition, offset)
 
-    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+    def position(self, partition: PartitionLike) -> int:
         """Return the offset of the next record that will be handed out.
 
         Raises:
@@ -315,28 +326,29 @@ class AsyncConsumer(AsyncTopicLookupClient):
             raise state.error or broker_error(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
         return state.position
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: PartitionLike) -> None:
         """Hand out nothing of these partitions until ``resume``; what is fetched already is kept."""
         for state in [self._state(entry) for entry in partitions]:
             state.is_paused = True
             for entry in state.buffer:
                 entry.interrupt()
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: PartitionLike) -> None:
         """Go on with these partitions."""
         for state in [self._state(entry) for entry in partitions]:
             state.is_paused = False
         self._task.changed.set()
         self._task.wake()
 
-    def _state(self, partition: TopicPartition | tuple[str, int]) -> PartitionState:
-        known = _partition(partition)
+    def _state(self, partition: PartitionLike) -> PartitionState:
+        self._cluster.home.check()
+        known = to_partition(partition)
         state = self._machine.state_of(known)
         if state is None:
             raise OptionError(f"{known} is not assigned to this consumer")
         return state
 
-    async def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
+    async def skip_gap(self, partition: PartitionLike, end: int) -> bool:
         """Go on from ``end`` if the log holds nothing between the position and it, as where its tail was compacted.
 
         Args:
@@ -363,10 +375,15 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
         Raises:
             BrokerError: a partition cannot be read.
+            OptionError: another task is reading from this consumer.
             UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
                 position stays in front of it.
         """
-        if not await self._wait(_deadline(timeout_ms)):
+        with self._reading("fetch()"):
+            return await self._fetch(_deadline(timeout_ms))
+
+    async def _fetch(self, deadline: float | None) -> Fetched | None:
+        if not await self._wait(deadline):
             return None
         buffered = self._next_buffer()
         assert buffered is not None
@@ -376,6 +393,24 @@ class AsyncConsumer(AsyncTopicLookupClient):
         state.release_read()
         self._task.wake()
         return fetched
+
+    @contextlib.contextmanager
+    def _reading(self, method: str) -> Iterator[None]:
+        """Refuse other tasks while this one reads, since each would take records that the other one waits for.
+
+        A cancelled task does not count: a plain consumer may poll again before its interrupted call has ended.
+        """
+        reader = self._reading_task
+        if reader is not None and not reader.cancelling():
+            caller = "its own callback" if reader is asyncio.current_task() else "one task while another one reads"
+            reason = f"{method} of {self.settings.client} was called in {caller}"
+            raise OptionError(f"{reason}; read from a consumer in one task, or create a consumer for each task")
+        self._reading_task = task = asyncio.current_task()
+        try:
+            yield
+        finally:
+            if self._reading_task is task:
+                self._reading_task = None
 
     async def _wait(self, deadline: float | None) -> bool:
         """Do what is due, and wait for records; return False if there are none at the deadline."""
@@ -409,6 +444,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._commit_when_due()
 
     def _raise_own_failure(self) -> None:
+        self._cluster.home.check()
         if self._is_closed:
             raise NetworkError("this client was closed")
         if self._task.broken is not None:
@@ -433,13 +469,16 @@ class AsyncConsumer(AsyncTopicLookupClient):
             ``kafkaframes.records.limits.current_budget()`` the next call brings the rest.
 
         Raises:
-            BrokerError, CorruptRecordError: as ``fetch``.
+            BrokerError, CorruptRecordError, OptionError: as ``fetch``.
         """
+        with self._reading("fetch_arrow()"):
+            return await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
+
+    async def _fetch_arrow(self, deadline: float | None, columns: Sequence[str], max_bytes: int) -> pa.Table:
         inner, schema = schema_of(tuple(columns))
         requested = inner if "offset" in inner else ("offset", *inner)
         rows: list[pa.RecordBatch] = []
         size = held = 0
-        deadline = _deadline(timeout_ms)
         while size < max_bytes and held < current_budget() and await self._wait(deadline):
             buffered = self._next_buffer()
             assert buffered is not None
@@ -462,12 +501,17 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return pa.Table.from_batches(rows, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``."""
+        """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``.
+
+        Raises:
+            BrokerError, CorruptRecordError, OptionError: as ``fetch``.
+        """
         most = self.settings.max_poll_records if max_records is None else max_records
         taken: list[ConsumerRecord] = []
-        if await self._open_next(_deadline(timeout_ms)):
-            while len(taken) < most and (records := self._next_records()) is not None:
-                taken += records.take(most - len(taken))
+        with self._reading("poll()"):
+            if await self._open_next(_deadline(timeout_ms)):
+                while len(taken) < most and (records := self._next_records()) is not None:
+                    taken += records.take(most - len(taken))
         return taken
 
     async def _open_next(self, deadline: float | None) -> bool:
@@ -512,8 +556,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     async def _next_iterated(self) -> Records:
         """Wait for records; return them for an iteration, which ends early when the consumer must be asked again."""
-        while not await self._open_next(None):
-            pass
+        with self._reading("iteration"):
+            while not await self._open_next(None):
+                pass
         records = self._next_records()
         assert records is not None
         records.resume()
@@ -564,7 +609,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         member = self._machine.member
         return GroupMember(self.settings.group_id) if member is None else member.identity
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
+    async def commit(self, offsets: PartitionMapping[CommittedOffset | int] | None = None) -> None:
         """Commit offsets for the group: the positions of all partitions if none are named.
 
         Raises:
@@ -576,10 +621,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
         if self._machine.member is not None and not self._machine.member.is_member:
             reason = f"the consumer is not a member of group {member.group_id}"
             raise broker_error(ErrorCode.UNKNOWN_MEMBER_ID, reason)
-        if offsets is None:
-            offsets = self._positions_to_commit(self.assignment())
+        requested: Mapping[TopicPartition, CommittedOffset | int]
+        requested = self._positions_to_commit(self.assignment()) if offsets is None else to_partition_mapping(offsets)
         await cancelled(self._auto_commit)  # it would write older offsets later
-        await self._commit(offsets, self.settings.default_api_timeout_ms)
+        await self._commit(requested, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
 
     def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
@@ -644,9 +689,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
         except KafkaframesError as error:
             _LOG.warning("offsets were not committed before their partitions were given up: %s", error)
 
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, CommittedOffset]:
         """Return what the group has committed; partitions without are not in the result."""
-        return await group_offsets.committed(self._cluster, self.group_metadata().group_id, partitions)
+        group_id, requested = self.group_metadata().group_id, to_partitions(partitions)
+        return await group_offsets.committed(self._cluster, group_id, requested)
 
     def _commit_time(self) -> float | None:
         """Return when offsets are committed by themselves."""
@@ -688,7 +734,3 @@ async def _call_listener(listener: Listener, partitions: Collection[TopicPartiti
     answer = listener(partitions)
     if inspect.isawaitable(answer):
         await answer
-
-
-def _partition(supplied: TopicPartition | tuple[str, int]) -> TopicPartition:
-    return supplied if isinstance(supplied, TopicPartition) else TopicPartition(*supplied)

@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, OptionError
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.names import TopicPartition, by_topic
 
-__all__ = ["Broker", "Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition", "by_topic"]
+__all__ = [
+    "Broker",
+    "Cluster",
+    "PartitionLike",
+    "PartitionMapping",
+    "PartitionMetadata",
+    "TopicMetadata",
+    "TopicPartition",
+    "by_topic",
+    "to_partition",
+    "to_partition_mapping",
+    "to_partitions",
+]
+
+Value = TypeVar("Value")
+PartitionLike = TopicPartition | tuple[str, int]  # a partition, as the clients' methods accept it
+PartitionMapping = Mapping[TopicPartition, Value] | Mapping[tuple[str, int], Value]  # Mapping is invariant in its keys
+
+
+def to_partition(partition: object) -> TopicPartition:
+    """Return the partition that a caller of a client specifies.
+
+    Raises:
+        OptionError: it is neither a ``TopicPartition`` nor a pair of a topic name and a partition number.
+    """
+    if isinstance(partition, TopicPartition):
+        return partition
+    match partition:
+        case (str(topic), int(number)) if not isinstance(number, bool):
+            return TopicPartition(topic, number)
+    raise OptionError(f"{partition!r} is not a partition; use TopicPartition(topic, number) or (topic, number)")
+
+
+def to_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Return the partitions that a caller of a client specifies.
+
+    Raises:
+        OptionError: there is a value that is not a partition, or a single partition takes the place of several.
+    """
+    if isinstance(partitions, (str, TopicPartition)) or not isinstance(partitions, Iterable):
+        raise OptionError(f"{partitions!r} is not a list of partitions; use [TopicPartition(topic, number), ...]")
+    return [to_partition(entry) for entry in partitions]
+
+
+def to_partition_mapping(values: PartitionMapping[Value]) -> dict[TopicPartition, Value]:
+    """Return the values that a caller of a client specifies, by partition.
+
+    Raises:
+        OptionError: a key is not a partition, or the values are not a mapping.
+    """
+    if not isinstance(values, Mapping):
+        raise OptionError(f"{values!r} is not a dict of partitions; use {{TopicPartition(topic, number): value}}")
+    return {to_partition(entry): value for entry, value in values.items()}
 
 
 class Broker(NamedTuple):

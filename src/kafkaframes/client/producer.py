@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
@@ -33,7 +33,13 @@ from kafkaframes.client.batches import (
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import (
+    PartitionLike,
+    PartitionMapping,
+    TopicPartition,
+    to_partition,
+    to_partition_mapping,
+)
 from kafkaframes.client.outgoing import (
     CheckedRecord,
     Headers,
@@ -257,7 +263,7 @@ class AsyncProducer:
         try:
             await self._transactions.before_batch(target)
         except KafkaframesError as error:
-            self._transactions.spoil()
+            self._transactions.spoil(error)
             raise TransactionRefused(error) from None
 
     async def send_and_wait(
@@ -299,7 +305,7 @@ class AsyncProducer:
                 for gathering in gathered:
                     self._build([gathering])
                 return
-            self._transactions.spoil()
+            self._transactions.spoil(error)
             gathered[0].results.failed(error)
             return
         for gathering, data in zip(gathered, batches, strict=True):
@@ -356,8 +362,8 @@ class AsyncProducer:
             await self.start()
             try:
                 batches = await self._queued_table(table, topic)
-            except BaseException:
-                self._transactions.spoil()
+            except BaseException as error:
+                self._transactions.spoil(error if isinstance(error, Exception) else KafkaframesError(repr(error)))
                 raise
         return written(batches, await results_of(batches))
 
@@ -392,7 +398,7 @@ class AsyncProducer:
         limits = [limit for name in topics if (limit := self._sender.limits.batch_bytes(name, now)) is not None]
         return min(self.settings.batch_size, self.settings.max_request_size, *limits)
 
-    async def send_batches(self, partition: TopicPartition, data: bytes) -> WrittenBatches:
+    async def send_batches(self, partition: PartitionLike, data: bytes) -> WrittenBatches:
         """Write format 2 batches as they are, but for new offsets and (with a producer id) sequences, and wait.
 
         A batch that is larger than the leader accepts is decoded, and its records are written in smaller batches.
@@ -403,8 +409,9 @@ class AsyncProducer:
         Raises:
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
         """
+        target = to_partition(partition)
         await self.start()
-        batches = [await self._put(partition, batch, count) for batch, count in split(data)]
+        batches = [await self._put(target, batch, count) for batch, count in split(data)]
         results = await results_of(batches)
         divided = sum(batch.delivery.is_divided for batch in batches)
         return WrittenBatches([parts[0].base_offset for parts in results], divided=divided)
@@ -505,18 +512,17 @@ class AsyncProducer:
         self._drop_gathered(reason)
         self._sender.end_waiting(reason)
         await self.flush()  # tables that are queued belong to this transaction, not to the next
+        await self._sender.wait_for_answers()  # a batch that is written after the abort would start a transaction
         await self._transactions.end(commit=False)
 
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, CommittedOffset | int], group: Any
-    ) -> None:
+    async def send_offsets_to_transaction(self, offsets: PartitionMapping[CommittedOffset | int], group: Any) -> None:
         """Commit a group's offsets with this transaction (KIP-447).
 
         Args:
             offsets: the next offset to read of each partition, or a ``CommittedOffset`` with metadata.
             group: a group id, or a consumer's ``group_metadata()``.
         """
-        await self._transactions.send_offsets(offsets, group)
+        await self._transactions.send_offsets(to_partition_mapping(offsets), group)
 
 
 async def results_of(batches: list[Batch]) -> list[list[PartResult]]:

@@ -116,6 +116,11 @@ class Sender:
         if self._settings.required_acks == 0:
             await self._cluster.sent()
 
+    async def wait_for_answers(self) -> None:
+        """Wait until no request is in flight, also for batches that have expired in flight."""
+        if self._answers:
+            await asyncio.wait(self._answers)
+
     def end_waiting(self, error: Exception) -> None:
         """End everything that waits and is not under way."""
         self.sequencer.fail_waiting(error)

@@ -18,6 +18,8 @@ Events come in as calls with the time; batches that have come to their end lie i
 7. A batch that is refused as too large is divided, unless it is one record (KIP-126). Its parts take its place in the
    order, with its sequences, its age and its attempts; if it was in doubt, so are they.
 8. In a transaction any batch that is not acknowledged ends all that wait: the transaction must be aborted.
+9. A batch fails when its ``delivery_timeout_ms`` has expired, also if it is in flight. In flight, it may have been
+   written: its caller gets the error, and the later answer of the leader only settles the sequences.
 """
 
 from __future__ import annotations
@@ -170,6 +172,7 @@ class Sequencer:
         self.producer = Producer()
         self.transactional = False
         self.must_abort = False  # a record of the transaction is not written, or may not be
+        self.abort_cause: Exception | None = None  # the first error of the transaction
         self.needs_new_id = False  # the epoch cannot be raised any more
 
     # ------------------------------------------------------------------------------------------------- what may go
@@ -183,7 +186,7 @@ class Sequencer:
         batch.order = line.put_so_far
         line.waiting.append(batch)
         if self.must_abort:
-            self._end_waiting(line, _aborting())
+            self._end_waiting(line, self._abort_error())
 
     def ready(self, now: float) -> list[TopicPartition]:
         """List the partitions of which a batch may go, if the connection is the right one."""
@@ -220,8 +223,10 @@ class Sequencer:
         return batch
 
     def next_time(self, now: float) -> float | None:
-        """Return when a batch that waits may go or has waited for too long; None if nothing waits."""
+        """Return when a waiting batch may be sent, or a batch expires; None if there is no batch."""
         times = [line.waiting[0].created + self._timeout_s for line in self._lines.values() if line.waiting]
+        in_flight = (batch for line in self._lines.values() for batch in line.in_flight if not batch.is_reported)
+        times += [batch.created + self._timeout_s for batch in in_flight]
         nexts = (line.next_batch(self._most_in_flight) for line in self._lines.values())
         times += [batch.not_before for batch in nexts if batch is not None and batch.not_before > now]
         return min(times, default=None)
@@ -238,6 +243,7 @@ class Sequencer:
         """Use another id or epoch from now on; in a transaction, nothing is open."""
         self.producer = producer
         self.must_abort = self.needs_new_id = False
+        self.abort_cause = None
         for line in self._lines.values():
             if self.transactional and line.is_broken and not line.in_flight:
                 line.number(producer)
@@ -288,7 +294,7 @@ class Sequencer:
 
     def can_divide(self, batch: Batch) -> bool:
         """Return whether a batch may be sent again in parts."""
-        return batch.count > 1 and not self.must_abort
+        return batch.count > 1 and not self.must_abort and not batch.is_reported
 
     def divide(self, batch: Batch, parts: Sequence[Batch]) -> None:
         """Put parts with the same records in the place of a batch: it waits, or a leader refused it as too large."""
@@ -330,8 +336,13 @@ class Sequencer:
             self._wait_before(first, error, now)
 
     def expire(self, now: float) -> None:
-        """End what has waited longer than ``delivery_timeout_ms``."""
+        """Fail the batches whose ``delivery_timeout_ms`` has expired."""
         for line in self._lines.values():
+            for batch in line.in_flight:
+                if not batch.is_reported and batch.created + self._timeout_s <= now:
+                    batch.in_doubt = True
+                    line.is_broken = line.is_broken or batch.number is not None
+                    self._report(batch, self._expiry(batch))
             while line.waiting and line.waiting[0].created + self._timeout_s <= now:
                 self._end(line, line.waiting[0], self._expiry(line.waiting[0]))
 
@@ -345,9 +356,10 @@ class Sequencer:
         error.__cause__ = batch.last_error
         return error
 
-    def spoil(self) -> None:
-        """Take that a record of the transaction will never be in a batch."""
-        self.must_abort = self.must_abort or self.transactional
+    def spoil(self, cause: Exception) -> None:
+        """Take that a record of the transaction will never be in a batch, for this cause."""
+        if self.transactional and not self.must_abort:
+            self.must_abort, self.abort_cause = True, cause
 
     def fail_waiting(self, error: Exception, *, topic: str | None = None) -> None:
         """End all that waits (of one topic) and is not under way."""
@@ -378,7 +390,7 @@ class Sequencer:
         batch.not_before = now + self._backoff_s(batch.attempts - 1)
 
     def _may_retry(self, batch: Batch, now: float) -> bool:
-        return batch.attempts < self._retries and now - batch.created < self._timeout_s
+        return not batch.is_reported and batch.attempts < self._retries and now - batch.created < self._timeout_s
 
     def _out_of_order(self, line: Line, batch: Batch, error: BrokerError, now: float) -> None:
         if not line.is_first_open(batch):
@@ -399,25 +411,39 @@ class Sequencer:
     def _end(self, line: Line, batch: Batch, error: Exception) -> None:
         """End a batch without success; what that means for the batches behind it is the rules' 5, 6 and 8."""
         (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
-        in_doubt = batch.in_doubt
-        if in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
-            cause, what = error, f"{batch.count} records for {batch.partition}"
+        if batch.number is not None:
+            line.is_broken = True
+            if not batch.in_doubt:
+                line.see_absent(batch)
+        self._report(batch, error)
+        self._look_at(line)
+
+    def _report(self, batch: Batch, error: Exception) -> None:
+        """Give the caller the error of a batch, and fail the transaction, if there is one."""
+        cause = error
+        if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
+            what = f"{batch.count} records for {batch.partition}"
             error = MaybeWrittenError(f"{what} may or may not have been written: {cause}")
             error.__cause__ = cause
         self._finish(Ended(batch, error=error))
-        if batch.number is not None:
-            line.is_broken = True
-            if not in_doubt:
-                line.see_absent(batch)
         if self.transactional and not self.must_abort:
-            self.must_abort = True
-            for other in self._lines.values():
-                self._end_waiting(other, _aborting())
-        self._look_at(line)
+            self.must_abort, self.abort_cause = True, cause
+            for line in self._lines.values():
+                self._end_waiting(line, self._abort_error())
+
+    def _abort_error(self) -> BrokerError:
+        """Return the error of a batch that follows the first error of a transaction."""
+        error = BrokerError(f"an earlier batch of this transaction was not written: abort it ({self.abort_cause})")
+        error.__cause__ = self.abort_cause
+        return error
 
     def _finish(self, ended: Ended) -> None:
+        batch = ended.batch
+        if batch.is_reported:
+            return
+        batch.is_reported = True
         self.open_batches -= 1
-        self.open_bytes -= len(ended.batch.data)
+        self.open_bytes -= len(batch.data)
         self.ended.append(ended)
 
     def _look_at(self, line: Line) -> None:
@@ -444,7 +470,3 @@ class Sequencer:
 
 def _in_doubt(line: Line) -> Iterator[Batch]:
     return (batch for batch in line.waiting if batch.number is not None and batch.in_doubt)
-
-
-def _aborting() -> BrokerError:
-    return BrokerError("an earlier batch of this transaction was not written: abort it")

@@ -13,7 +13,13 @@ from uuid import UUID
 from kafkaframes.client import offsets
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.loop import LoopThread
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import (
+    PartitionLike,
+    PartitionMapping,
+    TopicPartition,
+    to_partition_mapping,
+    to_partitions,
+)
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from kafkaframes.client.settings import ConsumerSettings, merged
 from kafkaframes.client.sync_methods import SyncClient, sync_method
@@ -69,18 +75,19 @@ class AsyncTopicLookupClient:
         return known
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: PartitionMapping[int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return for each partition the first offset at or after a time in milliseconds; -1 where there is none."""
-        return await offsets.list_offsets(self._cluster, times_ms)
+        return await offsets.list_offsets(self._cluster, to_partition_mapping(times_ms))
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        return await offsets.ends(self._cluster, partitions, EARLIEST)
+        return await offsets.ends(self._cluster, to_partitions(partitions), EARLIEST)
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
         """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
-        return await offsets.ends(self._cluster, partitions, LATEST, read_committed=self.settings.reads_committed)
+        requested, read_committed = to_partitions(partitions), self.settings.reads_committed
+        return await offsets.ends(self._cluster, requested, LATEST, read_committed=read_committed)
 
 
 class TopicLookupClient(SyncClient):

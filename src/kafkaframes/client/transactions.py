@@ -25,6 +25,7 @@ from kafkaframes.errors import (
     MaybeWrittenError,
     NetworkError,
     OptionError,
+    broker_error,
 )
 from kafkaframes.protocol.messages.objects import Message
 
@@ -131,10 +132,10 @@ class Transactions:
         self._form = form
         self._sender.broker_adds_partitions = form > 1
 
-    def spoil(self) -> None:
+    def spoil(self, cause: Exception) -> None:
         """Take that something will never be in a batch: the transaction, if one is open, can only be aborted."""
         if self._is_open:
-            self._sender.sequencer.spoil()
+            self._sender.sequencer.spoil(cause)
 
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether a partition may be written to at once, without ``before_batch``; from any thread."""
@@ -200,8 +201,8 @@ class Transactions:
             raise OptionError("no transaction is open")
         if self.has_joined:
             raise OptionError("only the producer that began a transaction can end it, not one that joined it")
-        if commit and self._sender.sequencer.must_abort:
-            raise BrokerError("a batch of this transaction was not written: abort it")
+        if commit:
+            self._check_commit()
         if self._added or self._groups or self._is_shared:
             await self._end(commit)
         self._is_open = self._is_shared = False
@@ -209,6 +210,23 @@ class Transactions:
         self._groups.clear()
         if self._sender.sequencer.must_abort:  # the second form has raised it
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
+
+    def _check_commit(self) -> None:
+        """Check that all records of the transaction were written.
+
+        Raises:
+            ProducerFencedError: a leader or a coordinator has reported a newer producer with the transactional id.
+            BrokerError: a batch was not written.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        if not self._sender.sequencer.must_abort:
+            return
+        cause = self._sender.sequencer.abort_cause
+        code = cause.code if isinstance(cause, BrokerError) else None
+        if code in _FENCED:
+            raise broker_error(code, "committing the transaction") from cause
+        raise BrokerError(f"a batch of this transaction was not written: abort it ({cause})") from cause
 
     async def _end(self, commit: bool) -> None:
         body = self._of_producer("EndTxnRequest", committed=commit)

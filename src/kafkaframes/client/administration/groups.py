@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
-from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.metadata import (
+    PartitionLike,
+    PartitionMapping,
+    TopicPartition,
+    by_topic,
+    to_partition_mapping,
+    to_partitions,
+)
 from kafkaframes.errors import BrokerError
 
 
@@ -207,7 +214,7 @@ class GroupMethods(AdminRequests):
         return row
 
     async def share_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+        self, group_id: str, partitions: Iterable[PartitionLike] | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
         """Return the start offsets of a share group (KIP-1018).
 
@@ -223,7 +230,7 @@ class GroupMethods(AdminRequests):
         if partitions is not None:
             topics = [
                 cls.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-                for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
+                for name, numbers in by_topic(to_partitions(partitions)).items()
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
@@ -241,7 +248,7 @@ class GroupMethods(AdminRequests):
                 results[partition] = row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
         return require_success(results)
 
-    async def alter_share_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
         """Set the start offsets of a share group without members.
 
         Raises:
@@ -249,10 +256,11 @@ class GroupMethods(AdminRequests):
                 read the group.
         """
         cls = self.settings.message("AlterShareGroupOffsetsRequest")
+        starts = to_partition_mapping(offsets)
         rows = by_topic(
-            offsets,
+            starts,
             lambda entry: cls.AlterShareGroupOffsetsRequestPartition(
-                partition_index=entry.partition, start_offset=offsets[entry]
+                partition_index=entry.partition, start_offset=starts[entry]
             ),
         )
         topics = [

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.client.administration.base import AdminRequests, protocol_number, require_success, row_error
-from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.metadata import (
+    PartitionLike,
+    PartitionMapping,
+    TopicPartition,
+    by_topic,
+    to_partition_mapping,
+    to_partitions,
+)
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 ELECTION_TYPES: Final = {"preferred": 0, "unclean": 1}
@@ -68,7 +75,7 @@ class ReplicaMethods(AdminRequests):
     """Admin methods for leaders and replicas."""
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, election_type: str = "preferred"
+        self, partitions: Iterable[PartitionLike] | None = None, *, election_type: str = "preferred"
     ) -> dict[TopicPartition, bool]:
         """Elect leaders, and return for each partition whether its leader changed.
 
@@ -89,7 +96,7 @@ class ReplicaMethods(AdminRequests):
         if partitions is not None:
             topics = [
                 cls.TopicPartitions(topic=name, partitions=numbers)
-                for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
+                for name, numbers in by_topic(to_partitions(partitions)).items()
             ]
         body = cls(election_type=number, topic_partitions=topics, timeout_ms=self.settings.request_timeout_ms)
         response = await self._send_to_controller(
@@ -109,7 +116,7 @@ class ReplicaMethods(AdminRequests):
 
     async def alter_partition_reassignments(
         self,
-        assignments: Mapping[TopicPartition, Sequence[int] | None],
+        assignments: PartitionMapping[Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
@@ -135,14 +142,16 @@ class ReplicaMethods(AdminRequests):
             if connection.version_of(body) < _FACTOR_CHANGE_VERSION:
                 raise OptionError("allow_replication_factor_change=False needs brokers of Kafka 4.1 or later (KIP-860)")
 
+        requested = to_partition_mapping(assignments)
+
         def to_row(partition: TopicPartition) -> Any:
-            replicas = assignments[partition]
+            replicas = requested[partition]
             return cls.ReassignablePartition(
                 partition_index=partition.partition, replicas=None if replicas is None else list(replicas)
             )
 
         body.topics = [
-            cls.ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic(assignments, to_row).items()
+            cls.ReassignableTopic(name=name, partitions=rows) for name, rows in by_topic(requested, to_row).items()
         ]
         response = await self._send_to_controller(
             body, "reassignments", lambda response: (row for topic in response.responses for row in topic.partitions)
@@ -157,7 +166,7 @@ class ReplicaMethods(AdminRequests):
         )
 
     async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[PartitionLike] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """Return the ongoing reassignments of the given partitions, or (None) of all partitions.
 
@@ -169,7 +178,7 @@ class ReplicaMethods(AdminRequests):
         if partitions is not None:
             body.topics = [
                 cls.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in by_topic(partitions, lambda entry: entry.partition).items()
+                for name, numbers in by_topic(to_partitions(partitions)).items()
             ]
         response = await self._send_to_controller(body, "reassignments")
         return {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
 from kafkaframes.client.cluster import TRANSACTION
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import PartitionLike, TopicPartition, to_partition, to_partitions
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
@@ -154,7 +154,7 @@ class TransactionMethods(AdminRequests):
         )
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+        self, partitions: Iterable[PartitionLike], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
         """Return the producer states that the leaders of partitions keep.
 
@@ -176,10 +176,10 @@ class TransactionMethods(AdminRequests):
                 raise error
             return sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
 
-        return require_success(await self._call_for_each(dict.fromkeys(partitions), describe))
+        return require_success(await self._call_for_each(dict.fromkeys(to_partitions(partitions)), describe))
 
     async def abort_transaction(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
+        self, partition: PartitionLike, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1
     ) -> None:
         """Write an abort marker for a hanging transaction into one partition.
 
@@ -197,7 +197,8 @@ class TransactionMethods(AdminRequests):
             BrokerError: the producer has another epoch, or the principal may not alter the cluster.
         """
         cls = self.settings.message("WriteTxnMarkersRequest")
-        topic = cls.WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
+        target = to_partition(partition)
+        topic = cls.WritableTxnMarkerTopic(name=target.topic, partition_indexes=[target.partition])
         marker = cls.WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -206,9 +207,9 @@ class TransactionMethods(AdminRequests):
             coordinator_epoch=coordinator_epoch,
         )
         row = await self._send_to_leader(
-            partition, cls(markers=[marker]), lambda response: response.markers[0].topics[0].partitions[0]
+            target, cls(markers=[marker]), lambda response: response.markers[0].topics[0].partitions[0]
         )
-        if (error := row_error(row, f"abort of producer {producer_id} in {partition}")) is not None:
+        if (error := row_error(row, f"abort of producer {producer_id} in {target}")) is not None:
             raise error
 
     async def force_terminate_transaction(self, transactional_id: str) -> None:
