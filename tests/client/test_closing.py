@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -21,7 +22,15 @@ import pyarrow as pa
 import pytest
 
 from kafkaframes import Broker
-from kafkaframes.client import Admin, AsyncAdmin, AsyncProducer, Consumer, Producer, TopicPartition
+from kafkaframes.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError
 
 SOON_S = 20.0
@@ -357,7 +366,137 @@ assert sent.exception() is None
     assert len(broker.records("t")) == before + 1
 
 
+# ----------------------------------------------------------------------------------------------------- slow callbacks
+
+
+@pytest.mark.parametrize("kind", ["on_delivery", "add_done_callback"])
+def test_a_slow_on_delivery_holds_send_back_when_buffer_memory_is_full(broker, kind):
+    """Java completes a batch's callbacks before it releases the batch's memory (``Sender.completeBatch``)."""
+    may_go, called = threading.Event(), []
+
+    def delivered(*_):
+        may_go.wait(60)
+        called.append(1)
+
+    def send(producer):
+        if kind == "on_delivery":
+            producer.send("t", b"x" * 1_000, on_delivery=delivered)
+        else:
+            producer.send("t", b"x" * 1_000).add_done_callback(delivered)
+
+    settings = {"buffer_memory": 50_000, "batch_size": 5_000, "max_block_ms": 500}
+    with Producer(broker.bootstrap_servers, **settings) as producer:
+        sent = 0
+        try:
+            while sent < 1_000:
+                send(producer)
+                sent += 1
+        except NetworkError as error:
+            assert re.search("`max_block_ms`.*`on_delivery` has not returned", str(error))  # noqa: PT017
+        assert sent <= 120  # in flight, and then in callbacks
+        may_go.set()
+        producer.flush()
+        for _ in range(200):
+            send(producer)
+        producer.flush()
+        assert producer._accumulator.callback_bytes == 0
+    assert len(called) == sent + 200
+
+
+def test_an_on_delivery_that_sends_does_not_wait_for_its_own_memory(broker):
+    results = []
+
+    def delivered(error, record):
+        producer.send("t", b"y" * 1_000, on_delivery=lambda error, record: results.append(error))
+
+    settings = {"buffer_memory": 20_000, "batch_size": 5_000, "max_block_ms": 20_000}
+    with Producer(broker.bootstrap_servers, **settings) as producer:
+        for _ in range(100):
+            producer.send("t", b"x" * 1_000, on_delivery=delivered)
+    assert results == [None] * 100
+
+
+def test_records_that_are_dropped_release_their_memory(broker):
+    called = []
+    with Producer(broker.bootstrap_servers, transactional_id="dropped", linger_ms=60_000) as producer:
+        for _ in range(3):
+            producer.begin_transaction()
+            producer.send("t", b"x" * 1_000, on_delivery=lambda error, record: called.append(error))
+            producer.abort_transaction()
+        assert producer._accumulator.callback_bytes == 0
+    assert len(called) == 3
+    assert all(isinstance(error, KafkaframesError) for error in called)
+
+
 # ------------------------------------------------------------------------------------------------- loops and threads
+
+
+def test_a_consumer_on_a_second_event_loop_is_an_error_at_once(broker):
+    calls = {
+        "poll": lambda consumer: consumer.poll(0),
+        "fetch": lambda consumer: consumer.fetch(0),
+        "fetch_arrow": lambda consumer: consumer.fetch_arrow(0),
+        "iteration": lambda consumer: anext(aiter(consumer)),
+        "assign": lambda consumer: consumer.assign([("t", 1)]),
+        "subscribe": lambda consumer: consumer.subscribe("t"),
+        "commit": lambda consumer: consumer.commit(),
+        "unsubscribe": lambda consumer: consumer.unsubscribe(),
+        "close": lambda consumer: consumer.close(),
+        "end_offsets": lambda consumer: consumer.end_offsets([("t", 0)]),
+    }
+
+    async def use_on_two_loops():
+        async def call_elsewhere(call):
+            await call(consumer)
+
+        async with AsyncConsumer(broker.bootstrap_servers, group_id="loops") as consumer:
+            await consumer.assign({("t", 0): 0})
+            await consumer.poll(100)
+            for call in calls.values():
+                with pytest.raises(OptionError, match="another event loop"):
+                    await asyncio.to_thread(asyncio.run, call_elsewhere(call))
+            assert await consumer.end_offsets([("t", 0)])
+
+    asyncio.run(use_on_two_loops())
+
+
+def test_two_tasks_that_read_are_an_error_at_once(broker):
+    """As Java's ConcurrentModificationException; records would go to either task otherwise."""
+
+    async def read_twice():
+        async with AsyncConsumer(broker.bootstrap_servers) as consumer:
+            await consumer.assign({("t", 0): 1 << 40})
+            reader = asyncio.create_task(consumer.poll(600_000))
+            await asyncio.sleep(0.05)
+            for call in (consumer.poll, consumer.fetch, consumer.fetch_arrow, lambda: anext(aiter(consumer))):
+                with pytest.raises(OptionError, match="one task while another one reads"):
+                    await call()
+            assert await consumer.end_offsets([("t", 0)])  # other calls are for any task
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            assert await consumer.poll(0) == []
+
+    asyncio.run(read_twice())
+
+
+def test_a_callback_of_poll_that_polls_is_an_error_at_once(broker):
+    errors = []
+
+    async def subscribe():
+        async with AsyncConsumer(broker.bootstrap_servers, group_id="callback") as consumer:
+
+            async def assigned(_):
+                try:
+                    await consumer.poll(0)
+                except OptionError as error:
+                    errors.append(str(error))
+
+            await consumer.subscribe("t", on_assign=assigned)
+            while not errors:
+                await consumer.poll(100)
+
+    asyncio.run(subscribe())
+    assert "its own callback" in errors[0]
 
 
 @pytest.mark.parametrize("kind", [AsyncProducer, AsyncAdmin])

@@ -10,6 +10,8 @@ from tests.soak.consumer_schedules import explore_range, settings_of
 from kafkaframes.client.assignors import Member
 from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine
 from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
     FetchMetadata,
     FetchRecords,
     JoinGroup,
@@ -20,7 +22,7 @@ from kafkaframes.client.group_requests import (
 from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.positions import Ownership, Step
-from kafkaframes.errors import ErrorCode
+from kafkaframes.errors import ErrorCode, NetworkError
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 SCHEDULES = 160 if os.environ.get("KAFKAFRAMES_PROFILE", "quick") == "quick" else 4_000
@@ -117,6 +119,25 @@ def test_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile():
     machine.member.subscription_changed(1.0)
     assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
     assert machine.next_callback() is None
+
+
+def test_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_meanwhile():
+    """The coordinator may give them to another member at once. If its response is lost, a later one is needed."""
+    machine = machine_of("consumer")
+    topic_id = UUID(int=7)
+    first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((topic_id, (0, 1)),))
+    answer(machine, ConsumerHeartbeat, first)
+    for state in machine.positions.states.values():
+        state.move(Step.FETCH, 0)
+    (lost,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
+    machine.failed(lost, NetworkError("lost"), 1.0)
+    (report,) = [one for one in machine.requests(2.0) if isinstance(one, ConsumerHeartbeat)]
+    assert report.owned == ()
+    assert machine.next_callback() is None
+    machine.failed(report, NetworkError("lost"), 2.0)
+    assert machine.next_callback() is None
+    answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
+    assert machine.next_callback() == (CallbackKind.ASSIGN, (ONE,))
 
 
 def test_an_eager_member_joins_only_when_on_revoke_has_returned():

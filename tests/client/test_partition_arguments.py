@@ -101,9 +101,9 @@ def test_a_pair_of_topic_and_number_is_a_partition(broker, method):
 @pytest.mark.parametrize("partition", ["t", ("t", "0"), ("t", 0, 0), (b"t", 0), ("t", True), None, 0])
 @pytest.mark.parametrize("method", METHODS)
 def test_other_values_are_refused_in_a_sentence(broker, method, partition):
-    with client_of(broker, method) as (call, client):
-        with pytest.raises(OptionError, match="is not a partition; use TopicPartition"):
-            call(client, partition)
+    refusal = pytest.raises(OptionError, match="is not a partition; use TopicPartition")
+    with client_of(broker, method) as (call, client), refusal:
+        call(client, partition)
 
 
 def test_one_partition_in_the_place_of_several_is_refused(broker):

@@ -81,6 +81,13 @@ def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(b
     """KIP-91; librdkafka's ``message.timeout.ms`` bounds messages in flight as well (librdkafka#1022)."""
     settings = {"transactional_id": "late"} if kind == "transaction" else {}
     delay_s = 4 if kind == "transaction" else 60
+    table = pa.table({"value": [b"x"], "partition": [0]})
+    writes = {
+        "send": lambda: producer.send("t", b"x", partition=0).result(60),
+        "send_arrow": lambda: producer.send_arrow(table, topic="t"),
+        "queue_arrow": lambda: producer.queue_arrow(table, topic="t").result(60),
+        "transaction": lambda: producer.send("t", b"late, transaction", partition=0).result(60),
+    }
     with Producer(broker.bootstrap_servers, delivery_timeout_ms=700, linger_ms=0, **settings) as producer:
         if settings:
             producer.begin_transaction()
@@ -89,12 +96,7 @@ def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(b
         with broker.on("Produce").delay(delay_s):
             began = time.monotonic()
             with pytest.raises(MaybeWrittenError, match="700 ms"):
-                if kind.endswith("arrow"):
-                    pending = producer.queue_arrow if kind == "queue_arrow" else producer.send_arrow
-                    result = pending(pa.table({"value": [b"x"], "partition": [0]}), topic="t")
-                    result.result(60)
-                else:
-                    producer.send("t", f"late, {kind}", partition=0).result(60)
+                writes[kind]()
             assert time.monotonic() - began < SOON_S
             if settings:
                 with pytest.raises(BrokerError, match="700 ms"):

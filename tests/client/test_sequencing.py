@@ -197,7 +197,7 @@ def test_after_a_batch_that_has_expired_in_flight_and_is_not_written_the_epoch_i
 def test_a_transaction_names_the_first_error():
     one = machine()
     one.transactional = True
-    first, second = put(one, 2)
+    first, _ = put(one, 2)
     one.take(TARGET, FIRST, 0.0)
     one.refused(first, BrokerError("fenced", ErrorCode.INVALID_PRODUCER_EPOCH), 0.0)
     assert one.abort_cause.code == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -96,6 +96,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        self._under_way = self._topics = None\n        if is_leave:",
         "        self._under_way = None\n        if is_leave:",
     ),
+    "takes over while it reports less": (CONSUMER, "return not self._is_report_open", "return True"),
+    "takes over after a lost report": (
+        CONSUMER,
+        "        self._under_way = self._topics = None\n        if is_leave:",
+        "        self._under_way, self._topics, self._is_report_open = None, None, False\n        if is_leave:",
+    ),
     "does not report what it owns": (
         CONSUMER,
         "owned if is_full or owned != self._owned else None,",

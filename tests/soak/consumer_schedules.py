@@ -88,6 +88,7 @@ GROUP_SETTINGS = {
 COORDINATOR_FAULTS = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 LEADER_FAULTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR)
 LOOK_UP_FAULTS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE)
+GROUP_REQUESTS = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerHeartbeat)
 REMOVALS = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -743,8 +744,10 @@ class Simulation:
     def handle_ghost(self) -> None:
         """Handle a request long after its connection is gone."""
         if self.ghosts:
-            one, entry = self.ghosts.pop(self.random.randrange(len(self.ghosts)))
-            self.execute(one, entry, None)
+            one = self.random.choice(self.ghosts)[0]
+            first = next(row for row in self.ghosts if row[0] is one)
+            self.ghosts.remove(first)
+            self.execute(*first, None)
 
     def pass_time(self, seconds: float) -> None:
         self.world.clock.advance(seconds)
@@ -770,7 +773,16 @@ class Simulation:
     # brokers
 
     def execute(self, one: SimulatedMember, entry: Pending, fault: ErrorCode | None) -> None:
-        """Let a broker carry a request out."""
+        """Let a broker carry a request out.
+
+        A coordinator handles the requests of one member in the order in which they were sent, also if they come on
+        several connections. Neither group protocol numbers them, so a member cannot detect another order.
+        """
+        if isinstance(entry.request, GROUP_REQUESTS):
+            older = [row for row in self.ghosts if row[0] is one and isinstance(row[1].request, GROUP_REQUESTS)]
+            self.ghosts = [row for row in self.ghosts if row not in older]
+            for row in older:
+                self.execute(*row, None)
         try:
             if fault is not None and not isinstance(entry.request, (ListOffsets, FetchRecords, FetchEpochEnds)):
                 raise RefusedError(fault)
@@ -966,7 +978,7 @@ class Simulation:
         if self.has_static and self.kind != "consumer":  # a leader that returns may have missed a change (KIP-814)
             for _ in range(int(2 * MAX_POLL_S / HEALING_STEP_S)):
                 self.serve()
-            for name in list(self.world.topics):
+            for name in list(self.world.topics) or ["t"]:
                 self.world.create(name, 1 + sum(entry.topic == name for entry in self.world.logs))
         self.settle("after the faults")
         self.is_final = True

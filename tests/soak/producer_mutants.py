@@ -96,7 +96,9 @@ MUTANTS = {
     "numbered anew in doubt": ("if self.transactional or batch.in_doubt or not", "if self.transactional or not"),
     "unknown fates are told as absent": ("if batch.in_doubt and isinstance", "if False and isinstance"),
     "an end does not break": (
-        "            line.is_broken = True\n            if not batch.in_doubt:\n                line.see_absent(batch)\n",
+        "            line.is_broken = True\n"
+        "            if not batch.in_doubt:\n"
+        "                line.see_absent(batch)\n",
         "            pass\n",
     ),
     "an end in doubt does not break": (
@@ -201,8 +203,8 @@ MUTANTS = {
         "        self.open_bytes -= len(batch.data)\n",
     ),
     "retries without end": (
-        "return batch.attempts < self._retries and now - batch.created < self._timeout_s",
-        "return True",
+        "return not batch.is_reported and batch.attempts < self._retries and now - batch.created < self._timeout_s",
+        "return not batch.is_reported",
     ),
 }
 SAFE = {

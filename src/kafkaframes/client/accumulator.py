@@ -106,6 +106,8 @@ class Accumulator:
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
         self.size_bytes = 0  # of what gathers
         self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
+        self.callback_bytes = 0  # of records whose on_delivery has not returned
+        self.is_in_callback: Callable[[], bool] = lambda: False  # whether the current thread runs an on_delivery
 
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
         """Take a record; return its future, or None where something has to be waited for first.
@@ -114,9 +116,9 @@ class Accumulator:
         """
         topic, key, value, headers, partition, timestamp, size = record
         with self._lock:
-            used = self.size_bytes + self.built_bytes
+            used = self.size_bytes + self.built_bytes + self.callback_bytes
             known = self._topics.get(topic)
-            if known is None or (used + size > self._buffer_bytes and used):
+            if known is None or (used + size > self._buffer_bytes and used and not self._has_space(size)):
                 return None
             is_sticky = partition == STICKY or (partition is None and (key is None or known.ignores_keys))
             number = known.sticky if is_sticky else known.number(key) if partition is None else partition
@@ -139,6 +141,16 @@ class Accumulator:
             self._needs_wake = False
         self.wake()
         return future
+
+    def _has_space(self, size: int) -> bool:
+        """Return whether a record fits although callbacks hold memory: an ``on_delivery`` cannot wait for itself."""
+        used = self.size_bytes + self.built_bytes
+        return self.is_in_callback() and (not used or used + size <= self._buffer_bytes)
+
+    def hold_for_callbacks(self, size: int) -> None:
+        """Count the bytes of records whose ``on_delivery`` is to be called; a negative size releases them."""
+        with self._lock:
+            self.callback_bytes += size
 
     def _next(self, known: _Topic, number: int, size: int, *, is_sticky: bool) -> Gathering | None:
         """Close what is full; return what a record is added to instead, which may be of another partition."""

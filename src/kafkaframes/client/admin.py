@@ -263,7 +263,8 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                 leaders.setdefault(await self._cluster.leader_of(partition), []).append(partition)
             for leader, partitions in leaders.items():
                 topics = by_topic(
-                    partitions, lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=requested[at])
+                    partitions,
+                    lambda at: cls.DeleteRecordsPartition(partition_index=at.partition, offset=requested[at]),
                 )
                 body = cls(timeout_ms=self.settings.request_timeout_ms)
                 body.topics = [cls.DeleteRecordsTopic(name=name, partitions=rows) for name, rows in topics.items()]

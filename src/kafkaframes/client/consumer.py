@@ -243,6 +243,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     async def unsubscribe(self) -> None:
         """Call ``on_revoke``, leave the group and read nothing."""
+        self._cluster.home.check()
         await self._end_assignment(commit=True)
 
     async def _end_assignment(self, *, commit: bool) -> None:

@@ -5,7 +5,9 @@ partitions, and responses contain its assignment. Rules:
 
 1. A member joins at the caller's first poll. It sends heartbeats in the interval that the coordinator sets, and at once
    after the caller has taken over or given up partitions.
-2. A partition is owned until ``on_revoke`` has returned for it, so that no other member reads it earlier.
+2. A partition is owned until ``on_revoke`` has returned for it, so that no other member reads it earlier. No partition
+   is taken over between a heartbeat that reports the owned partitions and its response: the coordinator may assign
+   partitions that the heartbeat does not contain to other members.
 3. If a heartbeat has no response, the next one is complete, because it is unknown whether the coordinator received it.
 4. A fenced member has lost its partitions. It rejoins with the same id after the caller was notified.
 5. If the caller does not poll for ``max.poll.interval.ms``, the member loses its partitions and leaves with epoch -1. A
@@ -60,6 +62,7 @@ class ConsumerMember:
             None  # last acknowledged topics; None if the next heartbeat must be complete
         )
         self._owned: TopicPartitionsById = ()  # last acknowledged partitions
+        self._is_report_open = False  # a heartbeat has reported owned partitions, and no later one has a response
         self._assignment: TopicPartitionsById | None = None
         self._is_resolved = True  # the metadata have the names of all assigned topic ids
 
@@ -80,8 +83,8 @@ class ConsumerMember:
 
     @property
     def accepts_assignment(self) -> bool:
-        """Whether the caller may take over assigned partitions."""
-        return True
+        """Whether the caller may take over assigned partitions. It may not while a report of owned ones is open."""
+        return not self._is_report_open
 
     @property
     def is_rebalancing(self) -> bool:
@@ -114,6 +117,7 @@ class ConsumerMember:
             self._host.topics if is_full or self._host.topics != self._topics else None,
             owned if is_full or owned != self._owned else None,
         )
+        self._is_report_open = self._is_report_open or self._under_way.owned is not None
         return [self._under_way]
 
     def next_time(self, now: float) -> float | None:
@@ -130,7 +134,8 @@ class ConsumerMember:
             return
         sent, self._under_way, self._failures = self._under_way, None, 0
         self._topics = self._topics if sent.topics is None else sent.topics
-        self._owned = self._owned if sent.owned is None else sent.owned
+        if sent.owned is not None:
+            self._owned, self._is_report_open = sent.owned, False
         self._member_id, self._epoch = answer.member_id or self._member_id, answer.epoch
         is_reported = self._owned == self._host.owned_by_id and self._topics == self._host.topics
         self._due = now + answer.interval_s if is_reported else now
@@ -177,7 +182,7 @@ class ConsumerMember:
         """Reset the state after the coordinator has removed the member."""
         self._epoch = _JOIN
         self._topics = self._assignment = self._under_way = None
-        self._owned, self._is_resolved = (), True
+        self._owned, self._is_resolved, self._is_report_open = (), True, False
         self._host.lose_all()
 
     def polled(self, now: float) -> None:

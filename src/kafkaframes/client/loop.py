@@ -292,7 +292,7 @@ class CallbackThread:
         self._is_idle = True
 
     def put(self, function: Callable[[], object]) -> None:
-        """Let the thread call a function that does not raise."""
+        """Let the thread call a function that does not raise. Other threads may call this method."""
         with self._lock:
             self._functions.append(function)
             self._is_idle = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
@@ -51,7 +51,7 @@ from kafkaframes.client.outgoing import (
     written,
 )
 from kafkaframes.client.partitioners import partition_choice
-from kafkaframes.client.record_futures import LoopResults, settle
+from kafkaframes.client.record_futures import LoopResults, ThreadResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
 from kafkaframes.client.transactions import Transactions
@@ -109,6 +109,7 @@ class AsyncProducer:
         self._queueing = asyncio.Lock()  # tables go out in the order of the calls
         self._transactions = Transactions(self._cluster, self._sender, self.settings)
         self._accumulator.may_open = self._transactions.takes
+        self._call_on_loop: Callable[[Callable[[], object]], object] = lambda function: function()
 
     async def __aenter__(self) -> AsyncProducer:
         await self.start()
@@ -228,9 +229,9 @@ class AsyncProducer:
         await self._cluster.topic(topic, create=True)
         self._accumulator.learn(topic)
 
-    async def _prepare(self, record: CheckedRecord) -> None:
+    async def _prepare(self, record: CheckedRecord, *, is_in_callback: bool = False) -> None:
         """Wait for what a record needs before it can be added: start, metadata, memory, its place in a transaction."""
-        await self._bounded(self._wait_for_needs(record), f"a record of topic {record[0]}")
+        await self._bounded(self._wait_for_needs(record, is_in_callback), f"a record of topic {record[0]}")
 
     async def _bounded(self, wait: Coroutine[Any, Any, Result], what: str) -> Result:
         """Wait for a start, metadata or memory, for ``max_block_ms`` at most.
@@ -245,16 +246,19 @@ class AsyncProducer:
                 return await wait
         except TimeoutError:
             cause = self._cluster.unreachable.described() or str(self._cluster.last_error or "")
+            if not cause and self._accumulator.callback_bytes:
+                size = self._accumulator.callback_bytes
+                cause = f"{size} bytes of `buffer_memory` belong to records whose `on_delivery` has not returned"
             reason = f"{what} has waited {limit_ms} ms for brokers, metadata or memory (`max_block_ms`)"
             raise NetworkError(f"{reason}: {cause}" if cause else reason) from None
 
-    async def _wait_for_needs(self, record: CheckedRecord) -> None:
+    async def _wait_for_needs(self, record: CheckedRecord, is_in_callback: bool) -> None:
         topic, key, _, headers, partition, _, size = record
         await self.start()
         if headers and self._format != 2:
             raise EncodeError(f"record format {self._format} has no headers")
         await self._learn(topic)
-        await self._wait_for_memory(size)
+        await self._wait_for_memory(size, is_in_callback=is_in_callback)
         target = self._accumulator.target(topic, key, partition)
         if target is None:
             count = len(self._cluster.cluster.partitions_of(topic))
@@ -309,8 +313,21 @@ class AsyncProducer:
             gathered[0].results.failed(error)
             return
         for gathering, data in zip(gathered, batches, strict=True):
+            if isinstance(gathering.results, ThreadResults):
+                gathering.results.size_bytes = gathering.size
+                gathering.results.hold_memory = self._hold_for_callbacks
             done = self._queued(gathering.target, data, len(gathering.keys)).delivery.done
             done.add_done_callback(partial(settle, gathering.results))
+
+    def _hold_for_callbacks(self, size: int) -> None:
+        """Count the memory of records as used while their ``on_delivery`` waits or runs; a negative size releases it.
+
+        ``send`` therefore waits for a slow ``on_delivery``, and the number of pending calls is bounded. The thread of
+        the callbacks calls this method to release memory.
+        """
+        self._accumulator.hold_for_callbacks(size)
+        if size < 0:
+            self._call_on_loop(self._sender.release_space)
 
     def _built(self, gathered: list[Gathering]) -> list[bytes]:
         """Write batches, all at once: most of the time of small ones is Python's."""
@@ -451,11 +468,11 @@ class AsyncProducer:
         await self._wait_for_memory(size)
         await self._transactions.before_batch(target)
 
-    async def _wait_for_memory(self, size: int) -> None:
+    async def _wait_for_memory(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until a batch or record fits into ``buffer_memory``; what gathers is sent meanwhile."""
-        if not self._sender.has_space(size):
+        if not self._sender.has_space(size, is_in_callback=is_in_callback):
             self._build_all()
-            await self._sender.space(size)
+            await self._sender.wait_for_space(size, is_in_callback=is_in_callback)
 
     def _queued(self, target: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         delivery = Delivery(asyncio.get_running_loop().create_future(), count)

@@ -99,7 +99,13 @@ Watched = tuple[RecordFuture, list[Any], list[Callable[[Any], object]]]  # a fut
 
 
 class ThreadResults:
-    """The results of one batch, for callers in other threads."""
+    """The results of one batch, for callers in other threads.
+
+    Attributes:
+        hold_memory: called with the size of the records when the functions of their users are about to be called, and
+            with the negative size when these have returned; None if nothing counts it.
+        size_bytes: size of the records.
+    """
 
     __slots__ = (
         "_callbacks",
@@ -110,6 +116,8 @@ class ThreadResults:
         "_watched",
         "condition",
         "count",
+        "hold_memory",
+        "size_bytes",
         "state",
     )
 
@@ -130,6 +138,8 @@ class ThreadResults:
         self.state = _PENDING
         self.count = 0
         self._parts: Sequence[PartResult] = ()
+        self.hold_memory: Callable[[int], object] | None = None
+        self.size_bytes = 0
 
     def future(self, owner: Owner | None, on_delivery: OnDelivery | None) -> RecordFuture:
         """Return the future of the record that comes next; ``on_delivery`` is called with its error or its metadata."""
@@ -173,6 +183,8 @@ class ThreadResults:
             has_calls = bool(self._calls) or any(callbacks for _, _, callbacks in self._watched.values())
         if not has_calls:
             return
+        if self.hold_memory is not None:
+            self.hold_memory(self.size_bytes)
         if self._callbacks is None:
             self._call_back()
         else:
@@ -185,6 +197,8 @@ class ThreadResults:
         for row, on_delivery in self._calls:
             _called(on_delivery, self.error(row), self.record(row))
         self._calls.clear()
+        if self.hold_memory is not None:
+            self.hold_memory(-self.size_bytes)
 
 
 def _part_of(parts: Sequence[PartResult], row: int) -> PartResult | None:

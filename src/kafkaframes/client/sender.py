@@ -85,16 +85,26 @@ class Sender:
         self.end_all(NetworkError("the producer was closed before this was sent"))
         await cancelled(self._loop_task, *self._errands.values(), *self._answers)
 
-    def has_space(self, size: int) -> bool:
-        """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does."""
+    def has_space(self, size: int, *, is_in_callback: bool = False) -> bool:
+        """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does.
+
+        Args:
+            size: number of bytes.
+            is_in_callback: whether an ``on_delivery`` needs them. It does not wait for the memory of others.
+        """
         used = self.sequencer.open_bytes + self._accumulator.size_bytes
+        used += 0 if is_in_callback else self._accumulator.callback_bytes
         return not used or used + size <= self._settings.buffer_memory
 
-    async def space(self, size: int) -> None:
+    async def wait_for_space(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until ``size`` bytes fit into ``buffer_memory``."""
-        while not self.has_space(size):
+        while not self.has_space(size, is_in_callback=is_in_callback):
             self._space.clear()
             await self._space.wait()
+
+    def release_space(self) -> None:
+        """Let those that wait for memory look again."""
+        self._space.set()
 
     def put(self, batch: Batch) -> None:
         """Queue a batch."""

@@ -76,6 +76,6 @@ async def _send_numbered(task: AsyncProducer, parts: Iterable[Numbered]) -> None
     for target, first_sequence, built in parts:
         task._sender.sequencer.set_sequence(target, first_sequence)
         for data, count in built:
-            await task._sender.space(len(data))
+            await task._sender.wait_for_space(len(data))
             batches.append(task._queued(target, data, count))
     await results_of(batches)

@@ -87,6 +87,8 @@ class Producer(SyncClient):
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
         self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
+        self._accumulator.is_in_callback = lambda: self._callbacks.is_current
+        self._twin._call_on_loop = self._loop.soon
 
     def __enter__(self) -> Self:
         try:
@@ -148,8 +150,9 @@ class Producer(SyncClient):
         """Queue one record; return a future of where it went: a ``concurrent.futures.Future``.
 
         Any thread may call it. It returns at once, unless ``buffer_memory`` is full or a topic's partitions are not
-        known yet: then it waits, for ``max_block_ms`` at most. The future ends in ``MaybeWrittenError`` if no answer
-        says whether the record was written; in any other error it was not.
+        known yet: then it waits, for ``max_block_ms`` at most. Records whose ``on_delivery`` has not returned count
+        as used memory: a slow ``on_delivery`` slows down ``send``. The future ends in ``MaybeWrittenError`` if no
+        answer says whether the record was written; in any other error it was not.
 
         Args:
             topic: its name.
@@ -174,7 +177,7 @@ class Producer(SyncClient):
             record = chosen
         while (future := self._accumulator.add(record, self, on_delivery)) is None:
             try:
-                self._loop.call(self._twin._prepare(record))
+                self._loop.call(self._twin._prepare(record, is_in_callback=self._callbacks.is_current))
             except TransactionRefused as refused:
                 results = ThreadResults(TopicPartition(topic, -1), [], self._callbacks)
                 future = results.future(self, on_delivery)

@@ -74,9 +74,7 @@ class AsyncTopicLookupClient:
             known = (await self.topic_ids([topic])).get(topic, known)
         return known
 
-    async def offsets_for_times(
-        self, times_ms: PartitionMapping[int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+    async def offsets_for_times(self, times_ms: PartitionMapping[int]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return for each partition the first offset at or after a time in milliseconds; -1 where there is none."""
         return await offsets.list_offsets(self._cluster, to_partition_mapping(times_ms))
 
