@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parent / "java"
 INSIDE = "INSIDE KAFKA: "  # BrokerView.MARK
 PASSED, FAILED, INSIDE_KAFKA, SKIPPED = "passed", "failed", "looks inside Kafka", "skipped"
+NOT_RUN = "not run"  # of a class, until make interop has run it
 TEST_TIMEOUT_SECONDS = 120
 _ANNOTATIONS = b"Lorg/apache/kafka/common/test/api/ClusterT"  # ClusterTest, ClusterTests, ClusterTemplate
 _MAX_REASON_CHARACTERS = 300
