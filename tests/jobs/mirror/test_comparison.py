@@ -122,6 +122,54 @@ def test_long_copies_are_compared_at_their_ends_and_between():
             run_mirror(source.bootstrap_servers, target.bootstrap_servers)
 
 
+FOREIGN = 25  # of 64 records of 200,000 bytes: neither among the first, nor a sample, nor the last
+
+
+def fill(broker, *, other=None):
+    """Append 64 large records; ``other`` is the number of one that differs."""
+    with Producer(broker.bootstrap_servers, compression_type="none") as producer:
+        for number in range(64):
+            value = (b"y" if number == other else b"x") * 200_000
+            producer.send("orders", b"%d" % number + value, timestamp_ms=TIMES).result(WAIT_S)
+
+
+def test_between_directories_all_records_are_compared(tmp_path):
+    for name, other in (("a", None), ("b", FOREIGN)):
+        with Broker(data_dir=tmp_path / name) as broker:
+            fill(broker, other=other)
+    with pytest.raises(LogDirError, match=f"offset {FOREIGN}"):
+        run_mirror(tmp_path / "a", tmp_path / "b")
+    report = run_mirror(tmp_path / "a", tmp_path / "b", compare="samples").partitions[0]
+    assert 2 < report.compared < 64  # the report says how many
+
+
+@pytest.mark.parametrize("other", [None, FOREIGN])
+def test_between_clusters_all_records_are_compared_if_asked(other):
+    with Broker() as source, Broker() as target:
+        fill(source)
+        fill(target, other=other)
+        if other is None:
+            report = run_mirror(source.bootstrap_servers, target.bootstrap_servers, compare="all")
+            assert report.partitions[0].compared == 64
+            return
+        with pytest.raises(LogDirError, match=f"offset {FOREIGN}"):
+            run_mirror(source.bootstrap_servers, target.bootstrap_servers, compare="all")
+
+
+def test_records_in_other_batches_and_codecs_are_compared_one_by_one(tmp_path):
+    """A copy may be recompressed, so that no batch has the source's bytes."""
+    for name, codec, linger in (("a", "none", 0), ("b", "gzip", 1000)):
+        with (
+            Broker(data_dir=tmp_path / name) as broker,
+            Producer(broker.bootstrap_servers, compression_type=codec, linger_ms=linger) as producer,
+        ):
+            for number in range(20_000):
+                value = b"other" if name == "b" and number == 15_000 else b"v%d" % number
+                producer.send("orders", value, timestamp_ms=TIMES)
+    with pytest.raises(LogDirError, match="offset 15,000"):
+        run_mirror(tmp_path / "a", tmp_path / "b")
+
+
 def lose_all(broker, offset):
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_records({ORDERS: offset})

@@ -1,9 +1,10 @@
 """Compare the records of a source and its copy at equal offsets, so that a mirror continues only its own copy.
 
 The end offset of a copy does not prove that its records are those of the source. Before a mirror resumes, it compares
-records of both sides: the first half megabyte of common records, some samples, and the last common record. Key, value
-and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets that one side
-has lost by compaction or retention are skipped.
+records of both sides: all common records, or the first half megabyte of them, some samples, and the last common record.
+Key, value and headers must be equal. The timestamp must be equal too, unless the copy's broker sets its own. Offsets
+that one side has lost by compaction or retention are skipped. Batches whose bytes are equal are not decoded, so that a
+complete comparison costs little more than reading both sides.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaframes.client import AsyncConsumer, TopicPartition
+from kafkaframes.client.fetched import Fetched
 from kafkaframes.errors import CorruptRecordError, LogDirError, NetworkError
 from kafkaframes.jobs.mirror.mapping import Mapping
 
-FETCH_BYTES: Final = 128 << 10  # fetch size of a comparison; a batch may be larger
+FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
 MAX_HEAD_BYTES: Final = 512 << 10  # size of the first records, which are all compared
 _PROBES: Final = 4  # number of samples between the first and the last records
 _COLUMNS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_MIN_MAGIC: Final = 2  # messages inside older sets have offsets of their own
 _APPEND_TIME: Final = 1  # value of the column timestamp_type
 _MAX_ROWS: Final = 10_000  # rows of a window, because a small batch may contain a million records
 _STEP_MS: Final = 250
 _MAX_ERROR_BYTES: Final = 60
+_BODY_AT: Final = 16  # the bytes before differ: base offset, length and leader epoch, which columns have or may differ
 
 
 class ComparedRecord(NamedTuple):
@@ -69,11 +73,58 @@ class Window(NamedTuple):
     size_bytes: int = 0
 
 
+class EqualBatches(NamedTuple):
+    """Leading batches of two fetches that have the same bytes.
+
+    Attributes:
+        next_offset: offset after the last of them.
+        records: number of their records, without control records.
+        size_bytes: size of the batches on both sides, in bytes.
+    """
+
+    next_offset: int
+    records: int
+    size_bytes: int
+
+
+def find_equal_batches(source: Fetched | None, copy: Fetched | None, offset: int, end: int) -> EqualBatches | None:
+    """Return the leading batches of format 2 that both sides have with the same bytes; None if the first ones differ.
+
+    The leader epoch may differ, because a broker sets it. Only batches inside ``offset`` to ``end`` are compared.
+    """
+    if source is None or copy is None:
+        return None
+    names = ("base_offset", "last_offset", "size", "position", "magic", "count")
+    sides = [zip(*(side.batches.column(name).tolist() for name in names), strict=True) for side in (source, copy)]
+    controls = source.batches.is_control.tolist()
+    views = memoryview(source.data), memoryview(copy.data)
+    next_offset = records = size_bytes = 0
+    for row, (one, other) in enumerate(zip(*sides, strict=False)):
+        base, last, size, position, magic, count = one
+        is_inside = offset <= base and last < end and magic >= _MIN_MAGIC
+        if not is_inside or one[:3] != other[:3]:
+            break
+        if views[0][position + _BODY_AT : position + size] != views[1][other[3] + _BODY_AT : other[3] + size]:
+            break
+        next_offset, size_bytes = last + 1, size_bytes + 2 * size
+        records += 0 if controls[row] else count
+    return EqualBatches(next_offset, records, size_bytes) if next_offset else None
+
+
 class Side(Protocol):
     """One side of a comparison."""
 
     async def read(self, offset: int, end: int) -> Window:
         """Return records from source offset ``offset`` to ``end`` (exclusive) at most."""
+
+    async def fetch(self, offset: int, end: int) -> Fetched | None:
+        """Return batches from source offset ``offset`` on.
+
+        None if the batches have other offsets than the source's, or if only a gap follows, up to ``end``.
+        """
+
+    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window | None:
+        """Return the records of a fetch from ``offset`` to ``end``; None if ``fetch`` does not apply to this side."""
 
 
 @dataclass(slots=True)
@@ -97,24 +148,41 @@ class PartitionSide:
             CorruptRecordError: a batch is damaged.
             NetworkError: no data arrive for ``timeout_s``.
         """
+        return self.decode(await self.fetch(offset, end), offset, end)
+
+    async def fetch(self, offset: int, end: int) -> Fetched | None:
+        """Return batches from ``offset`` on; None if only a gap follows, up to ``end``.
+
+        Raises:
+            NetworkError: no data arrive for ``timeout_s``.
+        """
         await self.consumer.assign({self.partition: offset}, ends={self.partition: end})
         deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             fetched = await self.consumer.fetch(_STEP_MS)
-            if fetched is None:
-                if await self.consumer.skip_gap(self.partition, end):
-                    return Window({}, end)
-                continue
-            try:
-                rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end)))
-                records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
-            except CorruptRecordError:
-                if not self.skips_damage:
-                    raise
-                records = {}
-            next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched.next_offset, end)
-            return Window(records, next_offset, len(fetched.data))
+            if fetched is not None:
+                return fetched
+            if await self.consumer.skip_gap(self.partition, end):
+                return None
         raise NetworkError(f"no records of {self.partition} arrived for {self.timeout_s:.0f} s")
+
+    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window:
+        """Return the records of a fetch from ``offset`` to ``end``.
+
+        Raises:
+            CorruptRecordError: a batch is damaged.
+        """
+        if fetched is None:
+            return Window({}, end)
+        try:
+            rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end)))
+            records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
+        except CorruptRecordError:
+            if not self.skips_damage:
+                raise
+            records = {}
+        next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched.next_offset, end)
+        return Window(records, next_offset, len(fetched.data))
 
 
 @dataclass(slots=True)
@@ -123,6 +191,14 @@ class MappedSide:
 
     inner: PartitionSide
     mapping: Mapping
+
+    async def fetch(self, offset: int, end: int) -> Fetched | None:
+        """Return None, because the offsets in the batches are not those of the source."""
+        return None
+
+    def decode(self, fetched: Fetched | None, offset: int, end: int) -> Window | None:
+        """Return None, because ``fetch`` does not apply."""
+        return None
 
     async def read(self, offset: int, end: int) -> Window:
         """Return the copy's records by source offset. See ``PartitionSide.read``."""
@@ -151,6 +227,7 @@ class Comparison:
     """The comparison of the two sides of a partition between two source offsets.
 
     Attributes:
+        is_complete: whether all common records are compared; otherwise the first ones, samples and the last one.
         compared: number of offsets at which both sides have the same record.
     """
 
@@ -159,6 +236,7 @@ class Comparison:
     copy: Side
     first: int
     end: int
+    is_complete: bool = False
     compared: int = 0
     _counted_end: int = 0
 
@@ -170,8 +248,8 @@ class Comparison:
             CorruptRecordError, NetworkError, BrokerError: a side cannot be read.
         """
         offset, size_bytes = self.first, 0
-        while offset < self.end and (size_bytes < MAX_HEAD_BYTES or not self.compared):
-            offset, more_bytes, _ = await self._compare_at(offset)
+        while offset < self.end and (self.is_complete or size_bytes < MAX_HEAD_BYTES or not self.compared):
+            offset, _, more_bytes = await self._compare_at(offset)
             size_bytes += more_bytes
         if offset >= self.end:
             return self.compared
@@ -188,14 +266,21 @@ class Comparison:
     async def _has_common(self, start: int) -> bool:
         """Compare windows from ``start`` until one has a common offset. Return False if none has."""
         while start < self.end:
-            start, _, count = await self._compare_at(start)
+            start, count, _ = await self._compare_at(start)
             if count:
                 return True
         return False
 
     async def _compare_at(self, offset: int) -> tuple[int, int, int]:
-        """Compare one window. Return the start of the next one, the fetched bytes and the number of common offsets."""
-        source, copy = await self.source.read(offset, self.end), await self.copy.read(offset, self.end)
+        """Compare one window. Return the start of the next one, the number of common offsets and the fetched bytes."""
+        batches = await self.source.fetch(offset, self.end), await self.copy.fetch(offset, self.end)
+        equal = find_equal_batches(*batches, offset, self.end)
+        if equal is not None:
+            self.compared += equal.records if offset >= self._counted_end else 0
+            self._counted_end = max(self._counted_end, equal.next_offset)
+            return equal
+        source = self.source.decode(batches[0], offset, self.end) or await self.source.read(offset, self.end)
+        copy = self.copy.decode(batches[1], offset, self.end) or await self.copy.read(offset, self.end)
         bound = min(source.next_offset, copy.next_offset)
         common = sorted(at for at in source.records.keys() & copy.records.keys() if at < bound)
         for at in common:
@@ -210,7 +295,7 @@ class Comparison:
         if not common:  # continue at the first offset that both sides can have
             starts = (min(one.records, default=one.next_offset) for one in (source, copy))
             bound = max(bound, *starts)
-        return max(bound, offset + 1), source.size_bytes + copy.size_bytes, len(common)
+        return max(bound, offset + 1), len(common), source.size_bytes + copy.size_bytes
 
 
 async def holds_records(side: Side, first: int, end: int) -> bool:

@@ -52,6 +52,7 @@ from kafkaframes.jobs.mirror.settings import (
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
+from kafkaframes.jobs.report.words import count_text
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.atomic import refuse_inside
 
@@ -263,7 +264,8 @@ class _Job:
         if self.settings.dry_run:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
-            agree = f"; {report.compared:,} compared records are the same" if report.compared else ""
+            kind = "all" if self._compares_all else "a sample of"
+            agree = f"; compared {kind} {count_text(report.compared, 'common record')}" if report.compared else ""
             self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{agree}")
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
@@ -306,7 +308,8 @@ class _Job:
             if mapping.first_source is None:
                 return 0
             copy, begins = MappedSide(copied, mapping), mapping.source_of(begins)
-        compared = await Comparison(partition, source, copy, max(start, begins), at).run()
+        comparison = Comparison(partition, source, copy, max(start, begins), at, is_complete=self._compares_all)
+        compared = await comparison.run()
         if compared or not await holds_records(copy, begins, at):
             return compared
         if isinstance(writer, MappingWriter) and writer.proves_identity(partition):
@@ -322,6 +325,13 @@ class _Job:
             )
             raise LogDirError(reason, file=str(partition))
         return 0
+
+    @property
+    def _compares_all(self) -> bool:
+        """Whether all common records are compared: by default if no data have to cross a network."""
+        if self.settings.compare is not None:
+            return self.settings.compare == "all"
+        return is_directory(self.source) and is_directory(self.target)
 
     async def _check_source(self, fetched: Fetched, consumer: AsyncConsumer, writer: Writer) -> None:
         """Compare again if the source's topic was recreated, or its log went back, since it was compared."""

@@ -36,6 +36,10 @@ class MirrorSettings(Checked):
     unverified: bool = setting(
         False, "Resume even if source and copy hold no common offset that shows that the copy is of this source."
     )
+    compare: Literal["all", "samples"] | None = setting(
+        None,
+        "Which common records to compare before resuming. Default: all between directories, else samples.",
+    )
     state_dir: str | None = setting(
         None, "Where to keep the mapping of offsets, if they change.", flag="--state", shown="DIR"
     )
