@@ -52,7 +52,6 @@ from kafkaframes.jobs.mirror.settings import (
     is_directory,
 )
 from kafkaframes.jobs.mirror.writers import KeepingWriter, MappingWriter, Writer
-from kafkaframes.jobs.report.words import count_text
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.storage.files.atomic import refuse_inside
 
@@ -265,7 +264,11 @@ class _Job:
             report.until_offset = max(end, report.from_offset)
         if report.resumed:
             kind = "all" if self._compares_all else "a sample of"
-            agree = f"; compared {kind} {count_text(report.compared, 'common record')}" if report.compared else ""
+            agree = (
+                f"; compared {kind} {report.compared:,} common record{'s' * (report.compared != 1)}"
+                if report.compared
+                else ""
+            )
             self.say(f"{partition}: resumed at offset {report.from_offset:,}, the source ends at {end:,}{agree}")
         self.reports[partition], self.ends[partition] = report, end
         self.report.partitions.append(report)
