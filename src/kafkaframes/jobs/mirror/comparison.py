@@ -99,10 +99,10 @@ def find_equal_batches(source: Fetched | None, copy: Fetched | None, offset: int
     controls = source.batches.is_control.tolist()
     views = memoryview(source.data), memoryview(copy.data)
     next_offset = records = size_bytes = 0
-    for row, (one, other) in enumerate(zip(*sides, strict=False)):
-        base, last, size, position, magic, count = one
+    for row, (header, other) in enumerate(zip(*sides, strict=False)):
+        base, last, size, position, magic, count = header
         is_inside = offset <= base and last < end and magic >= _MIN_MAGIC
-        if not is_inside or one[:3] != other[:3]:
+        if not is_inside or header[:3] != other[:3]:
             break
         if views[0][position + _BODY_AT : position + size] != views[1][other[3] + _BODY_AT : other[3] + size]:
             break
