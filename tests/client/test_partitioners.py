@@ -17,7 +17,7 @@ from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadat
 from kafkaframes.client.partitioners import PARTITIONERS, choose_by_queue, partition_choice, queue_weights
 from kafkaframes.client.record_futures import ThreadResults
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import EncodeError, ErrorCode, OptionError
+from kafkaframes.errors import EncodeError, ErrorCode, NetworkError, OptionError
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.records.partitioner import partition_of
 
@@ -271,6 +271,14 @@ def test_records_larger_than_a_batch_do_not_move_the_sticky_partition_before_the
             allowed.add(accumulator.target("t", None, None))
         else:
             pytest.fail("the record was never added")
+
+
+def test_rows_of_a_producer_that_is_closed_in_the_meantime_end_in_a_network_error():
+    accumulator = gather([1, 1])
+    accumulator.close()
+    accumulator.learn("t")
+    with pytest.raises(NetworkError, match="closed before this was sent"):
+        accumulator.sticky_partitions("t", 2)
 
 
 def test_partitions_without_a_leader_get_no_records_without_a_key():

@@ -241,7 +241,7 @@ class Accumulator:
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
         """Return the partitions of this many runs of records that name neither key nor partition, one for each run."""
         with self._lock:
-            known = self._topics[topic]
+            known = self._topic(topic)
             first = self._choose_partition(known)
             others = self._available(known) or list(known.targets)
             if not self._is_adaptive or not self.built_bytes:
@@ -252,12 +252,21 @@ class Accumulator:
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
         """Return where a record would go now; None for a partition that does not exist."""
         with self._lock:
-            known = self._topics.get(topic)
-            if known is None:
-                raise NetworkError("the producer was closed before this was sent")
+            known = self._topic(topic)
             if partition == STICKY:
                 return known.targets.get(known.sticky)
             return known.targets.get(known.number(key) if partition is None else partition)
+
+    def _topic(self, topic: str) -> _Topic:
+        """Return a topic that was learned.
+
+        Raises:
+            NetworkError: the producer was closed in the meantime.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            raise NetworkError("the producer was closed before this was sent")
+        return known
 
     def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
         """Take what is full, and what has waited for ``linger_ms``; return it in order, and when to come again.
