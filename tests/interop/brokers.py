@@ -101,7 +101,7 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     end = state.end_offset(isolation)
     paths = [segment.path for segment in partition.segments]
     batches = kafkaframes.read_records(
-        paths, columns=[*columns, "transactional"], control_records=False, offsets=(partition.log_start_offset, end)
+        paths, columns=[*columns, "transactional"], control_records=False, start=partition.log_start_offset, end=end
     )
     for batch in batches:
         rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()

@@ -179,7 +179,7 @@ def test_the_end_of_the_batches_is_reported_where_it_is_an_error():
 def test_offsets_and_control_records_can_be_left_out():
     data = vector("v2_ok_two_batches").read_bytes()
     everything = offsets(data)[0]
-    assert offsets(data, offsets=(2, 4))[0] == [offset for offset in everything if 2 <= offset < 4]
+    assert offsets(data, start=2, end=4)[0] == [offset for offset in everything if 2 <= offset < 4]
     control = vector("v2_control_commit").read_bytes()
     assert offsets(control, control_records=False)[0] == []
     assert offsets(control)[0] == [0]

@@ -164,7 +164,7 @@ def _read_options(
     paths: Sequence[str], settings: ExportSettings, options: Mapping[str, str], *, to_table: bool
 ) -> ReadOptions:
     from kafkaframes.jobs.export.planning import check_accepted
-    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.scan.selection import topic_choice
     from kafkaframes.spark.log_options import log_options
 
     check_accepted(list(options), to_table=to_table)
@@ -193,7 +193,7 @@ def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any
 
     table = open_table(flags["form"], flags["to"] or "", catalog=flags["catalog"], name=flags["table"])
     files = replace(files, to=flags["to"] or table.shown)
-    chosen = table_settings(files, isolation=options.isolation)
+    chosen = table_settings(files, isolation=options.isolation or "read_committed")
 
     def export(*, run: Runner) -> Outcome:
         job = TableExport(table, files, chosen, run=run, commit_bytes=flags["commit_bytes"])

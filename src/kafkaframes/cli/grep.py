@@ -105,7 +105,13 @@ def _batches(
     )
     if flags["follow"]:
         yield from _followed(paths, flags, where)
-    scan = scan_log(paths, topics=flags["topics"], replicas=flags["replicas"], storage=flags["storage"])
+    scan = scan_log(
+        paths,
+        topics=flags["topics"],
+        isolation="read_uncommitted",
+        replicas=flags["replicas"],
+        storage=flags["storage"],
+    )
     batches = scan.narrowed(where).select(*COLUMNS).to_batches()
     try:
         yield from batches

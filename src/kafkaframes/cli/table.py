@@ -144,7 +144,7 @@ def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[s
     from kafkaframes.jobs.export.planning import check_accepted
     from kafkaframes.jobs.export.task import Settings
     from kafkaframes.jobs.tables.planning import table_plan
-    from kafkaframes.scan.log.options import topic_choice
+    from kafkaframes.scan.selection import topic_choice
     from kafkaframes.spark.log_options import log_options
 
     check_accepted(list(options), to_table=True)

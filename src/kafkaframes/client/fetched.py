@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import UnsupportedFormatError
 from kafkaframes.records.arrays import int64_values, repeated
-from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
+from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.fields import NO_TIMESTAMP
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import FAIL
@@ -89,17 +89,23 @@ class Fetched:
         end_offset: int | None = None,
         verify_crc: bool = True,
         memory: Recycler | None = None,
+        on_damage: str = FAIL,
+        control_records: bool = False,
+        errors: list[ReadError] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Return the records from ``fetch_offset`` on, without control records and aborted ones.
+        """Return the records from ``fetch_offset`` on, without aborted ones.
 
         Args:
             columns: of ``kafkaframes.read_records``.
             end_offset: leave out this offset and what follows.
             verify_crc: whether a wrong CRC is an error.
             memory: for the arrays of many reads.
+            on_damage: ``keep``, ``drop`` or ``fail``.
+            control_records: whether control records are returned.
+            errors: damaged batches are appended, unless they raise.
 
         Raises:
-            CorruptRecordError: a batch is damaged; its position counts in ``data``.
+            CorruptRecordError: a batch is damaged and ``on_damage`` is ``fail``; its position counts in ``data``.
         """
         batches, name = self.batches, str(self.partition)
         begins_before = bool(len(batches)) and not (
@@ -107,9 +113,9 @@ class Fetched:
         )
         options = ReadOptions(
             columns=columns,
-            on_damage=FAIL,
+            on_damage=on_damage,
             verify_crc=verify_crc,
-            control_records=not batches.is_control.any(),
+            control_records=control_records or not batches.is_control.any(),
             first_offset=self.fetch_offset if begins_before else None,
             end_offset=end_offset,
             chunk_bytes=_PART_BYTES,
@@ -117,7 +123,7 @@ class Fetched:
             unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
         source = Memory(as_array(self.data), name)
-        return iter(RecordReader(source, options, memory=memory, scanned=batches))
+        return iter(RecordReader(source, options, errors=errors, memory=memory, scanned=batches))
 
     def from_offset(self, offset: int) -> Fetched:
         """Return the same batches, without the records below an offset."""

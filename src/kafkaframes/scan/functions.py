@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from kafkaframes.scan.ranges import Limit
     from kafkaframes.scan.rows import RecordBatches
     from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.selection import Isolation, OnDamage
 
 Path = str | PathLike[str]
-OnDamage = Literal["keep", "drop", "fail"]
-Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 def scan_log(
     paths: Path | Sequence[Path],
     *,
     topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
     start: Limit = None,
     end: Limit = None,
-    isolation: Isolation = "read_uncommitted",
+    isolation: Isolation | None = None,
+    control_records: bool = False,
     on_damage: OnDamage = "keep",
     verify_crc: bool = True,
-    control_records: bool = False,
     fail_on_data_loss: bool = True,
     replicas: Literal["merge", "all"] = "merge",
     key_files: Sequence[str] = (),
@@ -51,115 +51,121 @@ def scan_log(
     ``value`` and ``headers``; ``select`` chooses others: ``file`` and the columns of ``read_records``.
 
     Args:
-        paths: directories, segments, patterns or URLs of such. Segments named one by one are read in that order.
-        topics: names or patterns; by default those that are not Kafka's own.
-        start, end: what is planned: ``"earliest"``, ``"latest"``, an offset, a time (a datetime, a date or text; UTC
-            without a zone), or an offset or a time for each partition: ``{"orders": {0: 17}}``. The end is exclusive.
-        isolation: ``read_committed`` leaves out what was aborted, and what lies behind an open transaction.
-        on_damage: ``keep`` returns what Kafka's reader returns, ``drop`` leaves damaged batches out, ``fail`` raises at
-            the first damage.
+        paths: directories, segments, patterns or URLs. Segments that are listed one by one are read in that order.
+        topics: topic names or patterns. Default: all topics except Kafka's own.
+        partitions: partition numbers, in each of these topics. Default: all.
+        start, end: the range in each partition: ``"earliest"``, ``"latest"``, an offset, a time (a datetime, a date or
+            text; UTC without a zone), or an offset or a time for each partition: ``{"orders": {0: 17}}``. A time is
+            looked up as ListOffsets does. ``end`` itself is not read.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records after the first open
+            one. Default: ``read_committed``, and ``read_uncommitted`` for single segments (docs/selecting.md).
+        control_records: whether transaction markers and other control records are returned.
+        on_damage: ``keep`` returns what Kafka's reader returns, ``drop`` omits damaged batches, ``fail`` raises at the
+            first damage.
         verify_crc: whether a wrong CRC counts as damage.
-        control_records: whether transaction markers and the like are among the records.
-        fail_on_data_loss: whether it is an error if the log has lost offsets that ``start`` or ``end`` name.
+        fail_on_data_loss: whether it is an error if the log has lost offsets that ``start`` or ``end`` names.
         replicas: ``merge`` makes one log of the copies of a partition (docs/many-copies.md); ``all`` reads each.
         key_files: private RSA keys of encrypted tiered segments.
         follow_links: read what symbolic links in directories lead to.
         storage: what fsspec's constructor takes, where paths are URLs.
-        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
+        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; a larger batch counts as damage.
         budget_bytes: the most memory for batches that are open at once, 256 MiB by default.
 
     Raises:
         OptionError: an option does not exist or does not fit.
     """
     from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
-    from kafkaframes.scan.log.options import ReadOptions, topic_choice
+    from kafkaframes.scan.log.options import ReadOptions
     from kafkaframes.scan.log.source import log_source
-    from kafkaframes.scan.ranges import EARLIEST, LATEST, check_batch_start, log_bound
+    from kafkaframes.scan.ranges import check_batch_start
     from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.selection import Selection, check_choice
     from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
-    _check("on_damage", on_damage, ("keep", "drop", "fail"))
-    _check("replicas", replicas, ("merge", "all"))
-    _check("isolation", isolation, ("read_uncommitted", "read_committed"))
-    first, last = log_bound("start", start, unset=EARLIEST), log_bound("end", end, unset=LATEST)
-    check_batch_start(first)
-    chosen = [topics] if isinstance(topics, str) else list(topics)
+    check_choice("replicas", replicas, ("merge", "all"))
+    selection = Selection(
+        topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        control_records=control_records,
+        on_damage=on_damage,
+    )
+    check_batch_start(selection.log_range[0])
     keys: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
     links = {FOLLOW_LINKS: True} if follow_links else {}
     options = ReadOptions(
         _paths(paths),
-        **topic_choice(chosen),
-        start=first,
-        end=last,
+        **selection.log_fields(),
         no_match="latest",
         fail_on_data_loss=fail_on_data_loss,
-        isolation=isolation,
-        include_control=control_records,
         replicas=replicas,
-        on_damage=on_damage,
         verify_crc=verify_crc,
         limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
         budget_bytes=DEFAULT_BUDGET_BYTES if budget_bytes is None else budget_bytes,
         storage={**(storage or {}), **keys, **links},
     )
-    needs_log = bool(chosen) or (first, last) != (EARLIEST, LATEST) or isolation == "read_committed"
-    return Scan(log_source(options, chosen, as_log=needs_log))
+    return Scan(log_source(options, selection.topic_names, as_log=selection.needs_log))
 
 
 def scan_topic(
     servers: str | Sequence[str],
     topics: str | Sequence[str],
     *,
+    partitions: int | Sequence[int] = (),
     start: Limit = None,
     end: Limit = None,
     isolation: Isolation = "read_committed",
+    control_records: bool = False,
+    on_damage: OnDamage = "keep",
     fail_on_data_loss: bool = True,
     client: Mapping[str, Any] | None = None,
 ) -> Scan:
     """Return a scan of the records of live topics, without a group (docs/scans.md).
 
-    Each run asks the cluster where partitions end, and reads up to there: no record is read that comes later. Rows are
-    as those of ``scan_log``.
+    Each run asks the cluster for the end of each partition and reads up to it. Records that arrive later are not read.
+    Rows are as those of ``scan_log``.
 
     Args:
         servers: ``host:port``, several with commas, or a list of them.
-        topics: names or patterns.
-        start, end: as of ``scan_log``; ``"group:NAME"`` starts where a consumer group has committed.
-        isolation: ``read_committed`` leaves out what was aborted, and what lies behind an open transaction.
-        fail_on_data_loss: whether it is an error if the topic has lost offsets that are to be read.
+        topics: topic names or patterns.
+        partitions: partition numbers, in each of these topics. Default: all.
+        start, end: as of ``scan_log``; ``"group:NAME"`` starts at the committed offsets of a consumer group.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records after the first open
+            one.
+        control_records: whether transaction markers and other control records are returned.
+        on_damage: as of ``scan_log``.
+        fail_on_data_loss: whether it is an error if the topic has lost offsets of the range.
         client: more settings of a consumer under Kafka's names, such as ``{"security.protocol": "SSL"}``.
 
     Raises:
         OptionError: an option does not exist or does not fit.
     """
     from kafkaframes.client.settings import ConsumerSettings
-    from kafkaframes.scan.log.options import topic_choice
-    from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, bound_of
     from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.selection import ISOLATIONS, Selection, check_choice
     from kafkaframes.scan.topic.options import TopicOptions
     from kafkaframes.scan.topic.source import TopicSource
 
-    _check("isolation", isolation, ("read_uncommitted", "read_committed"))
-    last = bound_of("end", end, unset=LATEST)
-    if isinstance(last, AtGroup):
-        raise OptionError("`end` cannot be a group; only `start` can")
-    chosen = [topics] if isinstance(topics, str) else list(topics)
-    if not chosen:
+    check_choice("isolation", isolation, ISOLATIONS)
+    selection = Selection(
+        topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        control_records=control_records,
+        on_damage=on_damage,
+    )
+    if not selection.topic_names:
         raise OptionError("`topics` names no topic")
     servers = servers if isinstance(servers, str) else ",".join(servers)
     settings = {**(client or {}), "bootstrap.servers": servers, "isolation.level": isolation}
     ConsumerSettings.of(settings)
-    first = bound_of("start", start, unset=EARLIEST)
     return Scan(
         TopicSource(
-            TopicOptions(
-                settings,
-                **topic_choice(chosen),
-                start=first,
-                end=last,
-                no_match="latest",
-                fail_on_data_loss=fail_on_data_loss,
-            )
+            TopicOptions(settings, **selection.topic_fields(), no_match="latest", fail_on_data_loss=fail_on_data_loss)
         )
     )
 
@@ -198,8 +204,9 @@ def scan_capture(
     from kafkaframes.protocol.messages.registry import Apis
     from kafkaframes.scan.capture import CaptureSource, SourceOptions
     from kafkaframes.scan.scan import Scan
+    from kafkaframes.scan.selection import check_choice
 
-    _check("on_damage", on_damage, ON_DAMAGE)
+    check_choice("on_damage", on_damage, ON_DAMAGE)
     listening = ports_of(ports)
     read = CaptureOptions(
         table=table, api=api, ports=listening, secrets=secrets, apis=Apis(specs), names_of=names_of, on_damage=on_damage
@@ -212,29 +219,29 @@ def _paths(paths: Path | Sequence[Path]) -> tuple[str, ...]:
     return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
 
 
-def _check(setting: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise OptionError(f"`{setting}` is {' or '.join(known)}, not {value!r}")
-
-
 def read_records(
     source: bytes | bytearray | memoryview | Path | Sequence[Path],
     *,
     columns: Sequence[str] | None = None,
+    topics: str | Sequence[str] = (),
+    partitions: int | Sequence[int] = (),
+    start: Limit = None,
+    end: Limit = None,
+    isolation: Isolation = "read_uncommitted",
+    control_records: bool = True,
     on_damage: OnDamage = "keep",
     verify_crc: bool = True,
-    control_records: bool = True,
-    offsets: tuple[int | None, int | None] = (None, None),
+    fail_on_data_loss: bool = True,
+    replicas: Literal["merge", "all"] = "merge",
+    key_files: Sequence[str] = (),
+    follow_links: bool = False,
     limit_bytes: int | None = None,
     budget_bytes: int | None = None,
-    key_files: Sequence[str] = (),
-    replicas: Literal["merge", "all"] = "merge",
-    topics: Sequence[str] = (),
-    follow_links: bool = False,
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
-    For paths this is short for ``scan_log(...).where(offset=offsets).select(...).to_batches()``.
+    For paths this is short for ``scan_log(...).select(...).to_batches()``, with the defaults of a tool that shows what
+    the bytes hold: all transactions, and control records, too (docs/selecting.md).
 
     >>> kafkaframes.read_records("/backup/kafka-logs", topics=["orders"]).to_pandas()  # doctest: +SKIP
 
@@ -244,59 +251,75 @@ def read_records(
         columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default, and for directories
             ``topic, partition`` before them. There are also ``base_offset, position, magic, codec, producer_id,
             producer_epoch, sequence, leader_epoch, transactional, control, crc_ok, last_offset, batch_size,
-            delete_horizon, key_size, value_size``. A column that is not asked for costs nothing.
+            delete_horizon, key_size, value_size``. A column that is not selected is not decoded.
+        topics: topic names or patterns, for directories. Default: all topics except Kafka's own.
+        partitions: partition numbers, in each of these topics. Default: all.
+        start, end: as of ``scan_log``. Bytes have one range: an offset, a time, ``"earliest"`` or ``"latest"``.
+        isolation: as of ``scan_log``. Bytes and single segments cannot be read committed.
+        control_records: whether transaction markers and other control records are returned.
         on_damage: ``keep`` returns what Kafka's reader returns (the records before the damage in a damaged batch),
-            ``drop`` leaves damaged batches out, ``fail`` raises at the first damage.
+            ``drop`` omits damaged batches, ``fail`` raises at the first damage.
         verify_crc: whether a wrong CRC counts as damage. With ``keep`` such a batch's records are still returned.
-        control_records: whether transaction markers and the like are among the records.
-        offsets: give records from the first offset on, below the second only; None is no bound.
-        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
-        budget_bytes: the most memory for batches that are open at once, 256 MiB by default: their decompressed records
-            and what is kept of each; a batch that needs more is opened alone.
-        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments; such a segment is named by
-            its ``.log`` object.
+        fail_on_data_loss: whether it is an error if a log has lost offsets that ``start`` or ``end`` names.
         replicas: ``merge`` makes one log of segments of one partition in several directories
             (docs/many-copies.md); ``all`` reads each file as it is.
-        topics: names or patterns of the topics to read from directories; by default those that are not Kafka's
-            own.
+        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. Name such a segment by its
+            ``.log`` object.
         follow_links: read what symbolic links in directories lead to; otherwise they are left out.
+        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; a larger batch counts as damage.
+        budget_bytes: the most memory for batches that are open at once, 256 MiB by default: their decompressed records
+            and what is kept of each. A batch that needs more is opened alone.
 
     Returns:
-        An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason). It has
-        ``read_all()`` (a ``pa.Table``) and ``to_pandas()``, and is an Arrow stream: ``polars.from_arrow``, DuckDB and
-        pandas take it as it is.
+        An iterator with ``schema``, ``errors`` (the damage so far: file, position, reason) and ``notes`` (records that
+        an open transaction hides). It has ``read_all()`` (a ``pa.Table``) and ``to_pandas()``, and is an Arrow stream:
+        ``polars.from_arrow``, DuckDB and pandas take it as it is.
 
     Raises:
-        OptionError: a column or a value does not exist.
+        OptionError: a column or a value does not exist; (while iterating) an offset of the range is lost.
         LogDirError: (while iterating) a file cannot be read.
         CorruptRecordError: (while iterating) damage, with on_damage=fail.
     """
     from kafkaframes.records.columns import DEFAULT_COLUMNS
     from kafkaframes.scan.log.memory import IN_MEMORY, read_bytes
+    from kafkaframes.scan.selection import ISOLATIONS, Selection, check_choice
 
+    check_choice("isolation", isolation, ISOLATIONS)
     if isinstance(source, IN_MEMORY):
+        selection = Selection(
+            topics=topics,
+            partitions=partitions,
+            start=start,
+            end=end,
+            isolation=isolation,
+            control_records=control_records,
+            on_damage=on_damage,
+        )
         return read_bytes(
             source,
             DEFAULT_COLUMNS if columns is None else columns,
-            on_damage=on_damage,
+            selection,
             verify_crc=verify_crc,
-            control_records=control_records,
-            offsets=offsets,
             limit_bytes=limit_bytes,
             budget_bytes=budget_bytes,
         )
     scan = scan_log(
         source,
         topics=topics,
+        partitions=partitions,
+        start=start,
+        end=end,
+        isolation=isolation,
+        control_records=control_records,
         on_damage=on_damage,
         verify_crc=verify_crc,
-        control_records=control_records,
+        fail_on_data_loss=fail_on_data_loss,
         replicas=replicas,
         key_files=key_files,
         follow_links=follow_links,
         limit_bytes=limit_bytes,
         budget_bytes=budget_bytes,
-    ).where(offset=offsets)
+    )
     default = DEFAULT_COLUMNS if scan.source.is_files else scan.columns
     return scan.select(*(default if columns is None else columns)).to_batches()
 

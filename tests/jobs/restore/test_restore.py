@@ -64,7 +64,7 @@ def rows(partition):
         on_damage="fail",
         verify_crc=True,
         control_records=True,
-        offsets=(partition.log_start_offset, None),
+        start=partition.log_start_offset,
         limit_bytes=None,
     )
     return [row for batch in batches for row in batch.to_pylist()]

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.scan.log.options import ReadOptions, topic_choice
+from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.scan.selection import topic_choice
 
 
 @pytest.mark.parametrize(

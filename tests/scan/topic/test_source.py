@@ -10,7 +10,8 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.errors import OptionError
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.errors import CorruptRecordError, OptionError
 
 TOPIC = "scanned"
 
@@ -117,3 +118,28 @@ def test_what_is_refused(servers):
         kafkaframes.scan_topic(servers, TOPIC, client={"nonsense": 1})
     secret = kafkaframes.scan_topic(servers, TOPIC, client={"sasl.password": "hidden"})
     assert "hidden" not in repr(secret) + repr(secret.source) + repr(secret.source.options)
+
+
+def test_partitions_and_control_records_of_live_topics_are_selected_as_those_of_logs(servers):
+    everything = {"isolation": "read_uncommitted", "control_records": True}
+    scan = kafkaframes.scan_topic(servers, TOPIC, partitions=1, **everything)
+    columns = scan.select("partition", "offset", "control").to_arrow()
+    assert set(columns["partition"].to_pylist()) == {1}
+    assert columns["control"].to_pylist().count(True) >= 3  # a marker for each transaction
+    assert scan.count() == columns.num_rows
+    with pytest.raises(OptionError, match="none of the chosen topics has the partition 9"):
+        kafkaframes.scan_topic(servers, TOPIC, partitions=[0, 9]).count()
+
+
+def test_damage_in_an_answer_is_kept_dropped_or_an_error():
+    batches = [kafkaframes.build_records({"value": [b"v"] * 5}, base_offset=start) for start in (0, 5, 10)]
+    damaged = bytearray(batches[1])
+    damaged[17] ^= 1  # the CRC
+    fetched = Fetched(TopicPartition("orders", 0), 0, batches[0] + bytes(damaged) + batches[2])
+    for on_damage, offsets in (("keep", list(range(15))), ("drop", [*range(5), *range(10, 15)])):
+        errors = []
+        read = fetched.read(["offset"], on_damage=on_damage, errors=errors)
+        assert [offset for batch in read for offset in batch.column(0).to_pylist()] == offsets
+        assert [error.base_offset for error in errors] == [5]
+    with pytest.raises(CorruptRecordError):
+        list(fetched.read(["offset"]))

@@ -97,8 +97,8 @@ def rows_of(result, mode: str = "fail") -> list[tuple[int, bytes]]:
         with open(result.segment(piece.at).path, "rb") as file:
             raw = file.read()[piece.at.start : piece.at.end]
         start = max(piece.first_offset, result.start_offset) if piece.is_clipped else result.start_offset
-        bounds = (start, piece.end_offset if piece.is_clipped else None)
-        for batch in kafkaframes.read_records(raw, columns=["offset", "value"], on_damage=mode, offsets=bounds):
+        bounds = {"start": start, "end": piece.end_offset if piece.is_clipped else None}
+        for batch in kafkaframes.read_records(raw, columns=["offset", "value"], on_damage=mode, **bounds):
             rows += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
     return rows
 

@@ -147,7 +147,7 @@ def test_two_clusters_are_not_one_log(tmp_path):
 def test_records_of_segments_of_several_copies_are_those_of_one_log(copies):
     segments = sorted(copies[1].glob("orders-0/*.log")) + sorted(copies[0].glob("orders-0/*.log"))
     assert offsets(*segments) == list(range(40))
-    read = kafkaframes.read_records(segments, offsets=(7, 33), on_damage="fail")
+    read = kafkaframes.read_records(segments, start=7, end=33, on_damage="fail")
     assert [n for batch in read for n in batch["offset"].to_pylist()] == list(range(7, 33))
     apart = list(kafkaframes.read_records(segments, replicas="all"))
     assert sum(batch.num_rows for batch in apart) == 25 + 40 - 1  # of the damaged batch one record cannot be read

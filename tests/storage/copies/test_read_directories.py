@@ -50,7 +50,7 @@ def test_a_partition_a_pattern_and_a_segment(log):
     assert "topic" not in kafkaframes.read_records(segment).schema.names
     rows = kafkaframes.read_records(segment, columns=["offset", "partition", "topic"]).read_all().to_pylist()
     assert rows[0] == {"offset": 5, "partition": 1, "topic": "orders"}
-    assert kafkaframes.read_records(log / "orders-1", columns=["topic"], offsets=(8, None)).read_all().num_rows == 2
+    assert kafkaframes.read_records(log / "orders-1", columns=["topic"], start=8).read_all().num_rows == 2
 
 
 def test_columns_that_are_none_are_answered_with_the_nearest(log):

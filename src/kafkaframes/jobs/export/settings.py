@@ -53,7 +53,7 @@ class ExportSettings(Checked):
 
     def read_fields(self) -> dict[str, Any]:
         """Return what is read, as fields of ``ReadOptions`` beside the paths."""
-        from kafkaframes.scan.log.options import topic_choice
+        from kafkaframes.scan.selection import topic_choice
 
         assign = None if self.partitions is None else {name: tuple(some) for name, some in self.partitions.items()}
         return {

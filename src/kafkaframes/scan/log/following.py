@@ -141,6 +141,7 @@ class Follower:
             subscribe=None,
             subscribe_pattern=None,
             assign=_assignment(there),
+            partitions=None,
             start={name: start.get(name, EARLIEST) for name in there},
             end={name: pending[name] for name in there},
         )

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from kafkaframes.errors import OptionError
+from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import batches_table
 from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
+from kafkaframes.scan.log.planning import NO_END
+from kafkaframes.scan.ranges import AtTime, Bound, check_batch_start
 from kafkaframes.scan.rows import RecordBatches, known_columns
+from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES
 from kafkaframes.storage.files.names import printable
 from kafkaframes.storage.log.discover import object_view
@@ -24,32 +30,56 @@ Bytes = bytes | bytearray | memoryview
 def read_bytes(
     source: Bytes,
     columns: Sequence[str],
+    selection: Selection,
     *,
-    on_damage: str,
     verify_crc: bool,
-    control_records: bool,
-    offsets: tuple[int | None, int | None],
     limit_bytes: int | None,
     budget_bytes: int | None,
 ) -> RecordBatches:
-    """Read bytes as ``kafkaframes.read_records`` says."""
+    """Read bytes as ``kafkaframes.read_records`` does.
+
+    Raises:
+        OptionError: the selection has topics, partitions or ``read_committed``, which bytes do not have.
+    """
     options = ReadOptions(
         columns=known_columns(columns, origin=()) or ("offset",),
-        on_damage=on_damage,
+        on_damage=selection.on_damage,
         verify_crc=verify_crc,
         rules=MEMORY,
-        control_records=control_records,
-        first_offset=offsets[0],
-        end_offset=offsets[1],
+        control_records=selection.control_records,
         limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
         budget_bytes=budget_bytes,
     ).checked()
+    for setting, value in (("topics", selection.topic_names), ("partitions", selection.partition_numbers)):
+        if value:
+            raise OptionError(f"`{setting}` is for directories; bytes have no topic and no partition")
+    if selection.isolation == "read_committed":
+        raise OptionError("isolation=read_committed needs whole logs: name their directories, not bytes")
+    start, end = selection.log_range
+    check_batch_start(start)
+    options = options._replace(
+        first_offset=_offset_of("start", start, source), end_offset=_offset_of("end", end, source)
+    )
     errors: list[ReadError] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from RecordReader(Memory(as_array(source)), options, errors=errors)
 
     return RecordBatches(batches(), options.schema, errors)
+
+
+def _offset_of(setting: str, bound: Bound, source: Bytes) -> int | None:
+    """Return a bound of bytes as an offset; None if it excludes nothing."""
+    if isinstance(bound, int):
+        return bound if bound >= 0 else None
+    if not isinstance(bound, AtTime) or not isinstance(bound.times, int):
+        raise OptionError(f"`{setting}` is one offset or one time for bytes, not one for each partition")
+    options = ReadOptions(columns=("offset", "timestamp"), rules=MEMORY)
+    for batch in RecordReader(Memory(as_array(source)), options):
+        late = np.flatnonzero(int64_values(batch.column("timestamp")) >= bound.times)
+        if late.size:
+            return int(batch.column("offset")[int(late[0])].as_py())
+    return None if setting == "end" else NO_END
 
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:

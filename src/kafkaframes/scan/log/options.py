@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import translate
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, Bound
 from kafkaframes.scan.where import EVERYTHING, Where
-from kafkaframes.storage.files.filesystem import has_magic
 
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -28,7 +26,9 @@ class ReadOptions:
         start, end: EARLIEST, LATEST, an offset for each topic partition, or a time (``scan.ranges``).
         no_match: what a start is where no record is at or after the time: ``error``, or ``latest`` (nothing is read).
         fail_on_data_loss: whether offsets that the log has lost are an error; else a warning.
-        isolation: ``read_uncommitted`` or ``read_committed``.
+        partitions: partition numbers in each chosen topic; None for all.
+        isolation: ``read_uncommitted`` or ``read_committed``; None: ``read_committed`` for whole logs,
+            ``read_uncommitted`` for single segments.
         columns: of the result, in this order; None: those of Spark's Kafka source.
         include_headers, include_control, include_internal: the column headers, transaction markers, Kafka's own topics.
         table: a row for each of ``records``, ``batches`` or ``segments``.
@@ -58,7 +58,8 @@ class ReadOptions:
     end: Bound = LATEST
     no_match: str = "error"
     fail_on_data_loss: bool = True
-    isolation: str = "read_uncommitted"
+    partitions: frozenset[int] | None = None
+    isolation: str | None = "read_uncommitted"
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
     include_control: bool = False
@@ -90,16 +91,3 @@ class ReadOptions:
     def layout(self) -> str:
         """The table whose columns the rows have: ``records``, ``batches``, or ``internal`` for decoded records."""
         return "internal" if self.decode == "internal" else self.table
-
-
-def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
-    """Return topics, names or patterns as a shell has them, as a field of ``ReadOptions``; empty for no topics.
-
-    >>> topic_choice(["orders"])
-    {'subscribe': frozenset({'orders'})}
-    """
-    if not topics:
-        return {}
-    if not any(map(has_magic, topics)):
-        return {"subscribe": frozenset(topics)}
-    return {"subscribe_pattern": re.compile("|".join(map(translate, topics)))}

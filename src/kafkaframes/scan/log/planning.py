@@ -16,7 +16,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -104,6 +104,8 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
     _check_all_known(segments, options)
+    if options.partitions is not None:
+        check_partitions(options.partitions, {segment.partition for segment in chosen})
     if options.decode == "internal":
         chosen = _internal(chosen, options)
     chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
@@ -111,6 +113,8 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
 
 
 def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
+    if options.partitions is not None and segment.partition not in options.partitions:
+        return False
     if options.subscribe is not None:
         return segment.topic in options.subscribe
     if options.assign is not None:
@@ -141,6 +145,17 @@ def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
     for name in _requested_partitions(options.assign or {}):
         if name not in result:
             raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
+
+
+def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
+    """Check that each partition number exists in a chosen topic.
+
+    Raises:
+        OptionError: one does not.
+    """
+    if missing := sorted(set(numbers) - set(existing)):
+        listed = ", ".join(map(str, missing))
+        raise OptionError(f"`partitions`: none of the chosen topics has the partition {listed}")
 
 
 def _requested_partitions(assignment: Assignment) -> list[tuple[str, int]]:

@@ -198,6 +198,7 @@ def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], option
 def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
     """Return what is read of segments of which no two are copies, each slice with the log it is of."""
     logs = logs_of(part)
+    options = with_isolation(options, is_whole=part.logs.whole)
     resolved = resolve_offsets(options, logs)
     if part.logs.whole:
         check_loss(resolved, logs)
@@ -205,6 +206,13 @@ def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Lo
         raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
     slices, notes = cut(part.segments, resolved, logs)
     return [(chunk, logs[chunk.segment.topic, chunk.segment.partition]) for chunk in slices], notes
+
+
+def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
+    """Return options with an isolation level: of single segments the transactions are not known."""
+    if options.isolation is not None:
+        return options
+    return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
 
 
 def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:

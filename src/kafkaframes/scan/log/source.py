@@ -12,7 +12,7 @@ from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import Segment, Slice
+from kafkaframes.scan.log.planning import NO_END, NO_START, Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
 from kafkaframes.scan.rows import Counting, known_columns
@@ -96,7 +96,11 @@ class LogSource(Source):
         name = DirectoryName.parse(split(directory)[1])
         topic, partition = ("", -1) if name is None else (name.topic_partition.topic, name.topic_partition.partition)
         segment = Segment(path, info.size_bytes, 0, topic, partition, directory)
-        first, end = where.bounded(*_UNBOUNDED)
+        start, limit = self.options.start, self.options.end
+        first, end = where.bounded(
+            start if isinstance(start, int) and start >= 0 else NO_START,
+            limit if isinstance(limit, int) and limit >= 0 else NO_END,
+        )
         return Slice(segment, 0, segment.size_bytes, first, end)
 
     def read(
@@ -132,9 +136,6 @@ class LogSource(Source):
                 if gaps or (run.end is not None and run.end.status in DAMAGED_ENDS):
                     return None
         return None if gaps else total
-
-
-_UNBOUNDED = -(2**63), 2**63 - 1
 
 
 def _may_have_rows(part: Slice, where: Where) -> bool:

@@ -19,9 +19,12 @@ class TopicOptions:
     Attributes:
         client: the settings of a consumer under Kafka's names.
         subscribe, subscribe_pattern, assign: topics by name, by a pattern of whole names, or topic partitions.
+        partitions: partition numbers in each chosen topic; None for all.
         start, end: EARLIEST, LATEST, an offset for each topic partition, a time, or a group (``scan.ranges``).
         no_match: what a start is where no record is at or after the time: ``error`` or ``latest``.
         fail_on_data_loss: whether offsets that the topic has lost are an error; else a warning.
+        on_damage: ``keep``, ``drop`` or ``fail``.
+        include_control: whether control records are read.
         columns, include_headers: of the result; None: those of Spark's Kafka source.
         min_partitions, max_records_per_partition: how ranges are cut into tasks.
         max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
@@ -38,10 +41,13 @@ class TopicOptions:
     subscribe: frozenset[str] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
+    partitions: frozenset[int] | None = None
     start: Bound | AtGroup = EARLIEST
     end: Bound = LATEST
     no_match: str = "error"
     fail_on_data_loss: bool = True
+    on_damage: str = "fail"
+    include_control: bool = False
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
     min_partitions: int | None = None

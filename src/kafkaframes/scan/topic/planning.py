@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.scan.log.planning import check_partitions
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -82,7 +83,12 @@ class TopicLookups:
             topics = [name for name in self._client.topics() if options.subscribe_pattern.fullmatch(name)]
         else:
             topics = list(options.subscribe or ())
-        return self._client.partitions_for(*sorted(topics))
+        partitions = self._client.partitions_for(*sorted(topics))
+        if options.partitions is None:
+            return partitions
+        chosen = [one for one in partitions if one.partition in options.partitions]
+        check_partitions(options.partitions, {one.partition for one in chosen})
+        return chosen
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition."""

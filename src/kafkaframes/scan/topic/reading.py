@@ -15,6 +15,7 @@ import pyarrow as pa
 from kafkaframes.client import Consumer
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.stretch import Stretch
+from kafkaframes.records.columns import ReadError
 from kafkaframes.records.memory import Recycler
 from kafkaframes.scan.arrow import Conversion, rebatch
 from kafkaframes.scan.columns import Column
@@ -84,29 +85,41 @@ def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) ->
     yield from rebatch(conversion.batch(batch, origin) for batch in batches)
 
 
-def read_rows(work: Range, columns: Sequence[str], options: TopicOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan, in order.
+def read_rows(
+    work: Range, columns: Sequence[str], options: TopicOptions, errors: list[ReadError]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a scan, in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``.
 
     Raises:
         OptionError: offsets are lost (with ``fail_on_data_loss``).
         BrokerError, NetworkError: the partition cannot be read, or nothing came for ``poll_timeout_ms``.
-        CorruptRecordError: a batch is damaged.
+        CorruptRecordError: a batch is damaged, and ``on_damage`` is ``fail``.
     """
     where = options.where
     sources, origin = sources_of(columns, where), RowOrigin(work.topic, work.partition)
-    for batch in _batches(work, sources, options):
+    for batch in _batches(work, sources, options, errors):
         rows = rows_of(batch, origin, columns, where)
         if rows is not None:
             yield rows
 
 
-def _batches(work: Range, sources: Sequence[str], options: TopicOptions) -> Iterator[pa.RecordBatch]:
+def _batches(
+    work: Range, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield columns of the records of a range; of an answer all are made before its first rows are handed on."""
 
     def read(fetched: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
         made: list[pa.RecordBatch] = []
         size = 0
-        for batch in fetched.read(sources, end_offset=work.end, memory=memory):
+        batches = fetched.read(
+            sources,
+            end_offset=work.end,
+            memory=memory,
+            on_damage=options.on_damage,
+            control_records=options.include_control,
+            errors=errors,
+        )
+        for batch in batches:
             made.append(batch)
             size += batch.nbytes
             if size >= _AT_ONCE_BYTES:

@@ -50,12 +50,12 @@ class TopicSource(Source):
         return SourcePlan(plan_topic(options))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, in order; damage is an error, as it is to a consumer."""
-        return read_rows(work, columns, replace(self.options, where=where))
+        """Yield the rows of a range, in order; damage is appended to ``errors`` unless it is an error."""
+        return read_rows(work, columns, replace(self.options, where=where), errors)
 
     def count(self, work: Range, where: Where) -> int | None:
         """Count records by the headers of their batches, which are fetched whole."""
-        counting = Counting(work.first, work.end, where)
+        counting = Counting(work.first, work.end, where, control_records=self.options.include_control)
 
         def counted(fetched: Fetched, memory: Recycler) -> list[int | None]:
             aborted = fetched.transactions.aborted_batches(fetched.batches) if fetched.aborted else None

@@ -1,0 +1,169 @@
+"""The records that a function or job reads: topics, partitions, a range, the isolation level, the handling of damage.
+
+Every reader makes a ``Selection`` of its keywords and plans by it, so that a keyword means the same everywhere
+(docs/selecting.md). ``DEFAULTS`` holds the defaults of all readers; a test compares their signatures with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.reasons import ON_DAMAGE
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtGroup, Bound, Limit, bound_of, log_bound
+from kafkaframes.storage.files.filesystem import has_magic
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+OnDamage = Literal["keep", "drop", "fail"]
+ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a reader does if nothing is specified.
+
+    Attributes:
+        isolation: None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments, whose
+            transactions may begin in segments that were not given.
+        control_records: whether control records are read.
+        on_damage: ``keep``, ``drop`` or ``fail``.
+    """
+
+    isolation: Isolation | None
+    control_records: bool
+    on_damage: OnDamage
+
+
+# Readers of DataFrames and tables seldom ask about transactions: aborted records are omitted.
+_FRAMES: Final = Defaults(None, control_records=False, on_damage="keep")
+_LIVE_FRAMES: Final = Defaults("read_committed", control_records=False, on_damage="keep")
+DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
+    {
+        "scan_log": _FRAMES,
+        "scan_topic": _LIVE_FRAMES,
+        # It shows what the bytes hold, so it includes control records.
+        "read_records": Defaults("read_uncommitted", control_records=True, on_damage="keep"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records are read.
+
+    Attributes:
+        topics: names or patterns; empty for all topics except Kafka's own.
+        partitions: partition numbers in each topic; empty for all.
+        start: first offset or time; None for the earliest.
+        end: offset or time that the range ends before; None for the latest.
+        isolation: None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments.
+        control_records: whether control records are read.
+        on_damage: ``keep``, ``drop`` or ``fail``.
+
+    Raises:
+        OptionError: a value does not exist, or a range cannot be read.
+    """
+
+    topics: str | Sequence[str] = ()
+    partitions: int | Sequence[int] = ()
+    start: Limit = None
+    end: Limit = None
+    isolation: Isolation | None = None
+    control_records: bool = False
+    on_damage: OnDamage = "keep"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_choice("on_damage", self.on_damage, ON_DAMAGE)
+        if self.isolation is not None:
+            check_choice("isolation", self.isolation, ISOLATIONS)
+        for number in self.partition_numbers or ():
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise OptionError(f"`partitions` holds {number!r}; expected partition numbers, 0 or greater")
+        bound_of("start", self.start, unset=EARLIEST)
+        if isinstance(bound_of("end", self.end, unset=LATEST), AtGroup):
+            raise OptionError("`end` cannot be a group; only `start` can")
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The names and patterns."""
+        return (self.topics,) if isinstance(self.topics, str) else tuple(self.topics)
+
+    @property
+    def partition_numbers(self) -> frozenset[int] | None:
+        """The partition numbers; None for all."""
+        numbers = (self.partitions,) if isinstance(self.partitions, int) else tuple(self.partitions)
+        return frozenset(numbers) if numbers else None
+
+    @property
+    def log_range(self) -> tuple[Bound, Bound]:
+        """Start and end of a log.
+
+        Raises:
+            OptionError: ``start`` is a group, which only live topics have.
+        """
+        return log_bound("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
+
+    @property
+    def live_range(self) -> tuple[Bound | AtGroup, Bound]:
+        """Start and end of live topics."""
+        return bound_of("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
+
+    @property
+    def needs_log(self) -> bool:
+        """Whether the selection refers to what single segment files do not have: topics, partitions or times."""
+        is_range = all(isinstance(bound, int) for bound in self.log_range)
+        return bool(self.topic_names or self.partition_numbers) or not is_range or self.isolation == "read_committed"
+
+    def log_fields(self) -> dict[str, Any]:
+        """Return the fields of ``scan.log.options.ReadOptions`` that it sets."""
+        start, end = self.log_range
+        return {
+            **topic_choice(self.topic_names),
+            "partitions": self.partition_numbers,
+            "start": start,
+            "end": end,
+            "isolation": self.isolation,
+            "include_control": self.control_records,
+            "on_damage": self.on_damage,
+        }
+
+    def topic_fields(self) -> dict[str, Any]:
+        """Return the fields of ``scan.topic.options.TopicOptions`` that it sets; the client has the isolation level."""
+        start, end = self.live_range
+        return {
+            **topic_choice(self.topic_names),
+            "partitions": self.partition_numbers,
+            "start": start,
+            "end": end,
+            "include_control": self.control_records,
+            "on_damage": self.on_damage,
+        }
+
+
+def check_choice(setting: str, value: object, choices: Sequence[str]) -> None:
+    """Check that a setting has one of its values.
+
+    Raises:
+        OptionError: it has another.
+    """
+    if value not in choices:
+        raise OptionError(f"`{setting}` is {' or '.join(choices)}, not {value!r}")
+
+
+def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
+    """Return topics, names or patterns as a shell has them, as a field of ``ReadOptions``; empty for no topics.
+
+    >>> topic_choice(["orders"])
+    {'subscribe': frozenset({'orders'})}
+    """
+    if not topics:
+        return {}
+    if not any(map(has_magic, topics)):
+        return {"subscribe": frozenset(topics)}
+    return {"subscribe_pattern": re.compile("|".join(map(translate, topics)))}

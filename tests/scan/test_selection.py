@@ -1,0 +1,152 @@
+"""One selection: the same keywords mean the same records in every function that reads."""
+
+import datetime as dt
+import inspect
+from pathlib import Path
+
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.scan.selection import DEFAULTS, Selection
+
+LOGS = Path(__file__).parent.parent / "data" / "logs"
+SHOP = Path(__file__).parent.parent / "data" / "examples" / "kafka-4.3"
+TRANSACTIONS = LOGS / "kraft-4x-transactions"
+START_MS = 1_700_000_000_000
+TIMES = [START_MS + step for step in (0, 10, 5, 20, 15, 30)]  # later records may be older
+
+
+def write_log(directory: Path, times=TIMES) -> Path:
+    partition = directory / "orders-0"
+    partition.mkdir(parents=True)
+    data = b"".join(
+        kafkaframes.build_records({"value": [b"v"], "timestamp": [time]}, base_offset=offset)
+        for offset, time in enumerate(times)
+    )
+    (partition / f"{0:020}.log").write_bytes(data)
+    return directory
+
+
+def offsets(batches) -> list[int]:
+    return [offset for batch in batches for offset in batch.column(batch.schema.get_field_index("offset")).to_pylist()]
+
+
+def moment(time_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_signatures_have_the_defaults_of_the_table(name):
+    parameters = inspect.signature(getattr(kafkaframes, name)).parameters
+    defaults = DEFAULTS[name]
+    for setting in ("isolation", "control_records", "on_damage"):
+        assert parameters[setting].default == getattr(defaults, setting), setting
+    for setting in ("partitions", "start", "end", "isolation", "control_records", "on_damage"):
+        assert parameters[setting].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (None, None, [0, 1, 2, 3, 4, 5]),
+        ("earliest", "latest", [0, 1, 2, 3, 4, 5]),
+        (2, 4, [2, 3]),
+        (moment(START_MS + 10), None, [1, 2, 3, 4, 5]),  # offset 2 is older, and the range is contiguous
+        (moment(START_MS + 12), moment(START_MS + 25), [3, 4]),
+        (None, moment(START_MS + 10), [0]),
+        (moment(START_MS + 31), None, []),  # later than every record
+        (None, moment(START_MS + 31), [0, 1, 2, 3, 4, 5]),
+        (6, None, []),
+    ],
+)
+def test_a_range_is_the_same_in_directories_segments_and_bytes(tmp_path, start, end, expected):
+    log = write_log(tmp_path / "log")
+    segment = log / "orders-0" / f"{0:020}.log"
+    assert offsets(kafkaframes.scan_log(log, start=start, end=end)) == expected
+    assert offsets(kafkaframes.scan_log(segment, start=start, end=end)) == expected
+    for source in (log, segment, segment.read_bytes()):
+        assert offsets(kafkaframes.read_records(source, start=start, end=end)) == expected
+
+
+def test_a_range_for_each_partition_names_every_selected_partition():
+    scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5, 1: 7}})
+    first = {}
+    for batch in scan.select("partition", "offset"):
+        for row in batch.to_pylist():
+            first.setdefault(row["partition"], row["offset"])
+    assert first == {0: 5, 1: 7}
+    with pytest.raises(OptionError, match="orders-1"):
+        kafkaframes.scan_log(SHOP, topics="orders", partitions=[0, 1], start={"orders": {0: 5}}).count()
+
+
+def test_partitions_are_selected_in_every_topic_and_one_that_no_topic_has_is_an_error():
+    scan = kafkaframes.scan_log(SHOP, topics="orders", partitions=1)
+    every = kafkaframes.scan_log(SHOP, topics="orders")
+    assert scan.to_arrow() == every.where(partition=1).to_arrow()
+    assert 0 < scan.count() < every.count()
+    assert kafkaframes.read_records(SHOP, topics="orders", partitions=[1]).read_all().num_rows == scan.count()
+    for read in (lambda: kafkaframes.scan_log(SHOP, partitions=[0, 77]).count(),):
+        with pytest.raises(OptionError, match="none of the chosen topics has the partition 77"):
+            read()
+
+
+def test_directories_are_read_committed_and_single_segments_are_not():
+    default = kafkaframes.scan_log(TRANSACTIONS)
+    committed = kafkaframes.scan_log(TRANSACTIONS, isolation="read_committed")
+    every = kafkaframes.scan_log(TRANSACTIONS, isolation="read_uncommitted")
+    assert 0 < default.count() == committed.count() < every.count()
+    assert default.to_batches().read_all() == committed.to_batches().read_all()
+    batches = default.to_batches()
+    batches.read_all()
+    assert any("read_committed leaves out" in str(note) for note in batches.notes)
+    assert kafkaframes.read_records(TRANSACTIONS, control_records=False).read_all().num_rows == every.count()
+    segments = sorted(str(path) for path in TRANSACTIONS.rglob("ledger-0/*.log"))
+    pattern = f"{TRANSACTIONS}/ledger-0/*.log"
+    ledger = kafkaframes.scan_log(TRANSACTIONS, topics="ledger", partitions=0, isolation="read_uncommitted").count()
+    start = kafkaframes.scan_log(TRANSACTIONS, topics="ledger", partitions=0).select("offset").limit(1)
+    first = start.to_arrow()["offset"][0].as_py()
+    assert kafkaframes.scan_log(segments).where(offset=(first, None)).count() >= ledger
+    assert kafkaframes.scan_log(pattern).where(offset=(first, None)).count() >= ledger
+    for source in (segments, pattern):
+        with pytest.raises(OptionError, match="read_committed needs whole logs"):
+            kafkaframes.scan_log(source, isolation="read_committed").count()
+
+
+def test_bytes_have_no_topics_no_partitions_and_no_transactions(tmp_path):
+    data = kafkaframes.build_records({"value": [b"v"]})
+    for keywords, message in (
+        ({"topics": "orders"}, "`topics` is for directories"),
+        ({"partitions": 0}, "`partitions` is for directories"),
+        ({"isolation": "read_committed"}, "read_committed needs whole logs"),
+        ({"start": {"orders": {0: 1}}}, "`start` is one offset or one time for bytes"),
+        ({"start": "latest"}, "cannot start at latest"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            kafkaframes.read_records(data, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"on_damage": "PERMISSIVE"}, "`on_damage` is keep or drop or fail, not 'PERMISSIVE'"),
+        ({"isolation": "committed"}, "`isolation` is read_committed or read_uncommitted, not 'committed'"),
+        ({"partitions": [-1]}, "`partitions` holds -1; expected partition numbers"),
+        ({"partitions": ["0"]}, "`partitions` holds '0'; expected partition numbers"),
+        ({"partitions": True}, "`partitions` holds True; expected partition numbers"),
+        ({"start": -2}, "offsets begin at 0"),
+        ({"end": "group:g"}, "`end` cannot be a group"),
+    ],
+)
+def test_values_that_do_not_exist_are_refused_before_anything_is_read(keywords, message):
+    with pytest.raises(OptionError, match=message):
+        Selection(**keywords)
+    with pytest.raises(OptionError, match=message):
+        kafkaframes.scan_log("/nowhere", **keywords)
+    with pytest.raises(OptionError, match=message):
+        kafkaframes.read_records("/nowhere", **keywords)
+
+
+def test_a_log_has_no_groups():
+    with pytest.raises(OptionError, match="only live topics have groups"):
+        kafkaframes.scan_log("/nowhere", start="group:g")
