@@ -1,5 +1,6 @@
 """What a task of a live topic fetches."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from kafkaframes.jobs.tables.planning import live_plan, table_plan
 from kafkaframes.jobs.tables.state import Gap
 from kafkaframes.records.build import build_records
 from kafkaframes.scan.log.options import ReadOptions
+from kafkaframes.storage.log.notes import NO_NOTES
 
 
 def test_a_task_ends_where_nothing_is_left_before_its_end(tmp_path):
@@ -38,6 +40,21 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
         said = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
         with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=said):
             list(iter(_stretch(consumer, task).next, None))
+
+
+def test_an_open_transaction_that_ends_the_read_is_named():
+    with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
+        with Producer(broker.bootstrap_servers) as other:
+            other.send("t", b"before", partition=0).result()
+        producer.begin_transaction()
+        producer.send("t", b"open", partition=0).result()
+        client = {"bootstrap.servers": broker.bootstrap_servers, "isolation.level": "read_committed"}
+        (finding,) = live_plan(["t"], client)(None).notes.findings
+        assert (finding.check, finding.offset) == ("open-transaction", 1)
+        assert re.search(r"t-0: the transaction of producer \d+ is open since offset 1; .*up to 1 are", finding.message)
+        assert live_plan(["t"], {**client, "isolation.level": "read_uncommitted"})(None).notes == NO_NOTES
+        producer.commit_transaction()
+        assert live_plan(["t"], client)(None).notes == NO_NOTES
 
 
 def test_the_first_records_that_a_new_partition_lost_are_a_loss():
