@@ -5,14 +5,17 @@ python docs/tables.py
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,15 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
+from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
 from kafkaframes.client.properties import java_properties
+from kafkaframes.client.settings import (
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    ShareConsumerSettings,
+    setting_names,
+)
 from kafkaframes.client.sync import Admin
 from kafkaframes.errors import EncodeError
 from kafkaframes.jobs.export.settings import ExportSettings
@@ -42,7 +53,8 @@ from kafkaframes.spark.write_options import WRITE_OPTIONS
 from kafkaframes.storage.copies.decisions import CHECKS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.everyday.behaviours import MODULES, PEERS, behaviours_of
+from tests.everyday import outcomes
+from tests.everyday.behaviours import MODULES, PEERS, Behaviour, tests_of
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -234,6 +246,58 @@ def java_settings_table() -> str:
     return rows(("setting", "clients", "here"), body)
 
 
+def client_settings_table(client: str) -> str:
+    """One row for each setting of a client: its keyword, Java's name, its type, its default and its meaning.
+
+    Args:
+        client: ``client`` for the settings of every client, or ``producer``, ``consumer`` or ``share_consumer`` for the
+            settings that only this client has.
+    """
+    settings, declared = CLIENT_SETTINGS[client]
+    of_every_client = set(setting_names(ClientSettings)) if settings is not ClientSettings else set()
+    meanings = meanings_of(declared)
+    java = java_properties()
+    body = []
+    for entry in fields(settings):
+        if entry.name in of_every_client or entry.name == "bootstrap_servers":
+            continue
+        dotted = entry.name.replace("_", ".")
+        is_plain = entry.default not in (None, (), "", MISSING)
+        body.append(
+            (
+                f"`{entry.name}`",
+                f"`{dotted}`" if dotted in java else "",
+                f"`{entry.type}`",
+                f"`{entry.default}`" if is_plain else "",
+                re.sub(r" Default: [^.]*\.$", "", meanings[entry.name]),
+            )
+        )
+    return rows(("setting", "Java's name", "type", "default", "meaning"), body)
+
+
+def meanings_of(declared: type) -> dict[str, str]:
+    """Return the text below each setting of a class of ``client.options``."""
+    (node,) = ast.parse(inspect.getsource(declared)).body
+    assert isinstance(node, ast.ClassDef)
+    return {
+        before.target.id: " ".join(after.value.value.split())
+        for before, after in pairwise(node.body)
+        if isinstance(before, ast.AnnAssign)
+        and isinstance(before.target, ast.Name)
+        and isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+        and isinstance(after.value.value, str)
+    }
+
+
+CLIENT_SETTINGS: dict[str, tuple[type[ClientSettings], type]] = {
+    "client": (ClientSettings, ClientOptions),
+    "producer": (ProducerSettings, ProducerOptions),
+    "consumer": (ConsumerSettings, ConsumerOptions),
+    "share_consumer": (ShareConsumerSettings, ShareConsumerOptions),
+}
+
+
 def settings_table(command: str, settings: type) -> str:
     """One row for each setting of a job: its keyword in Python, the flag of the command, its default."""
     context = click.Context(cli)
@@ -267,12 +331,27 @@ def flexible_releases_table() -> str:
 
 
 def everyday_table(module: str) -> str:
-    """One row for each behaviour that a module of tests/everyday shows."""
+    """One row for each behaviour that a module of tests/everyday shows; the last run says where it holds."""
     body = []
-    for behaviour in behaviours_of(importlib.import_module(f"tests.everyday.{module}")):
+    stored = outcomes.load()
+    for test in tests_of(importlib.import_module(f"tests.everyday.{module}")):
+        behaviour: Behaviour = test.behaviour  # type: ignore[attr-defined]
         peers = "; ".join(f"{PEERS[peer]} (`{source}`)" for peer, source in sorted(behaviour.sources.items()))
-        body.append((behaviour.title, peers, behaviour.ours))
-    return rows(("behaviour", "peers", "ours"), body)
+        key = f"{module}::{test.__name__}"
+        cells = [stored.get(column, {}).get("outcomes", {}).get(key, "") for column in outcomes.COLUMNS]
+        body.append((behaviour.title, peers, behaviour.ours, *cells))
+    return rows(("behaviour", "peers", "ours", *outcomes.COLUMNS.values()), body)
+
+
+def everyday_counts_table() -> str:
+    """One row for each cluster: how many behaviours were run on it, when, and how many hold."""
+    body = []
+    for column, title in outcomes.COLUMNS.items():
+        stored = outcomes.load().get(column, {"date": "never", "outcomes": {}})
+        cells = list(stored["outcomes"].values())
+        holds, differs = cells.count(outcomes.HOLDS), cells.count(outcomes.DIFFERS)
+        body.append((title, stored["date"], str(holds + differs), str(holds)))
+    return rows(("cluster", "date of the run", "behaviours run", "hold"), body)
 
 
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
@@ -290,6 +369,10 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
     "java-admin": (ROOT / "docs" / "admin.md", java_admin_table),
+    **{
+        f"{client}-settings": (ROOT / "docs" / "client-settings.md", partial(client_settings_table, client))
+        for client in CLIENT_SETTINGS
+    },
     "java-settings": (ROOT / "docs" / "client-settings.md", java_settings_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),
@@ -302,6 +385,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "table-settings": (ROOT / "docs" / "tables.md", partial(settings_table, "table", TableSettings)),
     "audit-settings": (ROOT / "docs" / "audit.md", partial(settings_table, "audit", AuditSettings)),
     "flexible-releases": (ROOT / "docs" / "spec-evolution.md", flexible_releases_table),
+    "everyday-counts": (ROOT / "docs" / "everyday.md", everyday_counts_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 } | {module: (ROOT / "docs" / "everyday.md", partial(everyday_table, module)) for module in MODULES}
 

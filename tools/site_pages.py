@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import kafkaframes
+from kafkaframes import client
 from kafkaframes.cli.main import SECTIONS, cli
 
 TOP = Path(__file__).parent.parent
@@ -44,6 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["benchmarks/index.md"] = benchmarks_page(results)
     pages["reference/commands.md"] = "".join(commands_page())
     pages["reference/python.md"] = python_page()
+    pages["reference/client.md"] = client_page()
     for target, text in pages.items():
         files.append(File.generated(config, target, content=text))
     return files
@@ -92,6 +94,18 @@ def python_page() -> str:
     for module, title in modules.items():
         lines += [f"## {title}", "", f"::: {module}", "    options: {show_root_heading: false, heading_level: 3}", ""]
     return "\n".join(lines)
+
+
+def client_page() -> str:
+    """Document every public class and constant of ``kafkaframes.client``, the clients first."""
+    clients = [name for name in client.__all__ if name.endswith(("Producer", "Consumer", "Admin"))]
+    names = [name for name in clients if name != "FencedProducer"]
+    names += [name for name in client.__all__ if name not in names]
+    head = (
+        "# Client\n\nWhat `kafkaframes.client` offers. [The guide](../client.md) begins with code; "
+        "[the settings](../client-settings.md) have a page of their own.\n\n"
+    )
+    return head + "\n".join(f"::: kafkaframes.client.{name}\n" for name in names)
 
 
 def commands_page() -> Iterator[str]:

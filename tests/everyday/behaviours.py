@@ -5,7 +5,7 @@ A test's name is the behaviour. Its decorator has the name of a test of each pee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -56,21 +56,16 @@ def shown_by(*, ours: str = THE_SAME, **sources: str) -> Callable[[Test], Test]:
     return decorate
 
 
-def tests_of(module: ModuleType) -> Iterator[FunctionType]:
-    """Yield the test functions of a module, in source order."""
-    for name, value in vars(module).items():
-        if name.startswith("test_") and isinstance(value, FunctionType):
-            yield value
-
-
-def behaviours_of(module: ModuleType) -> list[Behaviour]:
-    """Return the behaviours of a module, in source order.
+def tests_of(module: ModuleType) -> list[FunctionType]:
+    """Return the test functions of a module, in source order.
 
     Raises:
         ValueError: a test does not name a peer.
     """
-    tests = list(tests_of(module))
+    tests = [
+        value for name, value in vars(module).items() if name.startswith("test_") and isinstance(value, FunctionType)
+    ]
     missing = [test.__name__ for test in tests if not hasattr(test, "behaviour")]
     if missing:
         raise ValueError(f"{module.__name__} has tests without `shown_by`: {', '.join(missing)}")
-    return [test.behaviour for test in tests]  # type: ignore[attr-defined]
+    return tests

@@ -36,7 +36,7 @@ IS_REAL: Final = COLUMN in RELEASES or SERVERS is not None
 NODES: Final = (1, 2, 3)
 ORACLE: Final = Path(os.environ.get("KAFKAFRAMES_ORACLE", Path(__file__).parents[3] / "shared" / "tools" / "oracle"))
 PATIENCE_S: Final = 60
-CONFIG_DELAY_S: Final = 0.5  # a broker answers DescribeConfigs before the leader applies a new value to its log
+CONFIG_DELAY_S: Final = 2  # a broker answers DescribeConfigs before the leader applies a new value to its log
 GROUPS_WITHOUT_DELAY: Final[dict[str, str | int]] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
@@ -51,7 +51,8 @@ _REAL_SETTINGS: Final[dict[str, str | int]] = GROUPS_WITHOUT_DELAY | {
     "broker.session.timeout.ms": 6_000,
     "default.replication.factor": 3,
     "initial.broker.registration.timeout.ms": 180_000,
-    "log.retention.ms": -1,  # tests append records of 1970
+    "log.retention.check.interval.ms": 86_400_000,  # tests append records of 1970
+    "log.initial.task.delay.ms": 86_400_000,
     "offsets.topic.num.partitions": 6,
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.min.isr": 2,

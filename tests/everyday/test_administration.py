@@ -396,10 +396,10 @@ def test_access_rules_are_created_described_and_deleted(broker, admin, topic):
 
 @shown_by(java="testDescribeLogDirs", kafka_python="test_describe_log_dirs")
 def test_log_directories_show_the_size_of_each_replica(admin, filled):
-    ((_, directories),) = admin.describe_log_dirs().items()
-    sizes = [replicas.replicas[filled].size_bytes for replicas in directories.values() if filled in replicas.replicas]
-    assert len(sizes) == 1
-    assert sizes[0] > 0
+    directories = [directory for node in admin.describe_log_dirs().values() for directory in node.values()]
+    sizes = [directory.replicas[filled].size_bytes for directory in directories if filled in directory.replicas]
+    assert len(sizes) == len(admin.describe_topics([filled.topic])[filled.topic].partitions[0].replicas)
+    assert max(sizes) > 0
 
 
 @shown_by(java="testCloseAdminClient", confluent="test_basic_api")

@@ -1,5 +1,7 @@
 """What a user does with transactions."""
 
+import time
+
 import pytest
 from tests.everyday.behaviours import shown_by
 
@@ -13,8 +15,23 @@ def producer(servers, topic):
         yield producer
 
 
-def read_values(servers, topic, isolation_level="read_committed"):
-    """Return the values of a topic up to its end, as a reader sees them."""
+def wait_until_stable(servers, topic):
+    """Wait until the markers of all transactions are written: a commit returns before the leaders have them."""
+    deadline = time.monotonic() + 60
+    with Consumer(servers, isolation_level="read_committed") as stable, Consumer(servers) as plain:
+        partitions = plain.partitions_for(topic)
+        while stable.end_offsets(partitions) != plain.end_offsets(partitions):
+            assert time.monotonic() < deadline, f"a transaction on {topic} is still open"
+
+
+def read_values(servers, topic, isolation_level="read_committed", *, is_open=False):
+    """Return the values of a topic up to its end, as a reader sees them.
+
+    Args:
+        is_open: whether a transaction is open, whose end is not waited for.
+    """
+    if not is_open:
+        wait_until_stable(servers, topic)
     values = []
     with Consumer(servers, auto_offset_reset="earliest", isolation_level=isolation_level) as consumer:
         partitions = consumer.partitions_for(topic)
@@ -73,8 +90,8 @@ def test_an_open_transaction_holds_read_committed_back(servers, producer, topic)
     producer.send(topic, b"open", partition=0).result()
     with Producer(servers) as other:
         other.send(topic, b"plain", partition=0).result()
-    assert read_values(servers, topic) == []
-    assert read_values(servers, topic, "read_uncommitted") == [b"open", b"plain"]
+    assert read_values(servers, topic, is_open=True) == []
+    assert read_values(servers, topic, "read_uncommitted", is_open=True) == [b"open", b"plain"]
     producer.commit_transaction()
     assert read_values(servers, topic) == [b"open", b"plain"]
 
@@ -226,21 +243,23 @@ def test_the_open_transaction_of_a_lost_producer_is_aborted_by_its_successor(ser
     confluent="test_send_offsets_committed_transaction",
     kafka_python="test_transactional_producer_offsets",
 )
-def test_offsets_are_committed_with_the_transaction(servers, admin, producer, topic):
+def test_offsets_are_committed_with_the_transaction(broker, admin, producer, topic):
     first = TopicPartition(topic, 0)
     producer.begin_transaction()
     producer.send(topic, b"v", partition=0)
     producer.send_offsets_to_transaction({first: 7}, topic)
     producer.commit_transaction()
+    broker.wait_for(lambda: admin.group_offsets(topic))
     assert admin.group_offsets(topic)[first].offset == 7
 
 
 @shown_by(java="testOffsetMetadataInSendOffsetsToTransaction")
-def test_offsets_of_a_transaction_keep_their_metadata(admin, producer, topic):
+def test_offsets_of_a_transaction_keep_their_metadata(broker, admin, producer, topic):
     first = TopicPartition(topic, 0)
     producer.begin_transaction()
     producer.send_offsets_to_transaction({first: CommittedOffset(7, metadata="größe")}, topic)
     producer.commit_transaction()
+    broker.wait_for(lambda: admin.group_offsets(topic))
     assert admin.group_offsets(topic)[first] == CommittedOffset(7, metadata="größe")
 
 

@@ -109,10 +109,13 @@ class AsyncConsumer(AsyncTopicLookupClient):
             warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit (if that is automatic, and unless ``commit`` is False), call ``on_revoke``, leave the group and end.
+        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
 
-        After ``timeout_ms`` it ends whatever the brokers have not answered; the session ends the membership then.
-        An exception that leaves ``async with`` commits nothing: the records that were read last may not be handled.
+        An exception that leaves ``async with`` commits nothing: the application may not have handled the last records.
+
+        Args:
+            commit: whether to commit; only an automatic commit is meant.
+            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
         self._cluster.home.check()
         self._is_closed = True
@@ -289,7 +292,11 @@ class AsyncConsumer(AsyncTopicLookupClient):
     # --------------------------------------------------------------------------------------------------- positions
 
     def seek(self, partition: PartitionLike, offset: int) -> None:
-        """Go on from ``offset``.
+        """Set the position of a partition.
+
+        Args:
+            partition: assigned partition.
+            offset: offset of the next record to return.
 
         Raises:
             OptionError: the partition is not assigned, or the offset is negative.
@@ -301,11 +308,25 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._task.wake()
 
     async def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """Go on from the first offset, of all partitions if none are named."""
+        """Set positions to the log start offsets.
+
+        Args:
+            partitions: assigned partitions; none means all of them.
+
+        Raises:
+            OptionError: a partition is not assigned.
+        """
         await self._seek_to(EARLIEST, partitions)
 
     async def seek_to_end(self, *partitions: PartitionLike) -> None:
-        """Go on from the end, of all partitions if none are named."""
+        """Set positions to the end offsets, as ``end_offsets`` returns them.
+
+        Args:
+            partitions: assigned partitions; none means all of them.
+
+        Raises:
+            OptionError: a partition is not assigned.
+        """
         await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, which: int, partitions: Sequence[PartitionLike]) -> None:
@@ -315,11 +336,14 @@ class AsyncConsumer(AsyncTopicLookupClient):
             self.seek(partition, offset)
 
     def position(self, partition: PartitionLike) -> int:
-        """Return the offset of the next record that will be handed out.
+        """Return the offset of the next record that the consumer returns.
+
+        Args:
+            partition: assigned partition.
 
         Raises:
             OptionError: the partition is not assigned.
-            BrokerError: it has no position: no offset is committed, and ``auto_offset_reset`` is none.
+            BrokerError: the partition has no position: no offset is committed, and ``auto_offset_reset`` is none.
         """
         state = self._state(partition)
         if state.position < 0:
@@ -328,14 +352,28 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return state.position
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Hand out nothing of these partitions until ``resume``; what is fetched already is kept."""
+        """Return no records of these partitions until ``resume``; records that are already fetched are kept.
+
+        Args:
+            partitions: assigned partitions.
+
+        Raises:
+            OptionError: a partition is not assigned.
+        """
         for state in [self._state(entry) for entry in partitions]:
             state.is_paused = True
             for entry in state.buffer:
                 entry.interrupt()
 
     def resume(self, *partitions: PartitionLike) -> None:
-        """Go on with these partitions."""
+        """Return records of paused partitions again.
+
+        Args:
+            partitions: assigned partitions.
+
+        Raises:
+            OptionError: a partition is not assigned.
+        """
         for state in [self._state(entry) for entry in partitions]:
             state.is_paused = False
         self._task.changed.set()
@@ -372,13 +410,19 @@ class AsyncConsumer(AsyncTopicLookupClient):
     # ---------------------------------------------------------------------------------------------------- reading
 
     async def fetch(self, timeout_ms: int | None = 1_000) -> Fetched | None:
-        """Return the next partition's batches as bytes, None where none come in time.
+        """Return the next batches of one partition as bytes.
+
+        Args:
+            timeout_ms: longest wait, in milliseconds; None waits without limit.
+
+        Returns:
+            The batches, or None if none arrive in time.
 
         Raises:
-            BrokerError: a partition cannot be read.
             OptionError: another task is reading from this consumer.
+            BrokerError: a partition cannot be read.
             UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
-                position stays in front of it.
+                position stays before it.
         """
         with self._reading("fetch()"):
             return await self._fetch(_deadline(timeout_ms))
@@ -502,10 +546,19 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return pa.Table.from_batches(rows, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return records as Python values, at most ``max_poll_records``; for data, use ``fetch_arrow``.
+        """Return records as Python values; ``fetch_arrow`` is faster for large amounts of data.
+
+        Args:
+            timeout_ms: longest wait for a record, in milliseconds; None waits without limit.
+            max_records: largest number of records; None is the setting ``max_poll_records``.
+
+        Returns:
+            Records in offset order within each partition; an empty list if none arrive in time.
 
         Raises:
-            BrokerError, CorruptRecordError, OptionError: as ``fetch``.
+            OptionError: another task is reading from this consumer.
+            BrokerError: a partition cannot be read, or the coordinator refuses the membership.
+            CorruptRecordError: a batch is damaged; its partition's position stays before the batch.
         """
         most = self.settings.max_poll_records if max_records is None else max_records
         taken: list[ConsumerRecord] = []
@@ -611,10 +664,14 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return GroupMember(self.settings.group_id) if member is None else member.identity
 
     async def commit(self, offsets: PartitionMapping[CommittedOffset | int] | None = None) -> None:
-        """Commit offsets for the group: the positions of all partitions if none are named.
+        """Commit offsets for the group.
+
+        Args:
+            offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``; None commits
+                the positions of all assigned partitions.
 
         Raises:
-            OptionError: there is no group.
+            OptionError: the consumer has no ``group_id``.
             BrokerError: the coordinator refuses, or the consumer has subscribed and is not a member of its group: it
                 was removed (UNKNOWN_MEMBER_ID), and other members may have continued with its partitions.
         """
@@ -691,9 +748,23 @@ class AsyncConsumer(AsyncTopicLookupClient):
             _LOG.warning("offsets were not committed before their partitions were given up: %s", error)
 
     async def committed(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, CommittedOffset]:
-        """Return what the group has committed; partitions without are not in the result."""
+        """Return the committed offsets of this consumer's group.
+
+        While an open transaction holds offsets of these partitions, the call waits for its end (KIP-447).
+
+        Args:
+            partitions: partitions of any topics; they need not be assigned.
+
+        Returns:
+            The committed offset of each partition that has one.
+
+        Raises:
+            BrokerError: the group may not be read, or (UNSTABLE_OFFSET_COMMIT) a transaction stayed open for
+                ``default_api_timeout_ms``.
+            OptionError: the consumer has no ``group_id``.
+        """
         group_id, requested = self.group_metadata().group_id, to_partitions(partitions)
-        return await group_offsets.committed(self._cluster, group_id, requested)
+        return await group_offsets.committed(self._cluster, group_id, requested, stable=True)
 
     def _commit_time(self) -> float | None:
         """Return when offsets are committed by themselves."""

@@ -268,7 +268,12 @@ class Consumer(SyncClient):
         self.close(commit=kind is None)
 
     def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit (where that is automatic, and unless ``commit`` is False) and end; see ``AsyncConsumer.close``."""
+        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
+
+        Args:
+            commit: whether to commit; only an automatic commit is meant.
+            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
+        """
         closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
         self._loop.end(closing, timeout_s=timeout_ms / 1000 + CLOSE_GRACE_S)
 

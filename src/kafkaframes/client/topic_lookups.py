@@ -37,14 +37,24 @@ class AsyncTopicLookupClient:
         self._cluster = ClusterClient(settings)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
+
+        An exception that leaves ``async with`` commits nothing: the application may not have handled the last records.
+
+        Args:
+            commit: whether to commit; only an automatic commit is meant.
+            timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
+        """
         await self._cluster.close()
 
     async def partitions_for(self, *topics: str) -> list[TopicPartition]:
-        """List the partitions of a topic, or of several, one after the other.
+        """List the partitions of topics, topic by topic.
+
+        Args:
+            topics: topic names.
 
         Raises:
-            BrokerError: there is no such topic.
+            BrokerError: a topic does not exist or may not be described.
         """
         partitions: list[TopicPartition] = []
         for topic in topics:
@@ -58,32 +68,69 @@ class AsyncTopicLookupClient:
         return sorted(entry.name for entry in self._cluster.cluster.topics.values() if not entry.is_internal)
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
-        """Return the ids of topics as brokers have them now, of those that are there and have one (from 2.8 on)."""
+        """Return the current ids of topics (KIP-516).
+
+        Args:
+            topics: topic names.
+
+        Returns:
+            The id of each topic that exists and has one; brokers have topic ids since Kafka 2.8.
+        """
         names = frozenset(topics)
         await self._cluster.retried(lambda: self._cluster.refresh(names))
         known = ((name, self._cluster.cluster.topic_id(name)) for name in sorted(names))
         return {name: topic_id for name, topic_id in known if topic_id.int}
 
     async def current_topic_id(self, topic: str) -> UUID:
-        """Return the id of a topic, the nil UUID if brokers have none (before 2.8); asks only if it is not known.
+        """Return the id of a topic (KIP-516); ask a broker only if the client does not know it.
 
-        Fetches by id (from 3.1 on) fail if the topic was recreated, and the id is then asked for again. So an id that
-        is the same after a fetch as before says that the fetched records are of that topic.
+        Fetch requests with topic ids (Kafka 3.1 and later) fail if the topic was recreated, and the client then asks
+        for the new id. An id that is the same before and after a fetch is the id of the fetched records' topic.
+
+        Args:
+            topic: topic name.
+
+        Returns:
+            The topic id, or the nil UUID if brokers have no topic ids (before Kafka 2.8).
         """
         if not (known := self._cluster.cluster.topic_id(topic)).int:
             known = (await self.topic_ids([topic])).get(topic, known)
         return known
 
     async def offsets_for_times(self, times_ms: PartitionMapping[int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return for each partition the first offset at or after a time in milliseconds; -1 where there is none."""
+        """Return the first record at or after a time, for each partition.
+
+        Args:
+            times_ms: for each partition, a time in milliseconds since 1970.
+
+        Returns:
+            Offset, timestamp and leader epoch of the record; the offset is -1 if no record is that young.
+
+        Raises:
+            BrokerError: a partition does not exist or may not be read.
+        """
         return await offsets.list_offsets(self._cluster, to_partition_mapping(times_ms))
 
     async def beginning_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
+        """Return the log start offset of each partition.
+
+        Args:
+            partitions: partitions of any topics; they need not be assigned.
+
+        Raises:
+            BrokerError: a partition does not exist or may not be read.
+        """
         return await offsets.ends(self._cluster, to_partitions(partitions), EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[PartitionLike]) -> dict[TopicPartition, int]:
-        """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
+        """Return the end offset of each partition: the high watermark, or with read_committed the last stable offset.
+
+        Args:
+            partitions: partitions of any topics; they need not be assigned.
+
+        Raises:
+            BrokerError: a partition does not exist or may not be read.
+        """
         requested, read_committed = to_partitions(partitions), self.settings.reads_committed
         return await offsets.ends(self._cluster, requested, LATEST, read_committed=read_committed)
 

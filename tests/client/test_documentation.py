@@ -1,0 +1,57 @@
+"""The reference has every setting and every public name of the client, with a description."""
+
+import importlib.util
+import inspect
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kafkaframes import client
+
+ROOT = Path(__file__).parents[2]
+_SPEC = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
+tables = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(tables)
+
+
+def public_methods():
+    for name in client.__all__:
+        value = getattr(client, name)
+        if inspect.isclass(value):
+            for method, function in inspect.getmembers(value, inspect.isroutine):
+                if not method.startswith("_") and (getattr(function, "__module__", None) or "").startswith(
+                    "kafkaframes.client"
+                ):
+                    yield f"{name}.{method}", function
+
+
+METHODS = dict(public_methods())
+
+
+@pytest.mark.parametrize("name", tables.CLIENT_SETTINGS)
+def test_every_setting_has_a_meaning(name):
+    settings, declared = tables.CLIENT_SETTINGS[name]
+    meanings = tables.meanings_of(declared)
+    page = (ROOT / "docs" / "client-settings.md").read_text()
+    shared = {field.name for field in fields(tables.ClientSettings)} if name != "client" else set()
+    own = {field.name for field in fields(settings)} - shared - {"bootstrap_servers"}
+    assert own == set(meanings)
+    assert [setting for setting in own if f"| `{setting}` |" not in page] == []
+
+
+@pytest.mark.parametrize("name", [name for name in client.__all__ if inspect.isclass(getattr(client, name))])
+def test_every_public_class_has_a_docstring(name):
+    assert inspect.getdoc(getattr(client, name))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_public_method_has_a_docstring(name):
+    assert inspect.getdoc(METHODS[name])
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name.startswith(("AsyncConsumer.", "Consumer."))])
+def test_every_argument_of_a_consumer_is_described(name):
+    described = inspect.getdoc(METHODS[name])
+    arguments = [argument for argument in inspect.signature(METHODS[name]).parameters if argument != "self"]
+    assert [argument for argument in arguments if f"{argument}:" not in described] == []

@@ -1,0 +1,15 @@
+"""What users do every day, on three real nodes, of which some are killed: tests/everyday, unchanged."""
+
+from __future__ import annotations
+
+import pytest
+from tests.everyday import outcomes
+from tests.interop import brokers
+
+
+@pytest.mark.parametrize("release", brokers.VERSIONS)
+def test_everyday_behaviours_hold_on_real_nodes(oracle, release, tmp_path):
+    results = tmp_path / "outcomes.json"
+    done = outcomes.run_column(release, results)
+    outcomes.store(release, results)
+    assert done.returncode == 0, done.stdout[-8_000:]
