@@ -53,6 +53,7 @@ def rows_of(tmp_path):
 def test_a_table_names_what_an_open_transaction_hides(log, tmp_path):
     result = table(log, tmp_path)
     assert (result.exit_code, rows_of(tmp_path)) == (1, 1)
+    assert "\n1 record, " in result.output
     for fact in ("producer 7", "offset 2", "1,001 records", "--isolation read_uncommitted"):
         assert fact in result.output
     result = table(log, tmp_path, "--json")

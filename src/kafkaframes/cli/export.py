@@ -235,8 +235,8 @@ def _print(outcome: Outcome) -> None:
         out.print(part)
     resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
-        f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
-        f"in {printable(str(summary.output))}; "
+        f"{count_text(summary.records, 'record')}, of {outcome.records_read:,} read, "
+        f"{size_text(outcome.output_bytes)}, in {printable(str(summary.output))}; "
         f"{count_text(outcome.exported - len(outcome.failed), 'segment')} in {summary.seconds:.1f} s{resumed}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",

@@ -26,7 +26,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import note, printable, say, size_text
+from kafkaframes.cli.text import count_text, note, printable, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.jobs.tables.settings import TableSettings
@@ -228,7 +228,7 @@ def _report(outcome: Outcome, *, quiet: bool) -> None:
         return
     dead = facts.get("dead_letters", {}).get("records", 0)
     if facts["commits"]:
-        rows = f"{outcome.summary.records - dead:,} records, {size_text(outcome.output_bytes)}"
+        rows = f"{count_text(outcome.summary.records - dead, 'record')}, {size_text(outcome.output_bytes)}"
         say(f"{rows}, in {outcome.summary.seconds:.1f} s")
     for line in lines_of(facts):
         say(printable(line))
