@@ -208,6 +208,7 @@ MUTANTS = {
     ),
 }
 SAFE = {
+    "an expired batch is sent again": "its time has expired, so the check of the time refuses it as well",
     "overtakes behind a break": "only those in doubt go then, in order, on one connection",
     "a broken partition takes new batches": "what stands first then has a number that its leader refuses",
     "holds back for ever": "batches go one by one",
