@@ -227,11 +227,11 @@ def test_a_setting_is_reset_to_its_default(admin, topic):
     kafka_python="test_append_and_subtract_ops",
     confluent="test_incremental_alter_configs",
 )
-def test_a_list_setting_is_appended_to_and_subtracted_from(admin, topic):
+def test_a_list_setting_is_appended_to_and_subtracted_from(broker, admin, topic):
     admin.alter_configs("topic", topic, append={"cleanup.policy": "compact"})
-    assert admin.describe_configs("topic", topic)["cleanup.policy"].value == "delete,compact"
+    broker.wait_for(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value == "delete,compact")
     admin.alter_configs("topic", topic, subtract={"cleanup.policy": "delete"})
-    assert admin.describe_configs("topic", topic)["cleanup.policy"].value == "compact"
+    broker.wait_for(lambda: admin.describe_configs("topic", topic)["cleanup.policy"].value == "compact")
 
 
 @shown_by(java="testInvalidIncrementalAlterConfigs", kafka_python="test_raise_on_unknown_true_raises")

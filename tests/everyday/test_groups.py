@@ -385,6 +385,7 @@ def test_an_unknown_assignor_is_refused(servers):
         Consumer(servers, group_id="g", partition_assignment_strategy="fair")
 
 
+@pytest.mark.kafka_4
 @shown_by(java="testRemoteAssignorInvalid")
 def test_an_unknown_remote_assignor_is_refused(servers, topic):
     with member_of(servers, topic, "consumer", group_remote_assignor="fair") as member:
@@ -393,6 +394,7 @@ def test_an_unknown_remote_assignor_is_refused(servers, topic):
             member.poll(20_000)
 
 
+@pytest.mark.kafka_4
 @shown_by(java="testRemoteAssignorRange")
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_a_remote_assignor_assigns_every_partition(broker, servers, filled, assignor):
