@@ -102,6 +102,6 @@ def pytest_terminal_summary(terminalreporter):
 def compiled_ahead():
     """Skip where kernels are numba's and no libraries: there is no C compiler, or Python's headers are missing."""
     try:
-        demand.compiler()
+        demand.c_compiler()
     except demand.LinkError as error:
         pytest.skip(f"kernels are not libraries here: {error}")

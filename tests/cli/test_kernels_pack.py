@@ -19,8 +19,8 @@ def one_ready(tmp_path, monkeypatch):
     ready.write_bytes(b"library")
     monkeypatch.setattr(kernels.demand, "modules", lambda: ["kafkaframes.wire._kernels"])
     monkeypatch.setattr(places, "file_name", lambda module: ready.name)
-    monkeypatch.setattr(places, "find", lambda name: ready)
-    monkeypatch.setattr(demand, "compiler", lambda: ["cc"])
+    monkeypatch.setattr(places, "find_unit", lambda name: ready)
+    monkeypatch.setattr(demand, "c_compiler", lambda: ["cc"])
     return ready
 
 
@@ -39,9 +39,9 @@ def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
 
 def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
     def none():
-        raise demand.LinkError("no C compiler was found")
+        raise demand.LinkError("C compiler not found: cc")
 
-    monkeypatch.setattr(demand, "compiler", none)
+    monkeypatch.setattr(demand, "c_compiler", none)
     result = ask("kernels", "pack", tmp_path / "out")
     assert (result.exit_code, (tmp_path / "out").exists()) == (1, False)
-    assert "no C compiler was found" in result.output
+    assert "C compiler not found: cc" in result.output

@@ -33,7 +33,7 @@ def test_bars_and_notes_are_shown_unless_a_command_is_quiet(is_quiet, monkeypatc
             patched.setattr(sys, "stderr", terminal)
             assert [*workers.in_order(str, [3, 4], size_of=lambda _: workers.SMALL_BYTES // 4, workers=1)] == ["3", "4"]
             note("starting")
-            demand.tell("compiling")
+            demand.print_progress("compiling")
 
     result = CliRunner().invoke(command, ["--quiet"] if is_quiet else [], catch_exceptions=False)
     assert result.exit_code == 0

@@ -145,7 +145,7 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("shipped", ["true", "false"])
 def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(standalone_cluster, tmp_path, shipped):
-    demand.make(demand.modules(), folder=places.cache_folder(), say=demand.tell)  # what the driver has to send
+    demand.compile_modules(demand.modules(), folder=places.cache_folder(), report=demand.print_progress)
     settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
     settings["spark.kafkaframes.shipKernels"] = shipped
     out = run(f"master={standalone_cluster!r}, config={settings!r}")

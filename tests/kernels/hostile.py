@@ -1,6 +1,6 @@
-"""Run every family of kernels on hostile bytes and extreme numbers; print a line with the digest of each result.
+"""Run every family of kernels on invalid bytes and extreme numbers, and print a digest of each result.
 
-``test_plain.py`` runs this module twice, with compiled kernels and as plain Python, and compares the lines.
+``test_plain.py`` runs this module with compiled kernels and as plain Python, and compares the output.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ NUMBERS = (-(2**63), -(2**63) + 1, -(2**31) - 1, -1, 0, 2**31, 2**32 - 1, 2**53 
 MESSAGES = ("ApiVersionsResponse", "FetchRequest", "FetchResponse", "MetadataResponse", "ProduceRequest")
 
 
-def spoiled(data: bytes, seed: int) -> bytes:
-    """Put extreme numbers of some width at some positions, or cut; nothing, now and then."""
-    choose, raw = random.Random(seed), bytearray(data)
-    for _ in range(choose.randrange(3)):
-        width, at = choose.choice((1, 2, 4, 8)), choose.randrange(max(len(raw), 1))
-        raw[at : at + width] = (choose.choice(NUMBERS) % 2 ** (8 * width)).to_bytes(width, "big")
-    return bytes(raw[: choose.randrange(len(raw) + 1)] if choose.random() < 0.1 else raw)
+def damage(data: bytes, seed: int) -> bytes:
+    """Overwrite up to two positions with extreme numbers, and truncate some inputs."""
+    rng, raw = random.Random(seed), bytearray(data)
+    for _ in range(rng.randrange(3)):
+        width, position = rng.choice((1, 2, 4, 8)), rng.randrange(max(len(raw), 1))
+        raw[position : position + width] = (rng.choice(NUMBERS) % 2 ** (8 * width)).to_bytes(width, "big")
+    return bytes(raw[: rng.randrange(len(raw) + 1)] if rng.random() < 0.1 else raw)
 
 
 def rows_of(batches: Any) -> list[Any]:
-    """Return the columns of batches as Python's values, times as numbers."""
+    """Return the columns of batches as Python values, with timestamps as numbers."""
     return [[_plain(column).to_pylist() for column in batch.columns] for batch in batches]
 
 
@@ -65,11 +65,11 @@ def append(data: bytes, offset: int) -> Any:
 
 def decode(name: str, version: int, data: list[bytes], mode: str) -> Any:
     array = message(name).decode_columns(data, version, mode=mode)
-    sound = array.filter(array.field("_error").is_null())
-    return array.to_pylist(), message(name).encode_columns(sound, version).to_pylist()
+    valid = array.filter(array.field("_error").is_null())
+    return array.to_pylist(), message(name).encode_columns(valid, version).to_pylist()
 
 
-def captured(data: bytes, table: str) -> Any:
+def scan_capture(data: bytes, table: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.pcap")
         path.write_bytes(data)
@@ -77,7 +77,7 @@ def captured(data: bytes, table: str) -> Any:
         return repr(rows_of(batches)).replace(folder, "")
 
 
-def hashed(keys: list[bytes]) -> Any:
+def hash_keys(keys: list[bytes]) -> Any:
     buf = np.frombuffer(b"".join(keys), np.uint8)
     sizes = np.array([len(key) for key in keys], np.int32)
     positions = np.cumsum(sizes, dtype=np.int64) - sizes
@@ -90,7 +90,7 @@ def hashed(keys: list[bytes]) -> Any:
     return [out.tolist() for out in (*outs, ledger)]
 
 
-def varints(data: bytes) -> Any:
+def read_varints(data: bytes) -> Any:
     raw = np.frombuffer(data, np.uint8)
     return [
         kernel(raw, 0, raw.size) for kernel in (wire_kernels.varint_at, wire_kernels.varlong_at, wire_kernels.crc32c)
@@ -99,7 +99,7 @@ def varints(data: bytes) -> Any:
 
 def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
     record = mutations.record(random.Random(1), 0, damage=0)
-    logs = [spoiled(mutations.some_log(seed, damage=0.3), seed) for seed in range(24)]
+    logs = [damage(mutations.some_log(seed, damage=0.3), seed) for seed in range(24)]
     logs += [
         mutations.batch_v2(record, count=1, base_offset=base, last_delta=delta)
         for base, delta in product(NUMBERS, (-1, 0, 2**31 - 1))
@@ -114,19 +114,19 @@ def cases() -> Iterator[tuple[str, Callable[[], Any]]]:
         versions = message(name).spec.valid_versions
         for version in (versions.lowest, versions.highest):
             values = [make_value(message(name), version, seed).encode(version) for seed in range(6)]
-            data = [spoiled(value, seed) for seed, value in enumerate(values * 3)]
+            data = [damage(value, seed) for seed, value in enumerate(values * 3)]
             yield f"decode {name} {version} {mode}", partial(decode, name, version, data, mode)
     packets = zstandard.ZstdDecompressor().stream_reader(CAPTURE.read_bytes()).read(CAPTURE_BYTES)
     for seed, table in product(range(3), ("calls", "gaps", "packets", "connections")):
-        yield f"capture {table} {seed}", partial(captured, spoiled(packets, seed), table)
-    choose = random.Random(1)
-    yield "keys", partial(hashed, [choose.randbytes(size) for size in (0, 1, 7, 8, 9, 16, 40)] * 2)
+        yield f"capture {table} {seed}", partial(scan_capture, damage(packets, seed), table)
+    rng = random.Random(1)
+    yield "keys", partial(hash_keys, [rng.randbytes(size) for size in (0, 1, 7, 8, 9, 16, 40)] * 2)
     for seed in range(20):
-        yield f"varints {seed}", partial(varints, choose.randbytes(seed + 1) + b"\xff" * (seed % 11))
+        yield f"varints {seed}", partial(read_varints, rng.randbytes(seed + 1) + b"\xff" * (seed % 11))
 
 
 def main() -> None:
-    """Print each case's name and the digest of what comes of it; an error of ours is a result."""
+    """Print the name of each case and the digest of its result. A KafkaframesError is a result."""
     for name, run in cases():
         try:
             result = run()

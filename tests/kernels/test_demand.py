@@ -1,4 +1,4 @@
-"""What compiles: once for all processes that start together, only what is imported, said in one line."""
+"""Compilation on demand: once for all processes, only imported modules, with one line of output."""
 
 import os
 import subprocess
@@ -22,18 +22,18 @@ print(*hashes)
 
 @pytest.fixture
 def start(tmp_path):
-    """Start processes with an empty cache of their own."""
-    started = []
+    """Start processes that share an empty cache."""
+    processes = []
 
-    def run(code=CALL, **more):
-        environment = {**os.environ, "KAFKAFRAMES_CACHE_DIR": str(tmp_path / "cache"), **more}
+    def run(code=CALL, **variables):
+        environment = {**os.environ, "KAFKAFRAMES_CACHE_DIR": str(tmp_path / "cache"), **variables}
         command = [sys.executable, "-c", code]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
+        processes.append(process)
         return process
 
     yield run
-    for process in started:
+    for process in processes:
         process.kill()
         process.communicate()
 
@@ -44,19 +44,19 @@ def finish(process):
     return out, err
 
 
-def test_processes_that_start_together_compile_once_and_what_they_import_only(start, tmp_path, compiled_ahead):
-    told = [finish(process) for process in [start() for _ in range(3)]]
-    assert len({out for out, _ in told}) == 1
-    lines = "".join(err for _, err in told)
+def test_concurrent_processes_compile_imported_modules_once(start, tmp_path, compiled_ahead):
+    results = [finish(process) for process in [start() for _ in range(3)]]
+    assert len({out for out, _ in results}) == 1
+    lines = "".join(err for _, err in results)
     assert lines.count("compiling kernels") == 1
     files = sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").glob("*.so"))
     assert files == ["jobs.report._kernels", "wire._kernels"]
-    assert finish(start()) == (told[0][0], "")  # nothing is left to be said
+    assert finish(start()) == (results[0][0], "")
 
 
 @pytest.fixture(scope="module")
 def hashes():
-    """The same hashes from this process's kernels."""
+    """The expected hashes, from the kernels of this process."""
     from kafkaframes.jobs.report import _kernels
 
     result = np.zeros(2, np.int64)
@@ -64,7 +64,7 @@ def hashes():
     return " ".join(map(str, result)) + "\n"
 
 
-def test_without_a_c_compiler_numbas_cache_takes_its_place(start, tmp_path, hashes):
+def test_without_a_c_compiler_numbas_cache_is_used(start, tmp_path, hashes):
     out, err = finish(start(KAFKAFRAMES_CC="no-such-compiler"))
     assert out == hashes
     assert err.count("compiling kernels") == 1
@@ -73,7 +73,7 @@ def test_without_a_c_compiler_numbas_cache_takes_its_place(start, tmp_path, hash
     assert finish(start(KAFKAFRAMES_CC="no-such-compiler")) == (hashes, "")
 
 
-def test_numbas_cache_of_sources_that_lie_elsewhere_or_are_newer_is_not_taken_for_theirs(tmp_path, monkeypatch):
+def test_numbas_cache_depends_on_path_and_modification_time(tmp_path, monkeypatch):
     names = set()
     for folder in ("here", "there"):
         monkeypatch.setattr(demand.directories, "PACKAGE", tmp_path / folder)
@@ -82,44 +82,44 @@ def test_numbas_cache_of_sources_that_lie_elsewhere_or_are_newer_is_not_taken_fo
         source.write_text("import numpy as np")
         for seconds in (1, 2):
             os.utime(source, (seconds, seconds))
-            names.add(demand.numba_name("kafkaframes.near._kernels_a"))
-        assert demand.numba_name("kafkaframes.near._kernels_a") in names
+            names.add(demand.numba_folder_name("kafkaframes.near._kernels_a"))
+        assert demand.numba_folder_name("kafkaframes.near._kernels_a") in names
     assert len(names) == 4
 
 
-def test_a_processor_below_the_target_gets_kernels_of_its_own(start, tmp_path, hashes):
+def test_a_processor_below_the_target_gets_its_own_kernels(start, tmp_path, hashes):
     out, _ = finish(start(KAFKAFRAMES_TARGET="this-machine"))
     assert out == hashes
     assert not list((tmp_path / "cache").glob("*.so"))
 
 
-def test_without_any_folder_it_is_compiled_in_memory_and_said(start, tmp_path, hashes):
-    code = "from kafkaframes.kernels import directories; directories.caches = lambda: iter(())\n" + CALL
+def test_without_a_cache_folder_kernels_are_compiled_in_memory(start, tmp_path, hashes):
+    code = "from kafkaframes.kernels import directories; directories.cache_folders = lambda: iter(())\n" + CALL
     out, err = finish(start(code))
     assert out == hashes
-    assert "no folder for kernels" in err
+    assert "no cache folder" in err
 
 
-def test_a_lock_whose_holder_hangs_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(demand, "LONGEST_WAIT_SECONDS", 0.3)
-    said = []
-    with demand.alone(tmp_path, said.append), demand.alone(tmp_path, said.append):
+def test_waiting_for_a_lock_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(demand, "MAX_WAIT_SECONDS", 0.3)
+    messages = []
+    with demand.cache_lock(tmp_path, messages.append), demand.cache_lock(tmp_path, messages.append):
         pass
-    assert said == ["waiting for another process that compiles kernels"]
+    assert messages == ["waiting for another process that compiles kernels"]
 
 
-def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch, compiled_ahead):
+def test_a_failed_compiler_is_reported(tmp_path, monkeypatch, compiled_ahead):
     monkeypatch.setenv("KAFKAFRAMES_CC", "false")
-    demand.compiler.cache_clear()
+    demand.c_compiler.cache_clear()
     with pytest.raises(demand.LinkError, match="false failed"):
-        demand.link(b"", "", tmp_path / "x.so")
-    demand.compiler.cache_clear()
+        demand.link_library(b"", "", tmp_path / "x.so")
+    demand.c_compiler.cache_clear()
 
 
-def test_a_job_that_fails_is_one_line_and_the_others_are_done(tmp_path):
+def test_other_jobs_are_finished_after_a_failure(tmp_path):
     jobs = [("os:mkdir", str(tmp_path / "made")), ("os:rmdir", str(tmp_path / "none"))]
-    done = []
+    finished_jobs = []
     with pytest.raises(KafkaframesError, match="kernels could not be compiled"):
-        workers.run(jobs, done=done.append)
+        workers.run_jobs(jobs, on_done=finished_jobs.append)
     assert (tmp_path / "made").is_dir()
-    assert done == jobs[:1]
+    assert finished_jobs == jobs[:1]

@@ -1,4 +1,4 @@
-"""Where units are looked for: names that follow the sources, and folders that nobody else can write to."""
+"""Search for units: names depend on the sources, and folders must be trusted."""
 
 import ast
 import os
@@ -6,26 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.kernels import demand, target
-from kafkaframes.kernels import directories as places
+from kafkaframes.kernels import demand, directories, target
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch, tmp_path):
-    """Homes and temporary folders of this test's own, and nothing remembered before or after."""
+    """A private home and temporary folder, and empty caches before and after the test."""
     for name in ("KAFKAFRAMES_CACHE_DIR", "KAFKAFRAMES_KERNELS", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(places.tempfile, "gettempdir", lambda: str(tmp_path))
-    places.forget()
+    monkeypatch.setattr(directories.tempfile, "gettempdir", lambda: str(tmp_path))
+    directories.clear_caches()
     yield
-    places.forget()
+    directories.clear_caches()
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of kernel files: ``b`` calls into ``a``, ``c`` stands alone."""
-    monkeypatch.setattr(places, "PACKAGE", tmp_path)
+    """A package of kernel files: ``b`` imports ``a``, and ``c`` imports none."""
+    monkeypatch.setattr(directories, "PACKAGE", tmp_path)
     (tmp_path / "near").mkdir()
     files = {name: tmp_path / "near" / f"_kernels_{name}.py" for name in "abc"}
     files["a"].write_text("from kafkaframes.near.layout import SIZE")
@@ -36,58 +35,60 @@ def package(tmp_path, monkeypatch):
     return files
 
 
-@pytest.mark.parametrize(("changed", "others"), [("a", {"a", "b"}), ("b", {"b"}), ("c", {"c"}), ("layout", {"a", "b"})])
-def test_a_unit_has_another_name_once_its_file_or_what_that_imports_has_changed(package, changed, others):
+@pytest.mark.parametrize(
+    ("modified", "affected"), [("a", {"a", "b"}), ("b", {"b"}), ("c", {"c"}), ("layout", {"a", "b"})]
+)
+def test_the_name_of_a_unit_depends_on_its_file_and_imports(package, modified, affected):
     def names():
-        places.forget()
-        return {name: places.file_name(f"kafkaframes.near._kernels_{name}") for name in "abc"}
+        directories.clear_caches()
+        return {name: directories.file_name(f"kafkaframes.near._kernels_{name}") for name in "abc"}
 
     before = names()
-    package[changed].write_text(package[changed].read_text() + "\n# changed")
+    package[modified].write_text(package[modified].read_text() + "\n# changed")
     after = names()
-    assert {name for name in "abc" if before[name] != after[name]} == others
+    assert {name for name in "abc" if before[name] != after[name]} == affected
 
 
-def test_another_target_is_another_unit(monkeypatch):
+def test_each_target_has_its_own_unit(monkeypatch):
     assert target.target() in (*target.TARGETS.values(), target.OTHER)
     monkeypatch.setenv("KAFKAFRAMES_TARGET", "x86_64")
-    places.forget()
-    first = places.file_name("kafkaframes.jobs.report._kernels")
+    directories.clear_caches()
+    first = directories.file_name("kafkaframes.jobs.report._kernels")
     monkeypatch.setenv("KAFKAFRAMES_TARGET", "aarch64")
-    places.forget()
-    second = places.file_name("kafkaframes.jobs.report._kernels")
+    directories.clear_caches()
+    second = directories.file_name("kafkaframes.jobs.report._kernels")
     assert "x86-64-v3" in first
     assert "armv8-a" in second
     assert first[-20:] != second[-20:]
 
 
-def test_a_python_without_a_stable_abi_gets_kernels_of_its_own(monkeypatch):
+def test_a_python_without_a_stable_abi_has_its_own_target(monkeypatch):
     monkeypatch.delenv(target.OVERRIDE, raising=False)
     monkeypatch.setattr(target.sys, "abiflags", "t")
     assert target.target.__wrapped__() is target.OTHER
 
 
-def test_a_processor_that_lacks_what_the_target_asks_for_is_another(monkeypatch):
+def test_a_processor_without_the_required_flags_has_its_own_target(monkeypatch):
     monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
-    wanted = target.TARGETS["x86_64"].flags
-    for flags, chosen in (
-        (wanted | {"sse"}, "x86-64-v3"),
-        (wanted - {"avx2"}, "this-machine"),
+    required = target.TARGETS["x86_64"].flags
+    for flags, expected in (
+        (required | {"sse"}, "x86-64-v3"),
+        (required - {"avx2"}, "this-machine"),
         (set(), "this-machine"),
     ):
         monkeypatch.setattr(target, "_processor_flags", lambda _, flags=flags: flags)
-        places.forget()
-        assert target.target().name == chosen
+        directories.clear_caches()
+        assert target.target().name == expected
 
 
-def test_every_import_between_kernel_files_is_seen():
-    """What the syntax tree says of the imports, beside what the pattern of lines finds."""
-    for path in places.modules():
+def test_every_import_between_kernel_files_is_recognized():
+    """Compare the imports in the syntax tree with those that the regular expression finds."""
+    for path in directories.kernel_files():
         lines = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
-        named = {places.path_of(line.module) for line in lines}
-        named |= {places.path_of(f"{line.module}.{name.name}") for line in lines for name in line.names}
-        wanted = {file for file in named if places.goes_into_kernels(file) and file.is_file()}
-        assert wanted <= places._imported(path)
+        files = {directories.module_path(line.module) for line in lines}
+        files |= {directories.module_path(f"{line.module}.{name.name}") for line in lines for name in line.names}
+        expected = {file for file in files if directories.is_kernel_source(file) and file.is_file()}
+        assert expected <= directories._imported_files(path)
 
 
 def test_all_kernel_files_with_entry_points_are_units():
@@ -96,83 +97,83 @@ def test_all_kernel_files_with_entry_points_are_units():
 
 
 def test_the_cache_is_in_the_home_directory_and_private(tmp_path):
-    folder = places.cache_folder()
+    folder = directories.cache_folder()
     assert folder == tmp_path / "home" / ".cache" / "kafkaframes"
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_may_write_to_is_refused_with_the_reason(tmp_path, monkeypatch):
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, monkeypatch):
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(open_to_all))
-    refused = places.folders()[1]
-    assert refused.folder == open_to_all
-    assert "0777" in refused.refused
-    assert places.cache_folder() == tmp_path / "home" / ".cache" / "kafkaframes"
+    entry = directories.list_folders()[1]
+    assert entry.folder == open_to_all
+    assert "0777" in entry.distrust
+    assert directories.cache_folder() == tmp_path / "home" / ".cache" / "kafkaframes"
 
 
-def test_a_folder_below_one_that_anybody_may_write_to_is_refused(tmp_path, monkeypatch):
+def test_a_folder_in_one_that_others_can_write_to_is_not_trusted(tmp_path, monkeypatch):
     parent = tmp_path / "open"
     (parent / "mine").mkdir(parents=True)
     parent.chmod(0o777)
     monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(parent / "mine"))
-    assert "anybody may write" in places.folders()[1].refused
-    parent.chmod(0o1777)  # as /tmp is: only owners may rename
-    places.forget()
-    assert places.folders()[1].refused is None
+    assert "all users can write" in directories.list_folders()[1].distrust
+    parent.chmod(0o1777)  # like /tmp: only owners can rename
+    directories.clear_caches()
+    assert directories.list_folders()[1].distrust is None
 
 
-def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+def test_a_folder_of_another_user_is_not_trusted(tmp_path, monkeypatch):
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o755)
-    _give_away(folder, monkeypatch)
+    _change_owner(folder, monkeypatch)
     monkeypatch.setenv("KAFKAFRAMES_KERNELS", str(folder))
-    assert "neither to this user nor to root" in places.folders()[1].refused
+    assert "neither to this user nor to root" in directories.list_folders()[1].distrust
 
 
-def _give_away(path, monkeypatch):
-    """Let ``path`` belong to somebody else: root can give it away, others look with other eyes."""
+def _change_owner(path, monkeypatch):
+    """Change the owner of ``path``; without root, change the user ID of this process."""
     if os.getuid() == 0:
         os.chown(path, 4242, 4242)
     else:
-        monkeypatch.setattr(places.os, "getuid", lambda: 4242)
+        monkeypatch.setattr(directories.os, "getuid", lambda: 4242)
 
 
-def test_a_unit_of_another_user_in_a_good_folder_is_not_found(tmp_path, monkeypatch):
+def test_a_unit_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("KAFKAFRAMES_KERNELS", str(tmp_path / "image"))
     (tmp_path / "image").mkdir(mode=0o755)
-    name = places.file_name("kafkaframes.jobs.report._kernels")
+    name = directories.file_name("kafkaframes.jobs.report._kernels")
     unit = tmp_path / "image" / name
     unit.write_bytes(b"")
-    assert places.find(name) == unit
+    assert directories.find_unit(name) == unit
     unit.chmod(0o666)
-    assert places.find(name) is None
+    assert directories.find_unit(name) is None
 
 
-def test_a_unit_of_the_package_is_trusted_as_its_sources_are(tmp_path, monkeypatch):
-    """An installation with a umask of 002, or of another user's: Python runs its sources, too."""
-    monkeypatch.setattr(places, "BUNDLED", tmp_path / "compiled")
+def test_units_of_the_package_are_trusted_like_its_sources(tmp_path, monkeypatch):
+    """Python also runs the sources of an installation with a umask of 002 or of another user."""
+    monkeypatch.setattr(directories, "BUNDLED", tmp_path / "compiled")
     (tmp_path / "compiled").mkdir(mode=0o775)
-    unit = tmp_path / "compiled" / places.file_name("kafkaframes.jobs.report._kernels")
+    unit = tmp_path / "compiled" / directories.file_name("kafkaframes.jobs.report._kernels")
     unit.write_bytes(b"")
     unit.chmod(0o664)
-    assert places.find(unit.name) == unit
+    assert directories.find_unit(unit.name) == unit
 
 
 def test_a_read_only_folder_of_root_is_read_but_not_written(tmp_path, monkeypatch):
     image = tmp_path / "image"
     image.mkdir(mode=0o555)
     monkeypatch.setenv("KAFKAFRAMES_KERNELS", str(image))
-    place = places.folders()[1]
-    assert place.refused is None
-    assert not place.writable
-    assert places.cache_folder() != image
+    entry = directories.list_folders()[1]
+    assert entry.distrust is None
+    assert not entry.writable
+    assert directories.cache_folder() != image
 
 
 @pytest.fixture
 def no_home(monkeypatch, tmp_path):
-    """No folder but the temporary one, which is as /tmp."""
+    """A temporary folder with the mode of /tmp, without a home directory."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("HOME", str(blocked))
@@ -180,30 +181,30 @@ def no_home(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_without_a_home_a_private_folder_in_the_temporary_one_is_used(no_home):
-    assert places.cache_folder() == no_home / f"kafkaframes-{os.getuid()}"
-    assert places.cache_folder().stat().st_mode & 0o777 == 0o700
+def test_without_a_home_a_private_temporary_folder_is_used(no_home):
+    assert directories.cache_folder() == no_home / f"kafkaframes-{os.getuid()}"
+    assert directories.cache_folder().stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("taken", ["open to all", "a symbolic link"])
-def test_a_temporary_folder_that_somebody_else_made_is_left_for_one_with_a_random_name(no_home, taken):
+@pytest.mark.parametrize("obstacle", ["open to all", "a symbolic link"])
+def test_if_another_user_owns_the_temporary_folder_a_random_name_is_used(no_home, obstacle):
     squatted = no_home / f"kafkaframes-{os.getuid()}"
-    if taken == "open to all":
+    if obstacle == "open to all":
         squatted.mkdir()
         squatted.chmod(0o777)
     else:
         (no_home / "elsewhere").mkdir(mode=0o700)
         squatted.symlink_to(no_home / "elsewhere")
-    chosen = places.cache_folder()
-    assert chosen.name.startswith(f"kafkaframes-{os.getuid()}-")
-    assert chosen.stat().st_mode & 0o777 == 0o700
-    places.forget()
-    assert places.cache_folder() == chosen  # the next process finds it
+    folder = directories.cache_folder()
+    assert folder.name.startswith(f"kafkaframes-{os.getuid()}-")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    directories.clear_caches()
+    assert directories.cache_folder() == folder  # the next process finds it
 
 
-def test_what_is_a_month_out_of_use_is_old(tmp_path):
+def test_units_that_were_not_used_for_a_month_are_listed(tmp_path):
     names = [
-        places.file_name("kafkaframes.jobs.report._kernels"),
+        directories.file_name("kafkaframes.jobs.report._kernels"),
         "numba-0123456789abcdef",
         "mine.txt",
         "compiling.lock",
@@ -212,12 +213,12 @@ def test_what_is_a_month_out_of_use_is_old(tmp_path):
         path = tmp_path / name
         path.write_text("")
         os.utime(path, (0, 0))
-    fresh_one = tmp_path / places.file_name("kafkaframes.jobs.dump._kernels")
-    fresh_one.write_text("")
-    assert {path.name for path in demand.old_files(tmp_path)} == set(names[:2])
+    recent = tmp_path / directories.file_name("kafkaframes.jobs.dump._kernels")
+    recent.write_text("")
+    assert {path.name for path in demand.unused_files(tmp_path)} == set(names[:2])
 
 
-def test_a_library_that_cannot_be_loaded_is_compiled_instead(tmp_path):
+def test_a_library_that_cannot_be_loaded_has_no_kernels(tmp_path):
     broken = tmp_path / "broken.abi3.so"
     broken.write_bytes(b"not a library")
-    assert places.open_library(Path(broken)) == {}
+    assert directories.open_library(Path(broken)) == {}

@@ -1,4 +1,4 @@
-"""What Python calls of a unit (``glue.c``): what it takes and refuses, with kernels that are ready."""
+"""The Python module of a unit (``glue.c``): arguments that it accepts and rejects."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from kafkaframes.wire import _kernels
 
 ABI = Path(directories.__file__).with_name("stable_abi.h")
 HEADERS = sysconfig.get_paths()["include"]
-# The layouts and numbers that glue.c is compiled with, but for those fields of a module that it leaves empty.
+# The structures and constants that glue.c uses, without the fields of a module definition that it leaves empty.
 LAYOUTS = """
 #include <stddef.h>
 #include <stdio.h>
@@ -32,28 +32,28 @@ BYTES = np.frombuffer(b"\x02123456789", np.uint8)
 
 
 @pytest.fixture(autouse=True)
-def compiled():
-    """The kernels of ``wire``, in their ready form whatever this process began with."""
+def library():
+    """The compiled kernels of ``wire``, compiled first if necessary."""
     _kernels.crc32(BYTES, 1, 10)
-    found = directories.load("kafkaframes.wire._kernels")
-    if not found:
+    library = directories.load_unit("kafkaframes.wire._kernels")
+    if not library:
         pytest.skip("no C compiler on this machine")
-    return found
+    return library
 
 
-def test_numbers_and_tuples_of_numbers_come_back(compiled):
-    assert compiled["crc32"](BYTES, 1, 10) == 0xCBF43926
-    assert compiled["crc32c"](BYTES, 1, 10) == 0xE3069283
-    assert compiled["varint_at"](BYTES, 0, 10) == (0, 1, 1)
+def test_results_are_numbers_or_tuples_of_numbers(library):
+    assert library["crc32"](BYTES, 1, 10) == 0xCBF43926
+    assert library["crc32c"](BYTES, 1, 10) == 0xE3069283
+    assert library["varint_at"](BYTES, 0, 10) == (0, 1, 1)
 
 
-def test_writable_and_read_only_arrays_are_taken_where_a_kernel_only_reads(compiled):
+def test_a_kernel_that_only_reads_accepts_writable_and_read_only_arrays(library):
     for data in (BYTES, BYTES.copy(), np.memmap, bytearray(BYTES)):
         if isinstance(data, np.ndarray):
-            assert compiled["crc32"](data, 1, 10) == 0xCBF43926
+            assert library["crc32"](data, 1, 10) == 0xCBF43926
         else:
             with pytest.raises(TypeError, match=r"crc32\(\): argument 1 is not an aligned C-contiguous numpy array"):
-                compiled["crc32"](data, 1, 10)
+                library["crc32"](data, 1, 10)
 
 
 @pytest.mark.parametrize(
@@ -72,72 +72,70 @@ def test_writable_and_read_only_arrays_are_taken_where_a_kernel_only_reads(compi
     ],
     ids=repr,
 )
-def test_another_array_is_refused_by_name(compiled, data):
+def test_an_array_of_another_type_is_rejected(library, data):
     with pytest.raises(TypeError, match=r"crc32\(\): argument 1"):
-        compiled["crc32"](data, 0, 0)
+        library["crc32"](data, 0, 0)
 
 
-def test_numbers_are_taken_as_python_takes_them(compiled):
-    assert compiled["crc32"](BYTES, np.int32(1), np.uint8(10)) == 0xCBF43926
+def test_numbers_are_converted_as_by_operator_index(library):
+    assert library["crc32"](BYTES, np.int32(1), np.uint8(10)) == 0xCBF43926
     for wrong in (1.0, "1", None):
         with pytest.raises(TypeError):
-            compiled["crc32"](BYTES, wrong, 10)
+            library["crc32"](BYTES, wrong, 10)
     with pytest.raises(OverflowError):
-        compiled["crc32"](BYTES, 1 << 63, 10)
+        library["crc32"](BYTES, 1 << 63, 10)
 
 
-def test_too_few_arguments_are_counted(compiled):
+def test_a_missing_argument_is_an_error(library):
     with pytest.raises(TypeError, match=r"crc32\(\) takes 3 arguments, not 2"):
-        compiled["crc32"](BYTES, 1)
+        library["crc32"](BYTES, 1)
 
 
-def test_a_read_only_array_is_refused_where_a_kernel_writes():
-    found = directories.load("kafkaframes.jobs.report._kernels")
-    if not found:
+def test_a_kernel_that_writes_rejects_a_read_only_array():
+    library = directories.load_unit("kafkaframes.jobs.report._kernels")
+    if not library:
         pytest.skip("not compiled on this machine")
     hashes = np.zeros(1, np.int64)
     hashes.setflags(write=False)
     with pytest.raises(TypeError, match="a writable C-contiguous numpy array of 64-bit integers"):
-        found["hash_keys"](BYTES, np.zeros(1, np.int64), np.ones(1, np.int32), hashes)
+        library["hash_keys"](BYTES, np.zeros(1, np.int64), np.ones(1, np.int32), hashes)
 
 
-def test_a_kernel_that_writes_to_bytes_takes_a_bytearray_and_no_other_takes_one():
-    taking = directories.load("kafkaframes.records.append._kernels")
-    wrapping = directories.load("kafkaframes.records.append._kernels_rebuild")
-    if not taking or not wrapping:
+def test_only_a_kernel_that_writes_to_bytes_accepts_a_bytearray():
+    append_library = directories.load_unit("kafkaframes.records.append._kernels")
+    rebuild_library = directories.load_unit("kafkaframes.records.append._kernels_rebuild")
+    if not append_library or not rebuild_library:
         pytest.skip("not compiled on this machine")
     context = np.zeros(64, np.int64)
-    assert taking["take"](bytearray(40), 0, context)[0] == 0
+    assert append_library["take"](bytearray(40), 0, context)[0] == 0
     for other in (bytes(40), memoryview(bytearray(40)), None):
         with pytest.raises(TypeError, match=r"take\(\): argument 1 is not a bytearray"):
-            taking["take"](other, 0, context)
+            append_library["take"](other, 0, context)
     with pytest.raises(TypeError, match=r"wrap\(\): argument 2 is not bytes"):
-        wrapping["wrap"](bytearray(40), bytearray(40), 0, 0, context)
+        rebuild_library["wrap"](bytearray(40), bytearray(40), 0, 0, context)
 
 
-def compiled_c(folder, source, *options):
-    """The program of a C source; Python's functions, which it does not call, are not linked."""
+def compile_c(folder, source, *options):
+    """Compile a C program that calls no function of Python, and return its path."""
     (folder / "program.c").write_text(source)
     command = ["cc", "-std=c11", "-Werror", *options, str(folder / "program.c"), "-o", str(folder / "program")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
     return folder / "program"
 
 
 @pytest.mark.skipif(not Path(HEADERS, "Python.h").is_file(), reason="Python's headers are not on this machine")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
-def test_what_is_declared_of_python_is_as_its_own_headers_have_it(tmp_path):
-    pythons = "#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n#undef PyCFunction_NewEx\n"
+def test_declarations_of_pythons_abi_equal_those_of_its_headers(tmp_path):
+    python_headers = "#define Py_LIMITED_API 0x030B0000\n#include <Python.h>\n#undef PyCFunction_NewEx\n"
     layouts = [
-        subprocess.run(
-            [compiled_c(tmp_path, include + LAYOUTS, f"-I{HEADERS}")], capture_output=True, check=True
-        ).stdout
-        for include in (pythons, f'#include "{ABI}"\n')
+        subprocess.run([compile_c(tmp_path, include + LAYOUTS, f"-I{HEADERS}")], capture_output=True, check=True).stdout
+        for include in (python_headers, f'#include "{ABI}"\n')
     ]
     assert layouts[0] == layouts[1]
 
     functions = dict(re.findall(r"^(\w[\w *]*?(\w+)\(.*\);)", ABI.read_text(), re.MULTILINE))
     assert len(functions) == 27
-    used = "".join(f"    (void)&{name};\n" for name in functions.values())
-    first_used = f"{pythons}void use(void) {{\n{used}}}\n"  # what the ABI of 3.11 lacks is not known there
-    compiled_c(tmp_path, first_used + "\n".join(functions), f"-I{HEADERS}", "-c")
+    uses = "".join(f"    (void)&{name};\n" for name in functions.values())
+    first_uses = f"{python_headers}void use(void) {{\n{uses}}}\n"  # fails for functions that the ABI of 3.11 lacks
+    compile_c(tmp_path, first_uses + "\n".join(functions), f"-I{HEADERS}", "-c")

@@ -1,4 +1,4 @@
-"""Kernels as plain Python: the same results, with one line that says so, where there is no library and no numba."""
+"""Kernels as plain Python, without a library and numba: the same results, with one warning."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.kernels import plain
-from kafkaframes.kernels.deferred import DECLARED
+from kafkaframes.kernels.deferred import KERNELS_BY_MODULE
 from kafkaframes.records import _kernels_codecs, _kernels_partition
 from kafkaframes.wire import _kernels
 
@@ -26,14 +26,14 @@ for path in sys.argv[1:]:
 """
 
 
-def in_python(module, name):
-    """Return what runs a kernel as plain Python."""
-    return next(plain.run(kernel) for kernel in DECLARED[module.__name__] if kernel.__name__ == name)
+def plain_kernel(module, name):
+    """Return a kernel as plain Python."""
+    return next(plain.run(kernel) for kernel in KERNELS_BY_MODULE[module.__name__] if kernel.__name__ == name)
 
 
 @pytest.fixture
 def without_numba(tmp_path):
-    """The environment of a process that finds no compiled kernel and no numba."""
+    """The environment of a process without compiled kernels and numba."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
         "import sys\nsys.modules['numba'] = sys.modules['llvmlite'] = None\n"
@@ -56,39 +56,39 @@ def start(environment, *arguments):
 @given(data=st.binary(min_size=1, max_size=12))
 def test_varints_of_any_bytes(name, data):
     raw = np.frombuffer(data, np.uint8)
-    assert in_python(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
+    assert plain_kernel(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
 
 
 @pytest.mark.parametrize("name", ["crc32", "crc32c"])
 @given(data=st.binary(max_size=300))
 def test_checksums_of_any_bytes(name, data):
     raw = np.frombuffer(data, np.uint8)
-    assert in_python(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
+    assert plain_kernel(_kernels, name)(raw, 0, raw.size) == getattr(_kernels, name)(raw, 0, raw.size)
 
 
 @given(keys=st.lists(st.binary(max_size=20), min_size=1, max_size=8))
-def test_words_wrap_as_machine_words_do(keys):
+def test_numbers_overflow_like_machine_words(keys):
     raw = np.frombuffer(b"".join(keys), np.uint8)
     sizes = np.array([len(key) for key in keys], np.int64)
-    ways = [np.full(len(keys), -1), np.full(len(keys), -1)]
+    partitions = [np.full(len(keys), -1), np.full(len(keys), -1)]
     counts = np.full(len(keys), 2**31 - 1)
-    _kernels_partition.partition_keys(raw, np.cumsum(sizes) - sizes, sizes, counts, ways[0])
-    in_python(_kernels_partition, "partition_keys")(raw, np.cumsum(sizes) - sizes, sizes, counts, ways[1])
-    assert ways[0].tolist() == ways[1].tolist()
+    _kernels_partition.partition_keys(raw, np.cumsum(sizes) - sizes, sizes, counts, partitions[0])
+    plain_kernel(_kernels_partition, "partition_keys")(raw, np.cumsum(sizes) - sizes, sizes, counts, partitions[1])
+    assert partitions[0].tolist() == partitions[1].tolist()
 
 
 @given(value=st.integers(-(2**70), 2**70), bits=st.sampled_from([8, 16, 32, 64]), big_endian=st.booleans())
-def test_a_store_keeps_the_lowest_bits_and_a_load_gives_them_back(value, bits, big_endian):
+def test_a_store_writes_the_lowest_bits_and_a_load_reads_them(value, bits, big_endian):
     memory = plain.Array(np.zeros(16, np.uint8))
     plain.store(bits, big_endian=big_endian)(memory, 3, value)
     order = "big" if big_endian else "little"
-    wanted = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
-    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == wanted
-    assert not any(memory[at] for at in (0, 1, 2, *range(3 + bits // 8, 16)))
+    expected = int.from_bytes((value % 2**bits).to_bytes(bits // 8, order), order, signed=True)
+    assert plain.load(bits, signed=True, big_endian=big_endian)(memory.address, 3) == expected
+    assert not any(memory[index] for index in (0, 1, 2, *range(3 + bits // 8, 16)))
 
 
-def test_arguments_of_other_types_are_refused():
-    run = in_python(_kernels_codecs, "decompress_into")
+def test_arguments_of_other_types_are_rejected():
+    run = plain_kernel(_kernels_codecs, "decompress_into")
     with pytest.raises(TypeError):
         run(1, np.zeros(4, np.int64), np.zeros(4, np.uint8), 4, np.zeros(14, np.int64))
     with pytest.raises(TypeError):
@@ -97,33 +97,33 @@ def test_arguments_of_other_types_are_refused():
         run(1.0, np.zeros(4, np.uint8), np.zeros(4, np.uint8), 4, np.zeros(14, np.int64))
 
 
-def test_logs_of_every_format_and_codec_are_read_alike_and_one_line_says_why_it_is_slow(without_numba):
+def test_logs_of_all_formats_and_codecs_are_read_equally_with_one_warning(without_numba):
     compiled, slow = start(os.environ, "-c", READ_ALL, *LOGS), start(without_numba, "-c", READ_ALL, *LOGS)
     assert slow.stdout == compiled.stdout
     assert len(slow.stdout.splitlines()) > 20
     assert slow.stderr.count("kafkaframes[compile]") == 1, slow.stderr
 
 
-def test_hostile_bytes_and_extreme_numbers_give_the_same(without_numba):
+def test_results_for_invalid_bytes_and_extreme_numbers_are_equal(without_numba):
     compiled, slow = (
         start(os.environ, "-m", "tests.kernels.hostile"),
         start(without_numba, "-m", "tests.kernels.hostile"),
     )
     assert "kafkaframes[compile]" in slow.stderr
-    differ = set(compiled.stdout.splitlines()) ^ set(slow.stdout.splitlines())
-    assert not differ, (sorted(differ)[:9], slow.stderr[-2000:])
+    differences = set(compiled.stdout.splitlines()) ^ set(slow.stdout.splitlines())
+    assert not differences, (sorted(differences)[:9], slow.stderr[-2000:])
     assert len(compiled.stdout.splitlines()) > 900
 
 
-def test_the_twins_agree_without_numba(without_numba):
-    done = start(
+def test_tests_of_kernels_pass_without_numba(without_numba):
+    process = start(
         without_numba, "-m", "pytest", "-q", "-n", "0", "tests/wire/test_kernels.py", "tests/records/test_twins.py"
     )
-    assert done.returncode == 0, done.stdout[-3000:]
+    assert process.returncode == 0, process.stdout[-3000:]
 
 
-def test_compiling_names_the_extra(without_numba):
-    done = start(without_numba, "-m", "kafkaframes", "kernels", "warm", "wire")
-    assert done.returncode == 2
-    assert "pip install 'kafkaframes[compile]'" in done.stderr
+def test_a_compilation_without_numba_names_the_extra(without_numba):
+    process = start(without_numba, "-m", "kafkaframes", "kernels", "warm", "wire")
+    assert process.returncode == 2
+    assert "pip install 'kafkaframes[compile]'" in process.stderr
     assert start(without_numba, "-m", "kafkaframes", "kernels", "status").returncode == 1

@@ -58,23 +58,23 @@ def worker(monkeypatch, tmp_path):
     """A Python worker of Spark's, as far as one can tell."""
     files = SimpleNamespace(_is_running_on_worker=True, getRootDirectory=lambda: str(tmp_path))
     monkeypatch.setitem(sys.modules, "pyspark.core.files", SimpleNamespace(SparkFiles=files))
-    places.forget()
+    places.clear_caches()
     yield files
     monkeypatch.undo()
-    places.forget()
+    places.clear_caches()
 
 
 def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
-    assert all(place.source != "what Spark was sent along" for place in places.folders())
+    assert all(place.source != "what Spark was sent along" for place in places.list_folders())
     (tmp_path / worker_files.NAME).mkdir(mode=0o755)
-    places.forget()
-    (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
+    places.clear_caches()
+    (found,) = [place for place in places.list_folders() if place.source == "what Spark was sent along"]
     assert found.folder == tmp_path / worker_files.NAME
-    assert found.refused is None
+    assert found.distrust is None
     (tmp_path / worker_files.NAME).chmod(0o777)
-    places.forget()
-    (found,) = [place for place in places.folders() if place.source == "what Spark was sent along"]
-    assert "0777" in found.refused
+    places.clear_caches()
+    (found,) = [place for place in places.list_folders() if place.source == "what Spark was sent along"]
+    assert "0777" in found.distrust
 
 
 def test_a_driver_does_not_look_there(worker):

@@ -129,9 +129,9 @@ def check_kernels() -> Iterator[Finding]:
         if not workers.has_numba():
             advice = f"the others run as plain Python, several hundred times slower; {workers.HOW_TO_GET_NUMBA}"
         yield Finding("kernels", "note", result, advice)
-    for entry in directories.folders():
-        if entry.refused:
-            yield Finding("kernels", "note", f"{entry.folder} is not used", entry.refused)
+    for entry in directories.list_folders():
+        if entry.distrust:
+            yield Finding("kernels", "note", f"{entry.folder} is not used", entry.distrust)
     if directories.cache_folder() is None and len(ready) < len(units):
         advice = (
             f"set {directories.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"

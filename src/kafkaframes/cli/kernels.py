@@ -36,13 +36,13 @@ def warm(packages: tuple[str, ...], decoders: bool) -> None:
     With PACKAGEs (wire, records, storage.cleaner, ...: the first parts of names in `status`), only theirs.
     """
     folder = _folder()
-    for old in list(demand.old_files(folder)):
+    for old in list(demand.unused_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     chosen = tuple(f"kafkaframes.{package}." for package in packages) or ("",)
     requested = [unit for unit in demand.units() if unit.module.startswith(chosen)]
     missing = [unit.module for unit in requested if unit.file is None]
     if missing:
-        demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
+        demand.compile_modules(missing, folder=folder, report=demand.print_progress, on_done=_progress(len(missing)))
     if decoders:
         from kafkaframes.protocol.messages._kernels_hot import make_hot
 
@@ -63,11 +63,11 @@ def status() -> None:
     Exit status: 1 if one would have to be compiled.
     """
     click.echo(f"compiled for: {target.target().name}")
-    for entry in directories.folders():
-        state = f"not used: {entry.refused}" if entry.refused else "written to" if entry.writable else "read"
+    for entry in directories.list_folders():
+        state = f"not used: {entry.distrust}" if entry.distrust else "written to" if entry.writable else "read"
         click.echo(f"{entry.source}: {entry.folder} ({state})")
     try:
-        click.echo(f"C compiler: {' '.join(demand.compiler())}")
+        click.echo(f"C compiler: {' '.join(demand.c_compiler())}")
     except demand.LinkError as error:
         click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
     units = demand.units()
@@ -82,7 +82,7 @@ def status() -> None:
 def _folder() -> Path:
     folder = directories.cache_folder()
     if folder is None:
-        reasons = "; ".join(f"{entry.folder}: {entry.refused or 'read-only'}" for entry in directories.caches())
+        reasons = "; ".join(f"{entry.folder}: {entry.distrust or 'read-only'}" for entry in directories.cache_folders())
         raise click.ClickException(
             f"no folder for kernels can be written ({reasons}); set {directories.CACHE_VARIABLE}"
         )
@@ -123,9 +123,9 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     """
     if architecture:
         os.environ[target.OVERRIDE] = architecture
-        demand.forget()
+        demand.clear_caches()
     try:
-        demand.compiler()
+        demand.c_compiler()
     except demand.LinkError as error:
         raise click.ClickException(str(error)) from None
     kind = next((kind for suffix, kind in _ARCHIVES.items() if to.name.endswith(suffix)), None)
@@ -145,22 +145,22 @@ def _fill(folder: Path, decoders: bool) -> int:
     """Copy what is ready into ``folder`` and compile the rest there; return how many libraries it holds."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []
-    for module in demand.by_weight(demand.modules()):
+    for module in demand.sort_by_size(demand.modules()):
         name = directories.file_name(module)
         if not _copied(name, folder):
-            jobs.append(("kafkaframes.kernels.demand:unit", module, str(folder)))
+            jobs.append(("kafkaframes.kernels.demand:compile_unit", module, str(folder)))
     if decoders:
         from kafkaframes.protocol.messages import _kernels_hot
 
         jobs += [job for name, job in _kernels_hot.jobs(folder) if not _copied(name, folder)]
     if jobs:
-        click.echo(f"compiling {len(jobs)} libraries in {min(workers.cores(), len(jobs))} processes", err=True)
-        workers.run(jobs)
+        click.echo(f"compiling {len(jobs)} libraries in {min(workers.count_cores(), len(jobs))} processes", err=True)
+        workers.run_jobs(jobs)
     return sum(1 for _ in folder.glob(f"*{directories.SUFFIX}"))
 
 
 def _copied(name: str, folder: Path) -> bool:
-    result = directories.find(name)
+    result = directories.find_unit(name)
     if result is None:
         return (folder / name).exists()
     if result.parent.resolve() != folder.resolve():

@@ -1,1 +1,1 @@
-"""How kernels come to be machine code: found ready, or compiled. What kernels compute stands in their own packages."""
+"""How kernels become machine code: loaded from a library, or compiled. The kernels themselves are in other packages."""

@@ -1,10 +1,10 @@
-"""Kernels as they are written down: decorated functions and numba's names, none of which imports numba.
+"""Kernels and numba expressions that are resolved only when a kernel is compiled.
 
-A kernel file is ordinary Python that names numba's types, LLVM's and its own helpers. Importing it must cost nothing
-where the kernels are there already, so here each of those names is a ``Later``, which only remembers what was asked
-of it, and each decorator makes an object that remembers its function. When something has to be compiled, ``real``
-turns them into what they stand for: every function is copied onto a namespace in which each name is the real thing.
-The modules themselves stay as they are. ``plain.py`` does the same with what runs as plain Python.
+A kernel file is ordinary Python that uses numba's types, LLVM's and its own helper functions. If its kernels are
+already compiled, its import must not import numba, which takes longer than most commands. Numba's and LLVM's names are
+therefore ``Deferred`` objects, which record the attributes and calls, and decorators return objects that record the
+function. Before a compilation, ``resolve`` evaluates them: each function is copied, and the globals of the copy have
+their actual values. The modules themselves do not change. ``plain.py`` does the same to run kernels as plain Python.
 """
 
 from __future__ import annotations
@@ -15,55 +15,59 @@ from functools import cached_property
 from types import CellType, FunctionType
 from typing import Any, Final
 
-# Without reference counts: the caller owns every array, and each device call would otherwise count its arrays with
-# atomic instructions, which took more than half of the time of index_records (2026-11-21).
+# Without reference counts: the caller owns every array. Atomic counters for the arrays of each device call took more
+# than half of the time of index_records (2026-11-21).
 OPTIONS: Final = {"nogil": True, "_nrt": False}
-# What is only called by kernels needs no wrapper for Python.
+# Functions that only kernels call need no wrapper for Python.
 INSIDE: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# The kernel that a machine-code function stands for, by that function's identity: others are compiled with the former.
-LOADED: Final[dict[int, Any]] = {}
+# id of a loaded machine-code function -> its kernel. Other kernels that call the function are compiled with the kernel.
+KERNEL_BY_FUNCTION_ID: Final[dict[int, Any]] = {}
 
 
-class Later:
-    """An expression of numba's or LLVM's, looked up when something is compiled: ``types.int64(types.int64)``."""
+class Deferred:
+    """An expression of numba or LLVM that is evaluated before a compilation, such as ``types.int64(types.int64)``."""
 
-    __slots__ = ("_arguments", "_made", "_make", "_name")
+    __slots__ = ("_arguments", "_evaluate", "_name", "_values")
 
-    def __init__(self, make: Callable[[], Any], name: str = "", arguments: tuple[Any, ...] = ()) -> None:
-        self._make = make
-        self._made: list[Any] = []
+    def __init__(self, evaluate: Callable[[], Any], name: str = "", arguments: tuple[Any, ...] = ()) -> None:
+        self._evaluate = evaluate
+        self._values: list[Any] = []  # empty, or the value
         self._name = name
         self._arguments = arguments
 
-    def __getattr__(self, name: str) -> Later:
-        if name.startswith("_"):  # copy, pickle and doctest ask for such; numba's names do not begin so
+    def __getattr__(self, name: str) -> Deferred:
+        if name.startswith("_"):  # copy, pickle and doctest look for such attributes; numba's names do not begin so
             raise AttributeError(name)
-        return Later(lambda: getattr(real(self), name), name)
+        return Deferred(lambda: getattr(resolve(self), name), name)
 
-    def __call__(self, *args: Any, **options: Any) -> Later:
-        """Remember a call."""
-        made = lambda: real(self)(*map(real, args), **{name: real(value) for name, value in options.items()})  # noqa: E731
-        return Later(made, self._name, args)
+    def __call__(self, *args: Any, **options: Any) -> Deferred:
+        """Record a call."""
+
+        def evaluate() -> Any:
+            keywords = {name: resolve(value) for name, value in options.items()}
+            return resolve(self)(*map(resolve, args), **keywords)
+
+        return Deferred(evaluate, self._name, args)
 
 
-def module(name: str) -> Later:
-    """Stand for a module that is imported when something is compiled."""
-    return Later(lambda: importlib.import_module(name))
+def defer_module(name: str) -> Deferred:
+    """Return a module that is imported before the first compilation."""
+    return Deferred(lambda: importlib.import_module(name))
 
 
-class Table(Later):
-    """A table that is computed when something is compiled into which it goes, or run."""
+class Table(Deferred):
+    """A constant array that is defer_table when a kernel that uses it is compiled, or run as plain Python."""
 
     __slots__ = ()
 
 
-def computed(function: Callable[..., Any], *args: Any) -> Any:
-    """Stand for a table that is computed when something is compiled into which it goes, or run."""
+def defer_table(function: Callable[..., Any], *args: Any) -> Any:
+    """Return a constant array that is defer_table when a kernel that uses it is compiled, or run as plain Python."""
     return Table(lambda: function(*args))
 
 
 class Device:
-    """A function that kernels call. Called from Python (tests do) it is compiled for the arguments at hand."""
+    """A function that kernels call. A call from Python, as in tests, compiles it for the argument types."""
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any] | None = None, **options: Any) -> None:
         self.py_func = function
@@ -71,20 +75,17 @@ class Device:
         self.options = options
 
     def __call__(self, *args: Any) -> Any:
-        """Run it, compiled for these arguments."""
-        return _by_numba(self.py_func)(*args)
+        """Compile the function for the types of the arguments, and call it."""
+        return _create_dispatcher(self.py_func)(*args)
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's form of this function, for others to be compiled with."""
-        return _by_numba(self.py_func, **INSIDE, **self.options)
+        """Numba's dispatcher of this function, for the compilation of its callers."""
+        return _create_dispatcher(self.py_func, **INSIDE, **self.options)
 
 
 class Intrinsic:
-    """A function that writes LLVM's code; what it says of its type may still be a ``Later``.
-
-    ``plain`` does the same in Python.
-    """
+    """A function that generates LLVM code. ``plain`` is its equivalent in Python."""
 
     def __init__(self, function: Callable[..., Any], plain: Callable[..., Any]) -> None:
         self.function = function
@@ -92,76 +93,75 @@ class Intrinsic:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's form of this function, for others to be compiled with."""
+        """Numba's intrinsic of this function, for the compilation of its callers."""
         from numba.extending import intrinsic
 
-        return intrinsic(rehomed(self.function))
+        return intrinsic(copy_function(self.function))
 
 
-def _by_numba(function: Callable[..., Any], **options: Any) -> Any:
+def _create_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
     import numba
 
-    return numba.njit(**OPTIONS, **options)(rehomed(function))
+    return numba.njit(**OPTIONS, **options)(copy_function(function))
 
 
-def real(value: Any) -> Any:
-    """Return what ``value`` stands for; anything else is itself."""
-    if isinstance(value, Later):
-        if not value._made:
-            value._made.append(value._make())
-        return value._made[0]
+def resolve(value: Any) -> Any:
+    """Return the value of a deferred expression, the dispatcher of a function, or any other value unchanged."""
+    if isinstance(value, Deferred):
+        if not value._values:
+            value._values.append(value._evaluate())
+        return value._values[0]
     if hasattr(type(value), "dispatcher"):
         return value.dispatcher
-    if is_of_kernels(value):
-        return rehomed(value)
+    if is_kernel_helper(value):
+        return copy_function(value)
     if type(value) in (tuple, list):
-        return type(value)(map(real, value))
-    return LOADED[id(value)].dispatcher if id(value) in LOADED else value
+        return type(value)(map(resolve, value))
+    return KERNEL_BY_FUNCTION_ID[id(value)].dispatcher if id(value) in KERNEL_BY_FUNCTION_ID else value
 
 
-def is_of_kernels(value: Any) -> bool:
-    """Tell whether a value is a function that stands in a kernel file without a decorator."""
+def is_kernel_helper(value: Any) -> bool:
+    """Return whether a value is a function of a kernel file without a decorator."""
     return isinstance(value, FunctionType) and "._kernels" in str(value.__globals__.get("__name__"))
 
 
-class Homes:
-    """Copies of functions onto namespaces in which each name is what ``stand_in`` makes of it."""
+class FunctionCopies:
+    """Copies of functions, with globals that ``replace`` has replaced."""
 
-    def __init__(self, stand_in: Callable[[Any], Any]) -> None:
-        self._stand_in = stand_in
-        self._homes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+    def __init__(self, replace: Callable[[Any], Any]) -> None:
+        self._replace = replace
+        self._namespaces: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._functions: dict[int, tuple[Any, FunctionType]] = {}
 
-    def _home(self, namespace: dict[str, Any]) -> dict[str, Any]:
-        """Return the namespace for another; made once, and kept with the one it was made of."""
-        if id(namespace) not in self._homes:
-            made: dict[str, Any] = {}
-            self._homes[id(namespace)] = (namespace, made)
+    def _replace_globals(self, namespace: dict[str, Any]) -> dict[str, Any]:
+        """Return the copy of a namespace. The original is kept as well, so that its ``id`` stays unique."""
+        if id(namespace) not in self._namespaces:
+            copy: dict[str, Any] = {}
+            self._namespaces[id(namespace)] = (namespace, copy)
             for name, value in list(namespace.items()):
-                made[name] = value if name.startswith("__") else self._stand_in(value)
-        return self._homes[id(namespace)][1]
+                copy[name] = value if name.startswith("__") else self._replace(value)
+        return self._namespaces[id(namespace)][1]
 
-    def rehomed(self, function: Any) -> FunctionType:
-        """Return a copy of ``function`` for which every name outside it is what ``stand_in`` makes of it."""
+    def copy_function(self, function: Any) -> FunctionType:
+        """Return a copy of a function with replaced globals and closure variables."""
         if id(function) not in self._functions:
-            cells = tuple(CellType(self._stand_in(cell.cell_contents)) for cell in function.__closure__ or ())
-            made = FunctionType(
-                function.__code__, self._home(function.__globals__), function.__name__, function.__defaults__, cells
-            )
-            made.__kwdefaults__, made.__qualname__ = function.__kwdefaults__, function.__qualname__
-            made.__module__, made.__doc__ = function.__module__, function.__doc__
-            self._functions[id(function)] = (function, made)
+            cells = tuple(CellType(self._replace(cell.cell_contents)) for cell in function.__closure__ or ())
+            namespace = self._replace_globals(function.__globals__)
+            copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, cells)
+            copy.__kwdefaults__, copy.__qualname__ = function.__kwdefaults__, function.__qualname__
+            copy.__module__, copy.__doc__ = function.__module__, function.__doc__
+            self._functions[id(function)] = (function, copy)
         return self._functions[id(function)][1]
 
 
-rehomed: Final = Homes(real).rehomed
+copy_function: Final = FunctionCopies(resolve).copy_function
 
-# module -> its entry points, in the order in which they stand there
-DECLARED: Final[dict[str, list[Kernel]]] = {}
+# module -> its kernels, in source order
+KERNELS_BY_MODULE: Final[dict[str, list[Kernel]]] = {}
 
 
 class Kernel:
-    """A kernel that is not loaded yet; once it is, calls go on to it."""
+    """A kernel. Its first call loads the compiled function, and later calls go directly to it."""
 
     def __init__(
         self,
@@ -173,22 +173,22 @@ class Kernel:
         self.signatures = signatures
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
         self._load = load
-        self._run = self._first
+        self._run = self._load_and_run
 
     def __call__(self, *args: Any) -> Any:
         """Run the kernel.
 
         Raises:
-            TypeError: for arguments of other types; there is no silent second compilation.
+            TypeError: an argument has another type; there is no silent second compilation.
         """
         return self._run(*args)
 
-    def _first(self, *args: Any) -> Any:
+    def _load_and_run(self, *args: Any) -> Any:
         assert self._load is not None
         self._run = self._load(self)
         return self._run(*args)
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's form of this function, for other kernels to be compiled with."""
-        return _by_numba(self.py_func, **INSIDE)
+        """Numba's dispatcher of this function, for the compilation of other kernels."""
+        return _create_dispatcher(self.py_func, **INSIDE)

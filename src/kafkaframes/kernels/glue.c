@@ -168,7 +168,7 @@ static PyObject *result_of(const struct kernel *kernel, const int64_t *results) 
 /* What Python calls. The capsule that each function was made with holds its kernel. */
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     const struct kernel *kernel = PyCapsule_GetPointer(self, NULL);
-    int64_t words[UNIT_MOST_WORDS], results[UNIT_MOST_RESULTS];
+    int64_t words[UNIT_MAX_WORDS], results[UNIT_MAX_RESULTS];
     int64_t *word = words;
     if (kernel == NULL) {
         return NULL;

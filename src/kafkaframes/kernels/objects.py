@@ -1,10 +1,10 @@
-"""Compile the kernels of a module to an object file, with numba but without running any of them.
+"""Compilation of a module's kernels to an object file.
 
-numba translates each function to LLVM's language, as it does for a call. Then no machine code is made in memory: each
-kernel gets an *entry function*, which takes all its arguments as an array of 64-bit words (``glue.c`` calls it), and
-LLVM writes one object file for the target processor, which need not be this machine's.
+numba translates each function to LLVM's language, as for a call. No machine code is created in memory: each kernel gets
+an *entry function*, which takes all arguments as an array of 64-bit words (``glue.c`` calls it), and LLVM writes one
+object file for the target processor, which may differ from this machine's. The process cannot run kernels afterwards.
 
-What is used of numba beyond its documented API is imported by this file alone; ``wire/_jit.py`` hands it to kernels.
+Only this file imports private parts of numba. ``wire/_jit.py`` passes some of them on to kernel files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.np import arrayobj
 
-from kafkaframes.kernels.deferred import INSIDE, OPTIONS, Kernel, real, rehomed
+from kafkaframes.kernels.deferred import INSIDE, OPTIONS, Kernel, copy_function, resolve
 from kafkaframes.kernels.target import Target, target
 
 _C_LIBRARY = frozenset(("memcpy", "memmove", "memset", "memcmp"))
@@ -33,18 +33,19 @@ _WORD = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a kernel, as ``glue.c`` gets it.
+    """An argument of a kernel, for ``glue.c``.
 
     Attributes:
-        what: ``i`` a number, ``t`` a truth value, ``b`` bytes or, writable, a bytearray, ``a`` an array, ``m`` a tuple
-            of arrays.
-        kind, size: of the array's elements: ``i`` or ``u`` as numpy's kind, and their size in bytes.
-        dimensions: of the array.
-        writable: whether the kernel writes to it.
-        count: how many arrays the tuple has.
+        what: ``i`` for a number, ``t`` for a boolean, ``b`` for bytes or, if writable, a bytearray, ``a`` for an array,
+            ``m`` for a tuple of arrays.
+        kind: numpy's kind of the array's elements, ``i`` or ``u``.
+        size: size of an element, in bytes.
+        dimensions: number of the array's dimensions.
+        writable: whether the kernel writes to the array.
+        count: number of arrays in the tuple.
     """
 
-    what: str
+    code: str
     kind: str = "-"
     size: int = 0
     dimensions: int = 0
@@ -53,27 +54,27 @@ class Argument:
 
     @property
     def words(self) -> str:
-        """Say it in words, for the error about another argument."""
-        if self.what not in "am":
+        """Description of the expected argument, for error messages."""
+        if self.code not in "am":
             return ""
         number = f"{'unsigned ' if self.kind == 'u' else ''}{self.size * 8}-bit integers"
-        which = "a writable" if self.writable else "an aligned"
-        return f"{which} C-contiguous numpy array of {number} with {self.dimensions} dimension(s)"
+        article = "a writable" if self.writable else "an aligned"
+        return f"{article} C-contiguous numpy array of {number} with {self.dimensions} dimension(s)"
 
     def __len__(self) -> int:
-        """Count the 64-bit words that it is handed over in."""
-        return {"a": 1 + self.dimensions, "m": self.count * (1 + self.dimensions), "b": 2}.get(self.what, 1)
+        """Return the number of 64-bit words of the argument."""
+        return {"a": 1 + self.dimensions, "m": self.count * (1 + self.dimensions), "b": 2}.get(self.code, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kernel of an object file.
+    """A kernel in an object file.
 
     Attributes:
-        name: as Python calls it.
-        symbol: of its entry function.
-        arguments: in their order.
-        results: -1 for none, 0 for one number, else how many numbers its tuple has.
+        name: name for callers in Python.
+        symbol: symbol of the entry function.
+        arguments: the kernel's arguments.
+        results: -1 for no result, 0 for one number, else the number of values in the result tuple.
     """
 
     name: str
@@ -84,22 +85,22 @@ class Entry:
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
 def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
-    """Return the object file of some kernels and what is in it.
+    """Compile kernels to an object file, and return it with the list of its kernels.
 
-    No kernel can be run in this process afterwards: numba has been set up to make no machine code.
+    This process cannot run kernels afterwards, because numba no longer creates machine code.
     """
-    chosen, context = target(), cpu_target.target_context
-    _prepare(chosen)
-    machine = _machine(chosen)
+    machine_target, context = target(), cpu_target.target_context
+    _configure_numba(machine_target)
+    machine = _create_machine(machine_target)
     unit = llvm.parse_assembly(str(context.codegen()._create_empty_module("unit")))
-    entries = [_add(unit, context, number, kernel) for number, kernel in enumerate(kernels)]
+    entries = [_add_kernel(unit, context, number, kernel) for number, kernel in enumerate(kernels)]
     entry_functions = {entry.symbol for entry in entries}
     for function in unit.functions:
         if function.name in entry_functions:
             function.visibility = "hidden"
         elif not function.is_declaration:
             function.linkage = llvm.Linkage.internal
-    _refuse_other_libraries(unit)
+    _reject_external_functions(unit)
     for variable in unit.global_variables:
         if not variable.is_declaration:
             variable.linkage = llvm.Linkage.internal
@@ -110,49 +111,53 @@ def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
     return machine.emit_object(unit), entries
 
 
-def _refuse_other_libraries(unit: Any) -> None:
-    """Raise if the kernels call anything outside them but what the C library has, such as numba's runtime."""
-    called = {function.name for function in unit.functions if function.is_declaration}
-    missing = {name for name in called if not name.startswith("llvm.")} - _C_LIBRARY
+def _reject_external_functions(unit: Any) -> None:
+    """Raise if the kernels call external functions that the C library does not have, such as numba's runtime."""
+    externals = {function.name for function in unit.functions if function.is_declaration}
+    missing = {name for name in externals if not name.startswith("llvm.")} - _C_LIBRARY
     if missing:
-        raise TypeError(f"kernels call functions that only numba has: {', '.join(sorted(missing))}")
+        raise TypeError(f"kernels call functions of numba's runtime: {', '.join(sorted(missing))}")
 
 
-def _machine(chosen: Target) -> Any:
-    made = llvm.Target.from_triple(chosen.triple)
-    return made.create_target_machine(cpu=chosen.cpu, features=chosen.features, opt=3, reloc="pic", codemodel="default")
+def _create_machine(machine_target: Target) -> Any:
+    return llvm.Target.from_triple(machine_target.triple).create_target_machine(
+        cpu=machine_target.cpu, features=machine_target.features, opt=3, reloc="pic", codemodel="default"
+    )
 
 
 @cache
-def _prepare(chosen: Target) -> None:
-    """Have numba translate for ``chosen`` and stop before machine code."""
+def _configure_numba(machine_target: Target) -> None:
+    """Make numba translate for a target, without machine code in memory."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     codegen = cpu_target.target_context.codegen()
-    codegen._tm = _machine(chosen)
+    codegen._tm = _create_machine(machine_target)
     codegen._data_layout = str(codegen._tm.target_data)
     empty = JITCPUCodegen._create_empty_module
 
     def create(self: Any, name: str) -> Any:
         module = empty(self, name)
-        module.triple = chosen.triple
+        module.triple = machine_target.triple
         return module
 
     JITCPUCodegen._create_empty_module = create
     JITCPUCodegen._add_module = lambda self, module: None
     JITCodeLibrary._finalize_specific = lambda self: None
-    JITCodeLibrary.get_pointer_to_function = lambda self, name: 1  # goes into a function that is never called
+    JITCodeLibrary.get_pointer_to_function = lambda self, name: 1  # numba stores it in a function that is not called
     JITCPUCodegen.set_env = lambda self, name, environment: None
 
 
-def _add(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
-    """Compile a kernel, write its entry function, and link both into ``unit``."""
-    (signature,) = map(real, kernel.signatures)
-    dispatcher = njit(**OPTIONS, **INSIDE)(rehomed(kernel.py_func))
+def _add_kernel(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
+    """Compile a kernel, write its entry function, and link both into the unit."""
+    (signature,) = map(resolve, kernel.signatures)
+    dispatcher = njit(**OPTIONS, **INSIDE)(copy_function(kernel.py_func))
     dispatcher.compile(signature)
     (compiled,) = dispatcher.overloads.values()
     entry = Entry(
-        kernel.__name__, f"kafkaframes_{number}", tuple(map(_argument, signature.args)), _results(compiled.signature)
+        kernel.__name__,
+        f"kafkaframes_{number}",
+        tuple(map(_argument, signature.args)),
+        _result_count(compiled.signature),
     )
     library = context.codegen().create_library(entry.symbol)
     module = context.create_module(entry.symbol)
@@ -165,16 +170,16 @@ def _add(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
 
 
 def _write_entry_function(module: Any, context: Any, symbol: str, compiled: Any) -> None:
-    """Write ``int32 symbol(const int64 *words, int64 *results)``, which is 0 unless the kernel failed."""
+    """Write ``int32 symbol(const int64 *words, int64 *results)``, which returns 0 unless the kernel failed."""
     pointer = _WORD.as_pointer()
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [pointer, pointer]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
     words = _Words(builder, function.args[0])
     signature = compiled.signature
-    values = [_value(context, builder, kind, words) for kind in signature.args]
+    values = [_read_argument(context, builder, kind, words) for kind in signature.args]
     callee = context.declare_function(module, compiled.fndesc)
     status, result = context.call_conv.call_function(builder, callee, signature.return_type, signature.args, values)
-    count = _results(signature)
+    count = _result_count(signature)
     parts = [] if count < 0 else [result] if count == 0 else cgutils.unpack_tuple(builder, result)
     for index, part in enumerate(parts):
         builder.store(part, builder.gep(function.args[1], [ir.Constant(ir.IntType(32), index)]))
@@ -182,31 +187,31 @@ def _write_entry_function(module: Any, context: Any, symbol: str, compiled: Any)
 
 
 class _Words:
-    """The words that an entry function is called with, loaded one after the other."""
+    """An iterator over the argument words of an entry function."""
 
     def __init__(self, builder: Any, start: Any) -> None:
-        self.builder, self.start, self.at = builder, start, 0
+        self.builder, self.start, self.index = builder, start, 0
 
     def next(self) -> Any:
-        address = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.at)])
-        self.at += 1
+        address = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.index)])
+        self.index += 1
         return self.builder.load(address)
 
 
-def _value(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
-    """Read one argument in the form in which numba passes it."""
+def _read_argument(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+    """Read one argument in the form that numba's calling convention requires."""
     if isinstance(kind, types.BaseTuple):
-        return context.make_tuple(builder, kind, [_value(context, builder, part, words) for part in kind])
+        return context.make_tuple(builder, kind, [_read_argument(context, builder, part, words) for part in kind])
     if isinstance(kind, types.Buffer):
-        return _array(context, builder, kind, words)
+        return _read_array(context, builder, kind, words)
     if isinstance(kind, types.Boolean):
         return builder.trunc(words.next(), ir.IntType(1))
     return words.next()
 
 
-def _array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
-    """Make numba's structure of a C-contiguous array out of its address and shape."""
-    made, element = context.make_array(kind)(context, builder), context.get_data_type(kind.dtype)
+def _read_array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+    """Create numba's structure for a C-contiguous array from its address and shape."""
+    array, element = context.make_array(kind)(context, builder), context.get_data_type(kind.dtype)
     data = builder.inttoptr(words.next(), element.as_pointer())
     shape = [words.next() for _ in range(kind.ndim)]
     step = ir.Constant(_WORD, kind.dtype.bitwidth // 8)
@@ -215,9 +220,9 @@ def _array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
         strides.insert(0, builder.mul(strides[0], extent))
     pack = cgutils.pack_array
     arrayobj.populate_array(
-        made, data=data, shape=pack(builder, shape), strides=pack(builder, strides), itemsize=step, meminfo=None
+        array, data=data, shape=pack(builder, shape), strides=pack(builder, strides), itemsize=step, meminfo=None
     )
-    return made._getvalue()
+    return array._getvalue()
 
 
 def _argument(kind: Any) -> Argument:
@@ -231,16 +236,16 @@ def _argument(kind: Any) -> Argument:
         return Argument("m", *_element(kind.dtype), count=kind.count)
     if kind == types.int64:
         return Argument("i")
-    raise TypeError(f"a kernel takes {kind}, which glue.c cannot hand over")
+    raise TypeError(f"a kernel has an argument of type {kind}; glue.c does not support it")
 
 
 def _element(kind: Any) -> tuple[str, int, int, bool]:
     if kind.layout != "C":
-        raise TypeError(f"a kernel takes {kind}, which is not C-contiguous")
+        raise TypeError(f"a kernel has an argument of type {kind}; it must be C-contiguous")
     return ("i" if kind.dtype.signed else "u"), kind.dtype.bitwidth // 8, kind.ndim, kind.mutable
 
 
-def _results(signature: Any) -> int:
+def _result_count(signature: Any) -> int:
     """Return -1 for no result, 0 for one number, else the length of a tuple of numbers."""
     kind = signature.return_type
     if kind == types.none:
@@ -249,27 +254,27 @@ def _results(signature: Any) -> int:
         return 0
     if isinstance(kind, types.UniTuple) and kind.dtype == types.int64:
         return int(kind.count)
-    raise TypeError(f"a kernel returns {kind}, which glue.c cannot return")
+    raise TypeError(f"a kernel returns {kind}; glue.c does not support it")
 
 
 def header(entries: Sequence[Entry]) -> str:
-    """Return ``unit.h``: what ``glue.c`` must know of the kernels of an object."""
+    """Return ``unit.h``, which declares an object file's kernels for ``glue.c``."""
     lines = [
         "#include <stdint.h>",
         "typedef int32_t (*entry)(const int64_t *words, int64_t *results);",
         "struct argument { char what, kind; int size, dimensions, writable, count; const char *words; };",
         "struct kernel { const char *name; int count, results; const struct argument *arguments; entry run; };",
         f"#define UNIT_COUNT {len(entries)}",
-        f"#define UNIT_MOST_WORDS {max(1, *(sum(map(len, entry.arguments)) for entry in entries))}",
-        f"#define UNIT_MOST_RESULTS {max(1, *(entry.results for entry in entries))}",
+        f"#define UNIT_MAX_WORDS {max(1, *(sum(map(len, entry.arguments)) for entry in entries))}",
+        f"#define UNIT_MAX_RESULTS {max(1, *(entry.results for entry in entries))}",
     ]
     for entry in entries:
         lines.append(f"extern int32_t {entry.symbol}(const int64_t *words, int64_t *results);")
         lines.append(f"static const struct argument {entry.symbol}_arguments[] = {{")
         lines.extend(
-            f"    {{'{one.what}', '{one.kind}', {one.size}, {one.dimensions}, {int(one.writable)}, {one.count},"
-            f" {json.dumps(one.words)}}},"
-            for one in entry.arguments
+            f"    {{'{argument.code}', '{argument.kind}', {argument.size}, {argument.dimensions},"
+            f" {int(argument.writable)}, {argument.count}, {json.dumps(argument.words)}}},"
+            for argument in entry.arguments
         )
         lines.append("};")
     lines.append("static const struct kernel UNIT_KERNELS[] = {")

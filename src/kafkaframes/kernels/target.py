@@ -1,7 +1,7 @@
-"""The processors that kernels are compiled ahead for, and whether this one is such a processor.
+"""Processors for which kernels are compiled ahead, and the choice of the one for this machine.
 
-One target for each architecture, the same in a wheel, in a cache and in a pack, so that what one machine compiled
-runs on another. A processor that lacks what its target asks for gets kernels of its own, compiled by numba.
+Each architecture has one target, in wheels, caches and packs, so that a library that one machine compiled runs on
+others. If a processor lacks an instruction set of its target, numba compiles kernels for this processor only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-# The psABI's level 3 in Linux's names (abm is LZCNT), and the multiplication without carries.
+# Level 3 of the x86-64 psABI, with Linux's names (abm is LZCNT), and carry-less multiplication.
 _LEVEL_3: Final = frozenset(
     ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave", "sse4_2", "popcnt", "pclmulqdq"]
 )
@@ -21,13 +21,15 @@ _LEVEL_3: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of processor under an operating system.
+    """A processor family and an operating system.
 
     Attributes:
-        name: part of the names of libraries that are compiled for it.
-        triple, cpu, features: as LLVM names them.
-        flags: of the processor, in Linux's names (``/proc/cpuinfo``), that the code needs.
-        tags: the platforms of a wheel with such libraries (packaging.python.org, "Platform compatibility tags").
+        name: part of the file names of its libraries.
+        triple: LLVM's target triple.
+        cpu: LLVM's name of the processor.
+        features: LLVM's names of additional features.
+        flags: processor flags that the code requires, with Linux's names (``/proc/cpuinfo``).
+        tags: platform tags of its wheels (packaging.python.org, "Platform compatibility tags").
     """
 
     name: str
@@ -39,11 +41,11 @@ class Target:
 
     @property
     def is_macos(self) -> bool:
-        """Say whether libraries are Mach-O files."""
+        """Whether the operating system is macOS, with Mach-O libraries."""
         return "macos" in self.triple
 
 
-# Libraries for Linux need no C library by name, so that they load beside glibc and musl.
+# Libraries for Linux are linked against no C library, so that they can be loaded with glibc and musl.
 TARGETS: Final = {
     "x86_64": Target(
         "x86-64-v3",
@@ -60,7 +62,7 @@ TARGETS: Final = {
         "+neon",
         tags=("manylinux_2_17_aarch64", "musllinux_1_1_aarch64"),
     ),
-    "macos-x86_64": Target(  # level 2: Rosetta and the oldest machines that macOS 11 runs on have no AVX2
+    "macos-x86_64": Target(  # level 2: Rosetta and the oldest machines that run macOS 11 lack AVX2
         "x86-64-v2-macos",
         "x86_64-apple-macosx11.0.0",
         "x86-64-v2",
@@ -73,45 +75,45 @@ TARGETS: Final = {
     ),
 }
 OTHER: Final = Target("this-machine", "", "", "")
-OVERRIDE: Final = "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; anything else is OTHER
+OVERRIDE: Final = "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; any other value is OTHER
 
 
 @cache
 def target() -> Target:
-    """Return what kernels are compiled for here: the target that fits, or this very machine (``OTHER``)."""
-    if chosen := os.environ.get(OVERRIDE):
-        return TARGETS.get(chosen, OTHER)
+    """Return the target for this machine, or ``OTHER`` to compile for this processor only."""
+    if key := os.environ.get(OVERRIDE):
+        return TARGETS.get(key, OTHER)
     prefix = {"linux": "", "darwin": "macos-"}.get(sys.platform)
-    is_free_threaded = "t" in sys.abiflags  # has no stable ABI: the fields of its objects stand elsewhere
-    likely = OTHER if prefix is None or is_free_threaded else TARGETS.get(prefix + platform.machine().lower(), OTHER)
-    return likely if likely.is_macos or likely.flags <= _processor_flags(likely) else OTHER
+    is_free_threaded = "t" in sys.abiflags  # such a Python has no stable ABI: the layout of its objects differs
+    candidate = OTHER if prefix is None or is_free_threaded else TARGETS.get(prefix + platform.machine().lower(), OTHER)
+    return candidate if candidate.is_macos or candidate.flags <= _processor_flags(candidate) else OTHER
 
 
 def has_crc32c() -> bool:
-    """Tell whether kernels may use x86's instruction for CRC-32C (SSE 4.2)."""
+    """Return whether kernels may use the x86 instruction for CRC-32C (SSE 4.2)."""
     return _has("sse4_2", "sse4.2")
 
 
 def has_carryless() -> bool:
-    """Tell whether kernels may use x86's multiplication without carries."""
+    """Return whether kernels may use the x86 instruction for carry-less multiplication."""
     return _has("pclmulqdq", "pclmul")
 
 
 def _has(flag: str, feature: str) -> bool:
-    chosen = target()
-    if chosen is not OTHER:
-        return flag in chosen.flags
+    machine_target = target()
+    if machine_target is not OTHER:
+        return flag in machine_target.flags
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     try:
         import llvmlite.binding as llvm
-    except ImportError:  # nothing is compiled without it
+    except ImportError:  # kernels cannot be compiled without llvmlite
         return False
     return bool(llvm.get_host_cpu_features().get(feature, False))
 
 
 def _processor_flags(target: Target) -> frozenset[str]:
-    """Read what Linux says of the first processor; its list stands in the first kilobytes."""
+    """Return the flags of the first processor. Its list is in the first 16 KiB of ``/proc/cpuinfo``."""
     if not target.flags:
         return frozenset()
     try:

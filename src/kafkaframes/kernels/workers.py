@@ -1,6 +1,7 @@
-"""Run jobs that compile in processes of their own, as many as there are cores. A job is (module:function, text...).
+"""Worker processes that compile kernels, one per core.
 
-This module is what each process runs, too: a job a line on its input, an answer a line on its output.
+A job is a tuple: ``module:function``, then the function's arguments as text. This module is also the program of a
+worker: it reads one job per line from its input, and writes one result per line to its output.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ Job = tuple[str, ...]
 HOW_TO_GET_NUMBA: Final = "pip install 'kafkaframes[compile]'"
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def has_numba() -> bool:
-    """Tell whether anything can be compiled: numba is an extra."""
+    """Return whether numba, an optional dependency, is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
-def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) -> None:
-    """Run jobs, each process taking the next one when it is through with one; ``done`` is called with each.
+def run_jobs(jobs: Sequence[Job], *, on_done: Callable[[Job], None] = lambda job: None) -> None:
+    """Run jobs in worker processes, and call ``on_done`` after each job.
 
     Raises:
-        KafkaframesError: with the last line of a job that failed, when the others are through; or without numba.
+        KafkaframesError: a job failed (the others are finished first), or numba is not installed.
     """
     if not has_numba():
-        raise KafkaframesError(f"kernels are compiled by numba, which is not installed: {HOW_TO_GET_NUMBA}")
-    waiting, failures = deque(jobs), []
-    count = min(cores(), len(jobs))
+        raise KafkaframesError(f"numba is not installed, and is required to compile kernels: {HOW_TO_GET_NUMBA}")
+    queue, failures = deque(jobs), []
+    count = min(count_cores(), len(jobs))
 
     def serve() -> None:
         with _start() as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            while waiting:
-                job = waiting.popleft()
+            while queue:
+                job = queue.popleft()
                 process.stdin.write(json.dumps(job) + "\n")
                 process.stdin.flush()
                 answer = process.stdout.readline()
                 if answer != "done\n":
                     failures.append(f"{' '.join(job)}: {answer.strip() or 'the process ended'}")
                     break
-                done(job)
+                on_done(job)
             process.stdin.close()
 
     with ThreadPoolExecutor(max(count, 1)) as pool:
@@ -66,7 +67,7 @@ def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) 
 
 
 def _start() -> subprocess.Popen[str]:
-    """Start a worker with this process's search path; it ends when its input does."""
+    """Start a worker with this process's search path. It exits when its input is closed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "kafkaframes.kernels.workers"]
     return subprocess.Popen(
@@ -75,9 +76,9 @@ def _start() -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    """Do one job after the other until the input ends."""
+    """Run jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed is no answer
+    os.dup2(2, 1)  # keeps other output of a job out of the answers
     for line in sys.stdin:
         target, *args = json.loads(line)
         module, _, function = target.partition(":")

@@ -36,8 +36,8 @@ from kafkaframes.wire._jit import (
     OUT_INT64S,
     TABLE,
     device,
-    device_beside,
-    inlined,
+    device_with_plain,
+    inline_device,
     intrinsic,
     ir,
     kernel,
@@ -118,7 +118,7 @@ _call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4
 # ------------------------------------------------------------------------------------------------- snappy
 
 
-@inlined
+@inline_device
 def _copy_back(out, to, offset, length, capacity):
     """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``capacity`` may be written from ``to``."""
     if offset >= 16 and capacity >= 64:
@@ -195,7 +195,7 @@ def _plain_unsnappy_raw(data: Any, position: Any, end: Any, out: Any, capacity: 
     return np.int64(size)
 
 
-@device_beside(_plain_unsnappy_raw)
+@device_with_plain(_plain_unsnappy_raw)
 def _unsnappy_raw(data, position, end, out, capacity):
     """Decode one raw block with its length in front; the length is believed only if it is possible."""
     start, size = position, np.int64(0)
@@ -238,7 +238,7 @@ def _unsnappy(data, start, end, out, capacity):
 # ---------------------------------------------------------------------------------------------------- LZ4
 
 
-@inlined
+@inline_device
 def _largest_lz4_block(descriptor):
     """Return the size that a block descriptor names; 0 for one that Kafka refuses."""
     return np.int64(1) << (8 + (descriptor >> 3)) if descriptor & 0x0F == 0 and 0x40 <= descriptor <= 0x70 else 0
@@ -424,7 +424,7 @@ def wrapped_value(data, start, end, magic):
     return position, position + size
 
 
-@inlined
+@inline_device
 def usual_capacity(size, limit):
     """Return how much a usual stream of ``size`` bytes may hold."""
     return min(limit, USUAL_SIZE + USUAL_RATIO * size)

@@ -50,7 +50,7 @@ from kafkaframes.wire._jit import (
     arrayobj,
     cgutils,
     device,
-    inlined,
+    inline_device,
     intrinsic,
     ir,
     kernel,
@@ -156,7 +156,7 @@ int64s_at = _array_at("int64s_at", OUT_INT64S, np.int64)
 int32s_at = _array_at("int32s_at", OUT_INT32S, np.int32)
 
 
-@intrinsic(plain.nothing)
+@intrinsic(plain.do_nothing)
 def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
     """Ask for the line of memory at any address; it is for reading, in the second cache."""
 
@@ -183,7 +183,7 @@ def _mark_null(here, nulls, capacity, validity):
     return nulls + 1
 
 
-@inlined
+@inline_device
 def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
     """Append a byte string to a column of ``here`` values, ``to`` bytes and ``nulls``; return the last two.
 
@@ -202,7 +202,7 @@ def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data
     return to, nulls
 
 
-@inlined
+@inline_device
 def _length(buf, position, stop):
     """Read the length of a header's key or value; ``UNUSUAL`` as the next position where there is none."""
     if position >= stop:
@@ -214,7 +214,7 @@ def _length(buf, position, stop):
     return value, after if status == OK else np.int64(UNUSUAL)
 
 
-@inlined
+@inline_device
 def _append_headers(
     buf, position, stop, count, exact, total, name_end, content_end, nulls, capacity,
     name_offsets, names, content_offsets, contents, validity,
@@ -249,7 +249,7 @@ def _append_headers(
     return position, total, name_end, content_end, nulls
 
 
-@inlined
+@inline_device
 def _most_rows(table, batch, span, kind):
     """Return how many records a batch could hold at most, whatever its header says."""
     if kind == SKIPPED:

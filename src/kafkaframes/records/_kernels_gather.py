@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.records._kernels_scan import I64
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT32S, OUT_INT64S, inlined, kernel
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT32S, OUT_INT64S, inline_device, kernel
 from kafkaframes.wire._kernels import (
     address_of,
     copy_32,
@@ -24,7 +24,7 @@ from kafkaframes.wire._kernels import (
 SLACK_BYTES = 32
 
 
-@inlined
+@inline_device
 def _copy(target, to, buf, start, size, limit):
     """Copy; up to 256 bytes by 32, where that ends before ``limit``, the end of ``buf`` (the next overwrites the rest).
 
@@ -37,7 +37,7 @@ def _copy(target, to, buf, start, size, limit):
         copy_bytes(target, to, buf, start, size)
 
 
-@inlined
+@inline_device
 def _append(buf, position, size, limit, here, to, offsets, data, validity):
     """Append a byte string to a column of ``here`` values and ``to`` bytes; return its bytes and whether it is null."""
     if here & 7 == 0:

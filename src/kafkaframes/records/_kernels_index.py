@@ -59,7 +59,7 @@ from kafkaframes.wire._jit import (
     OUT_INT64S,
     TABLE,
     device,
-    inlined,
+    inline_device,
     kernel,
 )
 from kafkaframes.wire._kernels import (
@@ -79,7 +79,7 @@ SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
 QUICK_BYTES = 40
 
 
-@inlined
+@inline_device
 def _skip_headers(buf, position, end, count):
     for _ in range(count):
         status, length, position = read_varint(buf, position, end)
@@ -99,7 +99,7 @@ def _skip_headers(buf, position, end, count):
     return WHOLE, position
 
 
-@inlined
+@inline_device
 def short_varint(buf, position):
     """Read an unsigned varint of up to three bytes that are known to be there; -1 for a longer one."""
     value = load_u8(buf, position)
@@ -115,7 +115,7 @@ def short_varint(buf, position):
     return -1, position
 
 
-@inlined
+@inline_device
 def quick_fields(buf, start, end):
     """Find the fields of a whole, ordinary record that starts at ``start``, or give up.
 
@@ -165,7 +165,7 @@ def headers_end_at(buf, position, stop, count):
     return status == WHOLE and position == stop
 
 
-@inlined
+@inline_device
 def _careful_fields(buf, at, end, damaged, lenient):
     """Find the fields of any record that starts at ``at``: (status, where it stops, and what ``quick_fields`` finds).
 

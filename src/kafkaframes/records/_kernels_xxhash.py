@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.records._kernels_scan import I64
-from kafkaframes.wire._jit import device, inlined, intrinsic, ir, plain
+from kafkaframes.wire._jit import device, inline_device, intrinsic, ir, plain
 from kafkaframes.wire._kernels import _address, load_u8
 
 _MASK = 0xFFFFFFFF
@@ -37,7 +37,7 @@ def _load_le(name: str, bits: int) -> Any:
 load_le16, load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
 
 
-@inlined
+@inline_device
 def _rotate(value, bits):
     return ((value << bits) | (value >> (32 - bits))) & _MASK
 

@@ -26,7 +26,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
-from kafkaframes.kernels.directories import OFFERS
+from kafkaframes.kernels.directories import EXTRA_FOLDERS
 from kafkaframes.spark.checkpoint_files import is_connect
 from kafkaframes.spark.worker_files import ship, unpacked, without_zip
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-OFFERS.append(unpacked)
+EXTRA_FOLDERS.append(unpacked)
 _MAX_PORT = 65_535
 _ANSWER_SECONDS = 5.0  # that a master has to take a connection
 # Names of settings and options whose values Spark hides in its UI and its logs: its own, and Kafka's clients'.

@@ -1,1 +1,1 @@
-"""Primitive types to and from bytes: varints, checksums, sizes."""
+"""Encoding of primitive types: varints, fixed-size numbers, strings and checksums."""

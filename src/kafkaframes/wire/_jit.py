@@ -1,13 +1,11 @@
-"""What a kernel file is written with: the decorators, the types of arrays, and numba's names without numba.
+"""Decorators and array types for kernel files, and numba's names without an import of numba.
 
-* ``@kernel(signature)`` makes an entry point with one explicit signature; the GIL is released while it runs. Arrays
-  that a kernel only reads are declared with ``BYTES`` or another read-only type, which takes writable ones too.
-* ``@device`` makes a function that kernels call; it is compiled into them. ``@inlined`` is one without a call, and
-  ``@intrinsic(plain)`` one that writes LLVM's code, beside ``plain``, which does the same in Python.
-* ``types``, ``ir``, ``cgutils`` and ``arrayobj`` stand for numba's and llvmlite's modules, ``computed`` for a table:
-  none is looked at before something is compiled (``kernels/deferred.py``).
-
-``kernels/`` compiles and keeps them.
+* ``@kernel(signature)`` declares a function that Python calls, with one explicit signature. It runs without the GIL.
+  Read-only array types, such as ``BYTES``, also accept writable arrays.
+* ``@device`` declares a function that kernels call, and that is compiled into them. ``@inline_device`` inlines it.
+* ``@intrinsic(plain)`` declares a function that generates LLVM code. ``plain`` is its equivalent in Python.
+* ``types``, ``ir``, ``cgutils`` and ``arrayobj`` are modules of numba and llvmlite, and ``defer_table`` returns a
+  constant array. They are evaluated only before a compilation (``kernels/deferred.py``).
 """
 
 from __future__ import annotations
@@ -16,22 +14,30 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkaframes.kernels import directories, plain
-from kafkaframes.kernels.deferred import DECLARED, LOADED, Device, Intrinsic, Kernel, computed, module
+from kafkaframes.kernels.deferred import (
+    KERNEL_BY_FUNCTION_ID,
+    KERNELS_BY_MODULE,
+    Device,
+    Intrinsic,
+    Kernel,
+    defer_module,
+    defer_table,
+)
 from kafkaframes.kernels.target import has_carryless, has_crc32c
 
-__all__ = ["computed", "has_carryless", "has_crc32c", "plain"]
+__all__ = ["defer_table", "has_carryless", "has_crc32c", "plain"]
 
-types: Any = module("numba.types")
-_parts: Any = module("kafkaframes.kernels.objects")  # the one file that names numba's private parts
-ir, cgutils, arrayobj = _parts.ir, _parts.cgutils, _parts.arrayobj
+types: Any = defer_module("numba.types")
+_private: Any = defer_module("kafkaframes.kernels.objects")  # the only file that imports private parts of numba
+ir, cgutils, arrayobj = _private.ir, _private.cgutils, _private.arrayobj
 
-# Read-only arrays: writable ones are taken for these too, not the reverse.
+# Read-only array types. They accept writable arrays; the types of writable arrays do not accept read-only ones.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 INT8S = types.Array(types.int8, 1, "C", readonly=True)
 INT32S = types.Array(types.int32, 1, "C", readonly=True)
 INT64S = types.Array(types.int64, 1, "C", readonly=True)
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
-# Arrays that a kernel fills.
+# Types of arrays that a kernel writes to.
 OUT_BYTES = types.Array(types.uint8, 1, "C")
 OUT_INT8S = types.Array(types.int8, 1, "C")
 OUT_INT32S = types.Array(types.int32, 1, "C")
@@ -40,24 +46,24 @@ OUT_TABLE = types.Array(types.int64, 2, "C")
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a function as an entry point for ``signatures`` (numba's types)."""
+    """Declare a kernel: a function that Python calls, compiled for ``signatures`` (numba types)."""
 
-    def declared(function: Callable[..., Any]) -> Callable[..., Any]:
-        made = Kernel(function, signatures, _load)
-        DECLARED.setdefault(function.__module__, []).append(made)
-        run = directories.entry(function.__module__, function.__name__)
+    def declare_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+        declaration = Kernel(function, signatures, _load)
+        KERNELS_BY_MODULE.setdefault(function.__module__, []).append(declaration)
+        run = directories.load_kernel(function.__module__, function.__name__)
         if run is None:
-            return made
-        LOADED[id(run)] = made
+            return declaration
+        KERNEL_BY_FUNCTION_ID[id(run)] = declaration
         return run
 
-    return declared
+    return declare_kernel
 
 
 def _load(kernel: Kernel) -> Callable[..., Any]:
-    from kafkaframes.kernels import demand  # processes, locks: what a kernel that is ready needs nothing of
+    from kafkaframes.kernels import demand  # imports modules that are only needed for a compilation
 
-    return demand.ready_or_compiled(kernel)
+    return demand.load_or_compile(kernel)
 
 
 def device(function: Callable[..., Any]) -> Any:
@@ -65,16 +71,16 @@ def device(function: Callable[..., Any]) -> Any:
     return Device(function)
 
 
-def inlined(function: Callable[..., Any]) -> Any:
-    """Declare a small one on a hot path, without a call: each array that it takes is seven words of a call."""
+def inline_device(function: Callable[..., Any]) -> Any:
+    """Declare a small function on a hot path that is inlined: a call would pass each array as seven words."""
     return Device(function, forceinline=True)
 
 
 def intrinsic(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Declare a function that writes LLVM's code, and what it is where kernels run as plain Python."""
+    """Declare a function that generates LLVM code, with its equivalent for plain Python."""
     return lambda function: Intrinsic(function, in_python)
 
 
-def device_beside(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Declare a function that kernels call, and another one for where they run as plain Python."""
+def device_with_plain(in_python: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Declare a function that kernels call, with a different function for plain Python."""
     return lambda function: Device(function, in_python)

@@ -1,10 +1,10 @@
-"""Reading bytes, copying them, varints and checksums for the kernels of every package (numba).
+"""Loads, stores, copies, varints and checksums for kernels (numba).
 
-Start reading at ``varint.py`` and ``checksum.py``, not here: they are the plain twins of what stands here, and
-``tests/wire/test_kernels.py`` runs both. Kernel files of other packages import this one; nothing else does.
+``varint.py`` and ``checksum.py`` contain the same functions in plain Python and are easier to read;
+``tests/wire/test_kernels.py`` compares both. Only kernel files import this module.
 
-1. A load does not check its bounds: who calls has compared the position with the end.
-2. Varint readers return ``(status, value, next_position)``, never raise, and never look beyond ``end``.
+1. Loads do not check bounds. The caller compares the position with the end.
+2. Varint readers return ``(status, value, next_position)``, never raise, and never read beyond ``end``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from kafkaframes.wire._jit import (
     BYTES,
     cgutils,
-    computed,
+    defer_table,
     device,
-    device_beside,
+    device_with_plain,
     has_carryless,
     has_crc32c,
     intrinsic,
@@ -30,14 +30,14 @@ from kafkaframes.wire._jit import (
 
 OK, TRUNCATED, OVERLONG = 0, 1, 2
 
-# The instruction that x86 (SSE 4.2) has for CRC-32C; elsewhere tables.
+# Whether the processor has the CRC-32C instruction of SSE 4.2. Without it, the checksum uses tables.
 HAS_CRC32C = has_crc32c()
-# And the multiplication without carries by which CRC-32 goes 16 bytes at a time.
+# Whether the processor has carry-less multiplication, with which CRC-32 processes 16 bytes at a time.
 HAS_CARRYLESS = has_carryless()
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
-    """Return the pointer to a byte of an array, or of the memory at an address (an int64, ``address_of`` an array)."""
+    """Return a pointer to a byte of an array. ``array`` is an array or its address (int64)."""
     if isinstance(array_type, types.Integer):
         return builder.gep(builder.inttoptr(array, ir.IntType(8).as_pointer()), [position])
     data = context.make_array(array_type)(context, builder, array).data
@@ -45,9 +45,9 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, position: 
 
 
 def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
-    """Make an intrinsic that loads one big-endian integer of ``bits`` at any position."""
+    """Return an intrinsic that loads a big-endian integer of ``bits`` at any position."""
 
-    def typed(typingctx: Any, array: Any, position: Any) -> Any:
+    def define(typingctx: Any, array: Any, position: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             pointer = builder.bitcast(
@@ -62,8 +62,8 @@ def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
 
         return result(array, types.int64), code
 
-    typed.__name__ = name
-    return intrinsic(plain.load(bits, signed=signed))(typed)
+    define.__name__ = name
+    return intrinsic(plain.load(bits, signed=signed))(define)
 
 
 load_u8 = _load("load_u8", 8, types.int64, signed=False)
@@ -75,9 +75,9 @@ load_i64 = _load("load_i64", 64, types.int64, signed=True)
 
 
 def _store_item(name: str, bits: int) -> Any:
-    """Make an intrinsic that stores one element of ``bits`` of an array, given by its address or itself."""
+    """Return an intrinsic that stores an element of ``bits`` in an array or at an address."""
 
-    def typed(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    def define(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             width = ir.IntType(bits)
             start = _address(context, builder, signature.args[0], args[0], ir.Constant(ir.IntType(64), 0))
@@ -87,8 +87,8 @@ def _store_item(name: str, bits: int) -> Any:
 
         return types.none(array, types.int64, types.int64), code
 
-    typed.__name__ = name
-    return intrinsic(plain.store(bits, big_endian=False, element_bytes=bits // 8))(typed)
+    define.__name__ = name
+    return intrinsic(plain.store(bits, big_endian=False, element_bytes=bits // 8))(define)
 
 
 store_item_8, store_item_32, store_item_64 = (_store_item(f"store_item_{bits}", bits) for bits in (8, 32, 64))
@@ -96,10 +96,10 @@ store_item_8, store_item_32, store_item_64 = (_store_item(f"store_item_{bits}", 
 
 @intrinsic(plain.address_of)
 def address_of(typingctx: Any, array: Any) -> Any:
-    """Return where an array's data start, as an int64; the loads here take that in place of the array.
+    """Return the address of an array's first byte as an int64. The loads accept it instead of the array.
 
-    A function that takes arrays costs two atomic operations an array each time that it is called, wherever numba cannot
-    prove that they cancel out (measured: 20 ns a call); one that takes addresses costs nothing.
+    A call with arrays costs two atomic operations per array unless numba can prove that they cancel out (measured:
+    20 ns per call). A call with addresses costs nothing.
     """
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -122,7 +122,7 @@ def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
 
 @intrinsic(plain.copy)
 def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
-    """Copy ``source[start:start + size]`` to ``target[to:]``: LLVM's memcpy, without numba's checks for overlap."""
+    """Copy ``source[start:start + size]`` to ``target[to:]`` with LLVM's memcpy, without numba's overlap checks."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         there = _address(context, builder, signature.args[0], args[0], args[1])
@@ -134,9 +134,9 @@ def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, si
 
 
 def _copy(size: int) -> Any:
-    """Make an intrinsic that copies ``size`` bytes with moves; both sides must have them."""
+    """Return an intrinsic that copies ``size`` bytes with one load and one store. Both arrays must contain them."""
 
-    def typed(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+    def define(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             block = ir.VectorType(ir.IntType(8), size).as_pointer()
             there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
@@ -148,8 +148,8 @@ def _copy(size: int) -> Any:
 
         return types.none(target, types.int64, source, types.int64), code
 
-    typed.__name__ = f"copy_{size}"
-    return intrinsic(lambda target, to, source, start: plain.copy(target, to, source, start, size))(typed)
+    define.__name__ = f"copy_{size}"
+    return intrinsic(lambda target, to, source, start: plain.copy(target, to, source, start, size))(define)
 
 
 copy_16, copy_32 = _copy(16), _copy(32)
@@ -160,7 +160,7 @@ copy_16, copy_32 = _copy(16), _copy(32)
 
 @device
 def read_unsigned_varint(buf, position, end):
-    """Read at most 5 bytes as an unsigned 32-bit number (not yet Java's signed int)."""
+    """Read an unsigned 32-bit varint. The value is not converted to Java's signed int."""
     if position >= end:
         return TRUNCATED, 0, position
     byte = load_u8(buf, position)
@@ -181,14 +181,14 @@ def read_unsigned_varint(buf, position, end):
 
 @device
 def read_varint(buf, position, end):
-    """Read a zig-zag int32."""
+    """Read a zigzag-encoded int32."""
     status, value, position = read_unsigned_varint(buf, position, end)
     return status, (value >> 1) ^ -(value & 1), position
 
 
 @device
 def read_varlong(buf, position, end):
-    """Read a zig-zag int64."""
+    """Read a zigzag-encoded int64."""
     if position >= end:
         return TRUNCATED, 0, position
     byte = load_u8(buf, position)
@@ -225,7 +225,7 @@ def _slices(polynomial: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return four tables that advance a reflected CRC over ``size`` zero bytes, a byte of the CRC at a time."""
+    """Return four tables, one per byte of the CRC, that advance a reflected CRC over ``size`` zero bytes."""
 
     def times(matrix: list[int], vector: int) -> int:
         result = 0
@@ -251,15 +251,15 @@ def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     return tables
 
 
-_CRC32 = computed(_slices, 0xEDB88320, 16)
-_CRC32C = computed(_slices, 0x82F63B78, 16)
-_LONG, _SHORT = 2048, 256  # bytes of each of three streams that run side by side
-_OVER_LONG, _OVER_SHORT = computed(_zeros, 0x82F63B78, _LONG), computed(_zeros, 0x82F63B78, _SHORT)
+_CRC32 = defer_table(_slices, 0xEDB88320, 16)
+_CRC32C = defer_table(_slices, 0x82F63B78, 16)
+_LONG, _SHORT = 2048, 256  # sizes in bytes of the three interleaved streams
+_OVER_LONG, _OVER_SHORT = defer_table(_zeros, 0x82F63B78, _LONG), defer_table(_zeros, 0x82F63B78, _SHORT)
 
 
 @device
 def _crc_of_16(low, high, tables):
-    """Return the CRC of 16 bytes into which the CRC so far is mixed."""
+    """Return the CRC of 16 bytes that are already XORed with the CRC of the bytes before them."""
     byte = np.uint64(0xFF)
     return np.uint64(
         tables[15, low & byte]
@@ -324,14 +324,14 @@ def _plain_crc32c(buf: Any, start: Any, end: Any) -> Any:
     return np.int64(checksum.crc32c(plain.bytes_of(buf, start, end)))
 
 
-@device_beside(_plain_crc32)
+@device_with_plain(_plain_crc32)
 def _crc32_by_tables(buf, start, end):
     return _crc_by_tables(buf, start, end, _CRC32)
 
 
-@intrinsic(plain.missing)
+@intrinsic(plain.not_called)
 def _fold(typingctx: Any, low: Any, high: Any, by_low: Any, by_high: Any) -> Any:
-    """Multiply two polynomials of 64 bits by two others without carries and add the products: 128 bits."""
+    """Multiply two 64-bit polynomials by two others without carries, and add the 128-bit products."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pair = ir.VectorType(ir.IntType(64), 2)
@@ -353,20 +353,20 @@ def _pair(builder: Any, pair: Any, low: Any, high: Any) -> Any:
 
 
 def _power(bits: int) -> Any:
-    """Return x^bits modulo CRC-32's polynomial, reflected, as the carry-less multiplication wants it."""
+    """Return x^bits modulo the polynomial of CRC-32, reflected, in the form for carry-less multiplication."""
     value = 1 << 31
     for _ in range(bits):
         value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
     return np.uint64(value << 1)
 
 
-# What a multiplication advances the lower and the higher half of 16 bytes by: 64 bytes, or 16.
+# Factors that advance the lower and the higher half of 16 bytes over 64 bytes, and over 16 bytes.
 _BY_64, _BY_64_HIGH, _BY_16, _BY_16_HIGH = (_power(bits) for bits in (512 + 32, 512 - 32, 128 + 32, 128 - 32))
 
 
-@device_beside(_plain_crc32)
+@device_with_plain(_plain_crc32)
 def _crc32_by_folding(buf, start, end):
-    """Fold all but the last bytes onto 16 that have the same CRC, four strands at a time where there are many."""
+    """Return the CRC-32. Fold all but the last bytes into 16 bytes with the same CRC, in four lanes if possible."""
     if end - start < 32:
         return _crc_by_tables(buf, start, end, _CRC32)
     low, high = _load_u64_le(buf, start) ^ np.uint64(0xFFFFFFFF), _load_u64_le(buf, start + 8)
@@ -401,7 +401,7 @@ crc32_of = _crc32_by_folding if HAS_CARRYLESS else _crc32_by_tables
 
 
 def _crc_step(name: str, bits: int) -> Any:
-    def typed(typingctx: Any, value: Any, data: Any) -> Any:
+    def define(typingctx: Any, value: Any, data: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             wide, narrow = ir.IntType(64), ir.IntType(32)
             if bits == 64:
@@ -418,8 +418,8 @@ def _crc_step(name: str, bits: int) -> Any:
 
         return types.uint64(types.uint64, types.uint64), code
 
-    typed.__name__ = name
-    return intrinsic(plain.missing)(typed)
+    define.__name__ = name
+    return intrinsic(plain.not_called)(define)
 
 
 _crc_8_bytes, _crc_1_byte = _crc_step("crc_8_bytes", 64), _crc_step("crc_1_byte", 8)
@@ -438,7 +438,7 @@ def _advance(value, tables):
 
 @device
 def _three_streams(buf, position, end, value, size, tables):
-    """Run three parts side by side: the instruction answers after three cycles, but one starts in each."""
+    """Process three parts in parallel: the instruction has a latency of three cycles, and one can start per cycle."""
     while position + 3 * size <= end:
         second, third = np.uint64(0), np.uint64(0)
         for here in range(position, position + size, 8):
@@ -450,7 +450,7 @@ def _three_streams(buf, position, end, value, size, tables):
     return position, value
 
 
-@device_beside(_plain_crc32c)
+@device_with_plain(_plain_crc32c)
 def _crc32c_by_instruction(buf, start, end):
     position, value = _three_streams(buf, start, end, np.uint64(0xFFFFFFFF), _LONG, _OVER_LONG)
     position, value = _three_streams(buf, position, end, value, _SHORT, _OVER_SHORT)
@@ -463,7 +463,7 @@ def _crc32c_by_instruction(buf, start, end):
     return np.int64(value ^ np.uint64(0xFFFFFFFF))
 
 
-@device_beside(_plain_crc32c)
+@device_with_plain(_plain_crc32c)
 def _crc32c_by_tables(buf, start, end):
     return _crc_by_tables(buf, start, end, _CRC32C)
 
@@ -471,7 +471,7 @@ def _crc32c_by_tables(buf, start, end):
 crc32c_of = _crc32c_by_instruction if HAS_CRC32C else _crc32c_by_tables
 
 
-# ------------------------------------------------------------------- the same, callable from Python for tests
+# ------------------------------------------------------------------- kernels for tests of the functions above
 
 
 @kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64))

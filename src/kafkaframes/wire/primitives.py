@@ -1,13 +1,12 @@
-"""Kafka's primitive types to and from bytes (KIP-482; big endian). No message knows about this file's callers.
+"""Encoding of Kafka's primitive types (KIP-482; big endian).
 
 Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
-a bytearray. Readers are as lenient as Kafka's own; what
-``strict`` mode refuses on top of that is decided by the interpreter of plans, not here.
+a bytearray. Readers are as lenient as Kafka's own. ``strict`` mode rejects more, in the decoder of messages.
 
-* Any negative length is a null, whatever the number; whether null is allowed is the caller's question.
-* No memory is taken from a length before the bytes it promises are known to be there.
-* Text is UTF-8: bad bytes become U+FFFD exactly as in Java's decoder, lone surrogates are written as ``?``.
-* A uuid is 16 bytes, most significant first; all zeros stand for "none" (a uuid is never null).
+* Any negative length is null. The caller decides whether null is allowed.
+* A reader compares a length with the remaining bytes before it allocates memory.
+* Text is UTF-8. Malformed bytes become U+FFFD exactly as in Java's decoder, and lone surrogates are written as ``?``.
+* A UUID is 16 bytes, most significant byte first. It is never null; all zeros mean that it is not set.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from kafkaframes.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 
 class Part:
-    """Bytes that are not in memory: ``len(part)`` is how many there are, ``bytes(part)`` reads them.
+    """Bytes that are not in memory yet. ``len(part)`` returns their number, ``bytes(part)`` reads them.
 
-    ``Message.encode_parts`` hands a part on as it is; whatever needs its bytes reads them.
+    ``Message.encode_parts`` passes a part on without reading it.
     """
 
     __slots__ = ()
@@ -43,19 +42,19 @@ Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Writer: TypeAlias = Callable[[bytearray, Any], None]
 
 ZERO_UUID: Final = UUID(int=0)
-MAX_STRING_BYTES: Final = 0x7FFF  # also for compact strings, whose length could say more (Kafka's generated readers)
+MAX_STRING_BYTES: Final = 0x7FFF  # also the limit of compact strings in Kafka's generated readers
 _INT32_MIN: Final = -(1 << 31)
 
 
-def read_raw(buf: bytes, position: int, size: int, what: str) -> tuple[bytes, int]:
-    """Read ``size`` bytes; ``what`` names them in the error.
+def read_raw(buf: bytes, position: int, size: int, name: str) -> tuple[bytes, int]:
+    """Read ``size`` bytes. ``name`` is the type's name for the error.
 
     Raises:
-        TruncatedError: fewer are left.
+        TruncatedError: fewer bytes are left.
     """
     end = position + size
     if end > len(buf):
-        raise TruncatedError(f"{what} of {size} bytes, {len(buf) - position} left", position=position)
+        raise TruncatedError(f"{name} of {size} bytes, but only {len(buf) - position} are left", position=position)
     return bytes(buf[position:end]), end
 
 
@@ -65,21 +64,21 @@ def _fixed(fmt: str, name: str) -> tuple[Reader, Writer]:
 
     def read(buf: bytes, position: int) -> tuple[Any, int]:
         if position + size > len(buf):
-            raise TruncatedError(f"{name} needs {size} bytes, {len(buf) - position} left", position=position)
+            raise TruncatedError(f"{name} has {size} bytes, but only {len(buf) - position} are left", position=position)
         return layout.unpack_from(buf, position)[0], position + size
 
     def write(out: bytearray, value: Any) -> None:
         try:
             out += layout.pack(value)
         except (struct.error, TypeError) as error:
-            raise EncodeError(f"{value!r} is no {name}: {error}") from error
+            raise EncodeError(f"{value!r} is not a valid {name}: {error}") from error
 
     return read, write
 
 
-#: How ``struct`` names each type of a fixed size, by the type's name in a spec.
+#: Type name in a spec -> ``struct`` format character, for types of a fixed size.
 FORMATS: Final = {
-    "bool": "?",  # any byte but 0 reads as true
+    "bool": "?",  # every byte other than 0 is true
     "int8": "b",
     "int16": "h",
     "uint16": "H",
@@ -96,7 +95,7 @@ read_int32, write_int32 = _FIXED["int32"]
 
 
 def read_uuid(buf: bytes, position: int) -> tuple[UUID, int]:
-    """Read 16 bytes, most significant first."""
+    """Read a UUID of 16 bytes, most significant byte first."""
     raw, position = read_raw(buf, position, 16, "uuid")
     return UUID(bytes=raw), position
 
@@ -104,17 +103,17 @@ def read_uuid(buf: bytes, position: int) -> tuple[UUID, int]:
 def write_uuid(out: bytearray, value: UUID) -> None:
     """Append the 16 bytes of ``value``."""
     if not isinstance(value, UUID):
-        raise EncodeError(f"{value!r} is no uuid.UUID")
+        raise EncodeError(f"{value!r} is not a uuid.UUID")
     out += value.bytes
 
 
 def uuid_to_text(value: UUID) -> str:
-    """Return Kafka's text of a uuid: 22 characters of base64url (``org.apache.kafka.common.Uuid``)."""
+    """Return Kafka's text of a UUID: 22 characters of base64url (``org.apache.kafka.common.Uuid``)."""
     return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Return the uuid that Kafka's text names.
+    """Parse Kafka's text of a UUID.
 
     >>> uuid_to_text(uuid_from_text("H3KKO4NTRPaCWtEmm3vW7A"))
     'H3KKO4NTRPaCWtEmm3vW7A'
@@ -125,19 +124,20 @@ def uuid_from_text(text: str) -> UUID:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{text!r} is no base64url: {error}") from error
+        raise ValueError(f"{text!r} is not base64url: {error}") from error
     if len(raw) != 16:
-        raise ValueError(f"{text!r} holds {len(raw)} bytes, a uuid has 16")
+        raise ValueError(f"{text!r} has {len(raw)} bytes; a UUID has 16")
     return UUID(bytes=raw)
 
 
-# Python and Java both put one U+FFFD for each longest broken prefix, but for an encoded surrogate (``ed a0..bf``): Java
-# replaces all of it by one, Python each of its bytes. No other sequence holds an ``ed`` behind its first byte.
+# Python and Java both replace each longest malformed prefix by one U+FFFD. They differ in an encoded surrogate
+# (``ed a0..bf``): Java uses one for the whole sequence, and Python one for each byte. No
+# other sequence contains ``ed`` after its start.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_text(data: bytes) -> str:
-    """Decode UTF-8 as ``new String(bytes, UTF_8)`` does, which never fails: one U+FFFD for each malformed sequence.
+    """Decode UTF-8 like Java's ``new String(bytes, UTF_8)``: each malformed sequence becomes one U+FFFD.
 
     >>> java_text(b"a\\xffb"), java_text(b"\\xed\\xa0\\x80")
     ('a\\ufffdb', '\\ufffd')
@@ -149,9 +149,9 @@ def java_text(data: bytes) -> str:
 
 
 def text_to_utf8(text: str) -> bytes:
-    """Encode UTF-8 as Java's ``getBytes(UTF_8)`` does: a lone surrogate becomes ``?``."""
+    """Encode UTF-8 like Java's ``getBytes(UTF_8)``: a lone surrogate becomes ``?``."""
     if not isinstance(text, str):
-        raise EncodeError(f"{text!r} is no str")
+        raise EncodeError(f"{text!r} is not a str")
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -163,30 +163,30 @@ def _minus_one(value: int) -> int:
 
 
 def read_compact_length(buf: bytes, position: int) -> tuple[int, int]:
-    """Read an unsigned varint holding length + 1; negative means null (so does any varint from 2^31 on)."""
+    """Read a compact length: an unsigned varint of length + 1. A negative result is null, as for varints from 2^31."""
     value, position = read_unsigned_varint(buf, position)
     return _minus_one(value), position
 
 
 def write_compact_length(out: bytearray, length: int) -> None:
-    """Append length + 1 as an unsigned varint; -1 is null."""
+    """Append length + 1 as an unsigned varint. -1 is null."""
     write_unsigned_varint(out, length + 1)
 
 
 def _sized(
-    length_of: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], what: str
+    length_type: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], name: str
 ) -> tuple[Reader, Writer]:
-    """Make the pair for a nullable value of ``length`` bytes; both read and write null."""
-    read_length, write_length = length_of
-    most = MAX_STRING_BYTES if what == "string" else (1 << 31) - 1
+    """Return the reader and the writer of a nullable type that is encoded as its length and its bytes."""
+    read_length, write_length = length_type
+    max_bytes = MAX_STRING_BYTES if name == "string" else (1 << 31) - 1
 
     def read(buf: bytes, position: int) -> tuple[Any, int]:
         length, start = read_length(buf, position)
         if length < 0:
             return None, start
-        if length > most:
-            raise DecodeError(f"{what} of {length} bytes, the most is {most}", position=position)
-        raw, end = read_raw(buf, start, length, what)
+        if length > max_bytes:
+            raise DecodeError(f"{name} of {length} bytes; the maximum is {max_bytes}", position=position)
+        raw, end = read_raw(buf, start, length, name)
         return from_raw(raw), end
 
     def write(out: bytearray, value: Any) -> None:
@@ -194,17 +194,17 @@ def _sized(
             write_length(out, -1)
             return
         raw = to_raw(value)
-        if len(raw) > most:
-            raise EncodeError(f"{what} of {len(raw)} bytes, the most is {most}")
+        if len(raw) > max_bytes:
+            raise EncodeError(f"{name} of {len(raw)} bytes; the maximum is {max_bytes}")
         write_length(out, len(raw))
         out += raw
 
     return read, write
 
 
-def _same(value: bytes) -> bytes:
+def _to_bytes(value: bytes) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise EncodeError(f"{value!r} is no bytes")
+        raise EncodeError(f"{value!r} is not bytes")
     return bytes(value)
 
 
@@ -214,17 +214,17 @@ INTEGER_RANGES: Final = {
     for name, size in FIXED_SIZE.items()
     if "int" in name
 }
-# type name in a spec -> (read, write), of a version that is not flexible, then of one that is
+# type name in a spec -> (reader, writer); PRIMITIVES for versions that are not flexible, COMPACT_PRIMITIVES for others
 PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
     **_FIXED,
     "uuid": (read_uuid, write_uuid),
     "string": _sized(_FIXED["int16"], java_text, text_to_utf8, "string"),
-    "bytes": _sized(_FIXED["int32"], _same, _same, "bytes"),
-    "records": _sized(_FIXED["int32"], _same, _same, "bytes"),  # KIP-482's RECORDS: bytes on the wire
+    "bytes": _sized(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),
+    "records": _sized(_FIXED["int32"], _to_bytes, _to_bytes, "bytes"),  # KIP-482's RECORDS, encoded as bytes
 }
 _COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
 COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
     "string": _sized(_COMPACT_LENGTH, java_text, text_to_utf8, "string"),
-    "bytes": _sized(_COMPACT_LENGTH, _same, _same, "bytes"),
-    "records": _sized(_COMPACT_LENGTH, _same, _same, "bytes"),
+    "bytes": _sized(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
+    "records": _sized(_COMPACT_LENGTH, _to_bytes, _to_bytes, "bytes"),
 }

@@ -1,20 +1,20 @@
-"""Base-128 varints, plain and zig-zag, within the limits of Kafka's ``ByteUtils``; and the header of a tagged field.
+"""Varints, unsigned and zigzag-encoded, as in Kafka's ``ByteUtils``; and headers of tagged fields.
 
-Every reader is ``read_x(buf, position) -> (value, next_position)``; every writer is ``write_x(out, value)`` and
-appends to a bytearray; ``size_of_x(value)``, of unsigned ones, is the number of bytes the writer appends.
+Every reader is ``read_x(buf, position) -> (value, next_position)``, and every writer ``write_x(out, value)`` appends to
+a bytearray. ``size_of_x(value)`` returns the number of bytes that the writer appends. It exists for unsigned varints.
 
-What Kafka does, and so does this:
+As in Kafka:
 
-* A 32-bit varint has at most 5 bytes, a 64-bit one at most 10; a continuation bit in the last is an error.
-* Bits that do not fit (above bit 3 of the 5th byte, above bit 0 of the 10th) are silently lost.
-* Longer encodings than needed are accepted (``80 80 80 80 00`` is 0).
-* Values are Java's ints and longs: the unsigned varint ``ff ff ff ff 0f`` reads as -1.
+* A 32-bit varint has at most 5 bytes, a 64-bit varint at most 10. A continuation bit in the last of them is an error.
+* Bits that do not fit (above bit 3 of the 5th byte, above bit 0 of the 10th) are discarded.
+* Longer encodings than necessary are accepted (``80 80 80 80 00`` is 0).
+* Values are Java's ints and longs: the unsigned varint ``ff ff ff ff 0f`` is -1.
 
-A tagged field begins with its tag and its length in bytes:
+A tagged field starts with its tag and its length in bytes:
 
-* ``adopted``: two unsigned varints. What Kafka speaks.
-* ``interleaved``: one unsigned varlong; its even bits are the length's, the others the tag's (a Morton code), so that
-  two small numbers share a byte. An earlier draft of KIP-482, never released; here for studies of size.
+* ``adopted``: two unsigned varints. This is Kafka's format.
+* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, its odd bits the tag, so that two
+  small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and serves for comparisons.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARLONG_MAX_BYTES = 10
 
 
 class Buffer(Protocol):
-    """Anything that gives a byte's value by position: ``bytes``, ``bytearray``, ``memoryview``."""
+    """A sequence of bytes: ``bytes``, ``bytearray`` or ``memoryview``."""
 
     def __getitem__(self, position: int, /) -> int:
         """Return the byte at ``position``."""
@@ -70,7 +70,7 @@ def _size(value: int) -> int:
     return max(1, (value.bit_length() + 6) // 7)
 
 
-def _checked_unsigned(value: int, bits: int) -> int:
+def _to_unsigned(value: int, bits: int) -> int:
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise EncodeError(f"{value} does not fit into {bits} bits")
     return value & ((1 << bits) - 1)
@@ -87,7 +87,7 @@ def _unzigzag(value: int) -> int:
 
 
 def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a 32-bit varint as Java's int: from 2^31 on it turns negative (``ByteUtils.readUnsignedVarint``).
+    """Read a 32-bit varint as Java's int. Values from 2^31 on are negative (``ByteUtils.readUnsignedVarint``).
 
     Raises:
         TruncatedError: ``buf`` ends inside the varint, which starts at the error's ``position``.
@@ -100,7 +100,7 @@ def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
-    """Append a 32-bit varint of 1 to 5 bytes; a negative value is written as its 32 bits (-1 is ``ff ff ff ff 0f``).
+    """Append a 32-bit varint of 1 to 5 bytes. A negative value is written as its 32 bits (-1 is ``ff ff ff ff 0f``).
 
     Raises:
         EncodeError: ``value`` is not within [-2^31, 2^32).
@@ -108,20 +108,20 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
     if 0 <= value < 0x80:
         out.append(value)
         return
-    _append(out, _checked_unsigned(value, 32))
+    _append(out, _to_unsigned(value, 32))
 
 
 def size_of_unsigned_varint(value: int) -> int:
-    """Return how many bytes :func:`write_unsigned_varint` appends.
+    """Return the number of bytes that :func:`write_unsigned_varint` appends.
 
     >>> [size_of_unsigned_varint(value) for value in (0, 127, 128, 300, -1)]
     [1, 1, 2, 2, 5]
     """
-    return _size(_checked_unsigned(value, 32))
+    return _size(_to_unsigned(value, 32))
 
 
 def read_unsigned_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a 64-bit varint as Java's long: from 2^63 on it turns negative (``ByteUtils.readUnsignedVarlong``).
+    """Read a 64-bit varint as Java's long. Values from 2^63 on are negative (``ByteUtils.readUnsignedVarlong``).
 
     Raises:
         TruncatedError: ``buf`` ends inside the varint.
@@ -132,17 +132,17 @@ def read_unsigned_varlong(buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_unsigned_varlong(out: bytearray, value: int) -> None:
-    """Append a 64-bit varint of 1 to 10 bytes; a negative value is written as its 64 bits.
+    """Append a 64-bit varint of 1 to 10 bytes. A negative value is written as its 64 bits.
 
     Raises:
         EncodeError: ``value`` is not within [-2^63, 2^64).
     """
-    _append(out, _checked_unsigned(value, 64))
+    _append(out, _to_unsigned(value, 64))
 
 
 def size_of_unsigned_varlong(value: int) -> int:
-    """Return how many bytes :func:`write_unsigned_varlong` appends."""
-    return _size(_checked_unsigned(value, 64))
+    """Return the number of bytes that :func:`write_unsigned_varlong` appends."""
+    return _size(_to_unsigned(value, 64))
 
 
 def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
@@ -190,14 +190,14 @@ _UINT64: Final = (1 << 64) - 1
 
 
 def _spread(value: int) -> int:
-    """Return the 32 bits of ``value`` on the even bits of 64."""
+    """Return the 32 bits of ``value`` as the even bits of a 64-bit number."""
     for shift, mask in _SPREAD_STEPS:
         value = (value | value << shift) & mask
     return value
 
 
 def _gather(value: int) -> int:
-    """Return the even bits of ``value``, side by side: the inverse of :func:`_spread`."""
+    """Return the even bits of ``value`` as a 32-bit number: the inverse of :func:`_spread`."""
     value &= _SPREAD_STEPS[-1][1]
     for (shift, _), (_, mask) in zip(reversed(_SPREAD_STEPS), (*_SPREAD_STEPS[-2::-1], (0, 0xFFFFFFFF)), strict=True):
         value = (value | value >> shift) & mask
@@ -205,7 +205,7 @@ def _gather(value: int) -> int:
 
 
 def interleave(tag: int, length: int) -> int:
-    """Return the draft's header as a number.
+    """Return the interleaved header as a number.
 
     >>> bin(interleave(tag=5, length=4))
     '0b110010'
@@ -217,7 +217,7 @@ def interleave(tag: int, length: int) -> int:
 
 
 def deinterleave(header: int) -> tuple[int, int]:
-    """Return (tag, length) of the draft's header.
+    """Return (tag, length) of an interleaved header.
 
     >>> deinterleave(0b110010)
     (5, 4)
@@ -227,9 +227,10 @@ def deinterleave(header: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class TagHeader:
-    """One way to write a tag and a length.
+    """An encoding of a tag and a length.
 
-    ``read(buf, position)`` gives (tag, length, next position), ``write(out, tag, length)``, ``size(tag, length)``.
+    ``read(buf, position)`` returns (tag, length, next position). ``write(out, tag, length)`` appends to a bytearray.
+    ``size(tag, length)`` returns the number of appended bytes.
     """
 
     name: str
@@ -267,8 +268,8 @@ def _size_interleaved(tag: int, length: int) -> int:
 
 
 TAG_HEADERS: Final = {
-    one.name: one
-    for one in (
+    header.name: header
+    for header in (
         TagHeader("adopted", _read_adopted, _write_adopted, _size_adopted),
         TagHeader("interleaved", _read_interleaved, _write_interleaved, _size_interleaved),
     )

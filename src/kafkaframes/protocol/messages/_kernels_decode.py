@@ -35,7 +35,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.protocol.messages._kernels_memory import at, get8, get32, get64, load_u16, put8, put16, put32, put64
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel, types
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, inline_device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i8, load_i16, load_i32, load_i64, load_u8, load_u32
 
 # How a message ended; ``columns.py`` has the words. FULL_* end the call, not the message.
@@ -67,7 +67,7 @@ def read_long_varint(buf, pos, end):
     return value - ((value & 0x80000000) << 1), pos + 1, unusual
 
 
-@inlined
+@inline_device
 def read_varint(buf, pos, end):
     """Return (value as Java's int, position after, or minus a status, 1 if longer than needed)."""
     if pos >= end:
@@ -78,7 +78,7 @@ def read_varint(buf, pos, end):
     return read_long_varint(buf, pos, end)
 
 
-@inlined
+@inline_device
 def read_length(buf, pos, end, flags, strict):
     """Read a length or count: compact, int16 (flag 4: a string's) or int32. Return (length, position or -status)."""
     if flags & 1:
@@ -103,7 +103,7 @@ def read_length(buf, pos, end, flags, strict):
     return length, pos + size
 
 
-@inlined
+@inline_device
 def put_bit(arena, base, row, bit):
     """Set bit ``row`` of the bitmap at ``base``, whatever was there."""
     address = base + (row >> 3)
@@ -111,7 +111,7 @@ def put_bit(arena, base, row, bit):
     put8(arena, address, (get8(arena, address) & ~(1 << shift)) | (bit << shift))
 
 
-@inlined
+@inline_device
 def copy_text(arena, target, buf, pos, size):
     """Copy text and return whether it is all ASCII.
 
@@ -304,7 +304,7 @@ def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, e
     return 0, 0, 0
 
 
-@inlined
+@inline_device
 def copy_fixed(arena, target, buf, pos, count, width):
     """Copy ``count`` big-endian values of ``width`` bytes in the machine's order."""
     if width == 4:

@@ -332,7 +332,7 @@ def file_name(program: Program) -> str:
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
     """Tell whether a program's decoder is there, without loading it."""
-    if directories.find(file_name(program)) is not None:
+    if directories.find_unit(file_name(program)) is not None:
         return True
     name, folder = _named_source(program)[0], demand.numba_folder(__name__)
     return folder is not None and any(folder.rglob(f"*{name}-*.nbi"))
@@ -342,7 +342,7 @@ def is_compiled(program: Program) -> bool:
 def compile_decoder(program: Program) -> Any:
     """Return the compiled decoder of a program, the one that is ready if it is (seconds to compile otherwise)."""
     name, source = _named_source(program)
-    return directories.entry(__name__, name, _unit(name)) or demand.without_library(_decoder(name, source))
+    return directories.load_kernel(__name__, name, _unit(name)) or demand.load_without_library(_decoder(name, source))
 
 
 def _decoder(name: str, source: str) -> Kernel:
@@ -360,12 +360,12 @@ def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], 
     missing = [program for program in programs if not is_compiled(program)]
     if folder is None or not missing:
         return 0
-    with demand.alone(folder, demand.tell):
+    with demand.cache_lock(folder, demand.print_progress):
         tell = progress(len(missing)) if progress else lambda job: None
-        workers.run([job(program, folder) for program in missing], done=tell)
+        workers.run_jobs([job(program, folder) for program in missing], on_done=tell)
     is_compiled.cache_clear()
     compile_decoder.cache_clear()
-    demand.forget()
+    demand.clear_caches()
     return len(missing)
 
 
@@ -376,7 +376,7 @@ def job(program: Program, folder: Path) -> Job:
 
 def build_decoder(name: str, source: str, folder: str) -> None:
     """Compile a decoder from its source (in a process of its own)."""
-    demand.write([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
+    demand.write_kernels([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
 
 
 def hot_messages() -> list[tuple[str, int]]:

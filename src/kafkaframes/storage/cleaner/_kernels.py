@@ -26,7 +26,7 @@ from kafkaframes.wire._jit import (
     OUT_INT64S,
     cgutils,
     device,
-    inlined,
+    inline_device,
     intrinsic,
     ir,
     kernel,
@@ -46,7 +46,7 @@ _SHIFT = np.uint64(29)
 _SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
 
 
-@intrinsic(plain.nothing)
+@intrinsic(plain.do_nothing)
 def prefetch(typingctx: Any, address: Any) -> Any:
     """Ask for the cache line at an address; a wrong address does no harm."""
 
@@ -103,7 +103,7 @@ def hash_all(buf, positions, sizes, hashes):
         hashes[record] = _hash(address, positions[record], size) if size >= 0 else 0
 
 
-@inlined
+@inline_device
 def _fetch_ahead(record, hashes, slots, arena_address, mask):
     ahead = record + _SLOTS_AHEAD
     if ahead < hashes.size:
@@ -113,7 +113,7 @@ def _fetch_ahead(record, hashes, slots, arena_address, mask):
             prefetch(arena_address + near - 1)
 
 
-@inlined
+@inline_device
 def _find(address, start, size, hashed, slots, arena_address, mask):
     """Return the place in ``slots`` of a key: its own slot, or the empty one where it belongs."""
     slot = hashed & mask
@@ -128,7 +128,7 @@ def _find(address, start, size, hashed, slots, arena_address, mask):
     return PER_SLOT * slot
 
 
-@inlined
+@inline_device
 def _size_of(arena_address, position):
     return (
         load_u8(arena_address, position)
@@ -227,12 +227,12 @@ _SEEN_SHIFT = np.uint64(7)
 _ONE = np.int64(1)
 
 
-@inlined
+@inline_device
 def _rotated(value, left):
     return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
 
 
-@inlined
+@inline_device
 def _round(v0, v1, v2, v3):
     v0 = v0 + v1
     v1 = _rotated(v1, 13) ^ v0
@@ -247,14 +247,14 @@ def _round(v0, v1, v2, v3):
     return v0, v1, v2, v3
 
 
-@inlined
+@inline_device
 def _three_rounds(v0, v1, v2, v3):
     for _ in range(3):
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0, v1, v2, v3
 
 
-@inlined
+@inline_device
 def _absorb(v0, v1, v2, v3, word):
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
     return v0 ^ word, v1, v2, v3
