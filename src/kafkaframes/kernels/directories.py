@@ -96,7 +96,7 @@ def file_name(module: str, name: str = "") -> str:
 def find_unit(name: str) -> Path | None:
     """Return the path of a unit in the first trusted folder that contains it.
 
-    The package's own folder is trusted like the package's sources, whoever its owner is.
+    The package's own folder is trusted like the package's sources, even if another user owns it.
     """
     for folder in list_folders():
         path = folder.folder / name

@@ -13,7 +13,7 @@ As in Kafka:
 A tagged field starts with its tag and its length in bytes:
 
 * ``adopted``: two unsigned varints. This is Kafka's format.
-* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, its odd bits the tag, so that two
+* ``interleaved``: one unsigned varlong (a Morton code). Its even bits are the length, the others the tag, so that two
   small numbers share a byte. An early draft of KIP-482 specified it; it was never released, and serves for comparisons.
 """
 
