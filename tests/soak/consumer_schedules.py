@@ -207,7 +207,7 @@ class World:
             group.stop_timers()
         self.coordinator = self._new_coordinator()
         self.coordinator.load(list(self.rows))
-        offsets = self.coordinator.commits.store.of_group(GROUP)
+        offsets = self.coordinator.commits.store.group_offsets(GROUP)
         for entry, deleted_ms in self.deleted_ms.items():  # Kafka writes tombstones for offsets of deleted topics
             if entry in offsets and offsets[entry].commit_ms <= deleted_ms:
                 self.coordinator.commits.store.remove(GROUP, entry)
@@ -853,7 +853,7 @@ class Simulation:
             GROUP, request.member_id, request.epoch, instance, topics=request.topics, owned=owned, **more
         )
         if owned:
-            beat = beat._replace(owns_rows=True)
+            beat = beat._replace(has_owned_rows=True)
         answer = self.world.coordinator.consumer_heartbeat(beat)
         assignment = None
         if answer.assignment is not None:

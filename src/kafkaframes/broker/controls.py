@@ -206,10 +206,10 @@ def groups(state: BrokerState) -> dict[str, GroupInfo]:
     """Return the groups by name, with those that only have offsets."""
     known, committed = state.groups.groups, state.groups.commits.store
     infos = {}
-    for name in sorted({*known, *committed.committed}):
+    for name in sorted({*known, *committed.offsets_by_group}):
         group: Any = known.get(name)
         members = () if group is None else tuple(_member(state, group, one) for one in group.members.values())
-        offsets = {where: commit.offset for where, commit in sorted(committed.of_group(name).items())}
+        offsets = {where: commit.offset for where, commit in sorted(committed.group_offsets(name).items())}
         kind, shown = ("", "Empty") if group is None else (group.type, group.state_name)
         infos[name] = GroupInfo(name, kind, shown, members, offsets)
     return infos

@@ -192,6 +192,6 @@ def _wake(state: BrokerState, key: ShareKey) -> None:
 def _forget(state: BrokerState, topic: Topic) -> None:
     """Forget what groups have committed of a topic that is gone, as Kafka does (OffsetMetadataManager)."""
     with suppress(KafkaframesError):  # the log is not there now; the offsets expire
-        state.groups.commits.forget_topic(topic.name)
+        state.groups.commits.delete_topic_offsets(topic.name)
         state.groups.forget_share_topic(topic.topic_id)
         state.share_groups.forget_all(topic_id=topic.topic_id)

@@ -12,7 +12,7 @@ from uuid import UUID
 from kafkaframes.coordination.groups.assignors import ASSIGNORS
 from kafkaframes.coordination.groups.consumer import (
     NOTHING,
-    Assigned,
+    Assignment,
     ConsumerGroup,
     ConsumerMember,
     Viewer,
@@ -22,7 +22,7 @@ from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
-from kafkaframes.coordination.groups.subscriptions import matching
+from kafkaframes.coordination.groups.subscriptions import match_topics
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class _Plan:
     metadata_hash: int = 0
     regexes: dict[str, frozenset[str]] = field(default_factory=dict)
     visible: dict[str, frozenset[str]] = field(default_factory=dict)
-    targets: dict[str, Assigned] | None = None
+    targets: dict[str, Assignment] | None = None
 
 
 class LookingAtEverything(ConsumerGroups):
@@ -107,7 +107,7 @@ class LookingAtEverything(ConsumerGroups):
             if not one.regex:
                 continue
             if one.regex not in resolved:
-                resolved[one.regex] = matching(one.regex, self.topics.names())
+                resolved[one.regex] = match_topics(one.regex, self.topics.names())
             names, viewer = resolved[one.regex], viewers.get(key)
             if key not in viewers:
                 names &= _by_pattern(group, one)
@@ -156,9 +156,9 @@ class LookingAtEverything(ConsumerGroups):
         self,
         members: Mapping[str, ConsumerMember],
         plan: _Plan,
-        current: Mapping[str, Assigned],
+        current: Mapping[str, Assignment],
         default: str,
-    ) -> dict[str, Assigned]:
+    ) -> dict[str, Assignment]:
         group = ConsumerGroup("", members=dict(members), visible=plan.visible, default_assignor=default)
         counts: dict[UUID, int] = {}
         subscriptions: dict[str, frozenset[UUID]] = {}
@@ -177,7 +177,7 @@ class LookingAtEverything(ConsumerGroups):
         group: ConsumerGroup,
         plan: _Plan,
         member: ConsumerMember,
-        targets: Mapping[str, Assigned],
+        targets: Mapping[str, Assignment],
         target_epoch: int,
         beat: HeartbeatRequest,
         replaced: ConsumerMember | None,
@@ -240,7 +240,7 @@ def _all_topics(members: Iterable[ConsumerMember], regexes: Mapping[str, frozens
     return frozenset(names)
 
 
-def _taken_by_others(group: ConsumerGroup, member_id: str) -> Assigned:
+def _taken_by_others(group: ConsumerGroup, member_id: str) -> Assignment:
     found: set[tuple[UUID, int]] = set()
     for one in group.members.values():
         if one.member_id != member_id:

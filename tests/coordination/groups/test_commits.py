@@ -3,7 +3,7 @@
 import pytest
 from tests.coordination.groups.support import Bench
 
-from kafkaframes.coordination.groups.commits import Fetched, Offset
+from kafkaframes.coordination.groups.commits import CommittedOffset, Offset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition, coordinator_partition
@@ -31,8 +31,8 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
     wanted = {T0: Offset(7, 3, "mine"), T1: Offset(0)}
     assert bench.coordinator.commit(NOBODY, wanted) == {T0: 0, T1: 0}
     for _ in range(2):
-        assert committed(bench, T0, T1) == [Fetched(7, 3, "mine"), Fetched(0, -1, "")]
-        assert committed(bench, TopicPartition("orders", 2)) == [Fetched(-1, -1, "", 0)]
+        assert committed(bench, T0, T1) == [CommittedOffset(7, 3, "mine"), CommittedOffset(0, -1, "")]
+        assert committed(bench, TopicPartition("orders", 2)) == [CommittedOffset(-1, -1, "", 0)]
         assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0, T1}
         assert bench.coordinator.commits.fetch(Committer("other"), None) == {}
         bench.restart()
@@ -82,7 +82,7 @@ def test_a_member_of_no_group_cannot_commit(bench, supports_epoch_errors, code):
 def test_long_metadata_is_refused_alone(bench):
     wanted = {T0: Offset(1, -1, "x" * 4097), T1: Offset(1, -1, "x" * 4096)}
     assert bench.coordinator.commit(NOBODY, wanted) == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: 0}
-    assert committed(bench) == [Fetched()]
+    assert committed(bench) == [CommittedOffset()]
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -93,17 +93,20 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
     assert stage(NOBODY, {T0: Offset(9, 2, "txn")}, ProducerIdentity(77, 0)) == {T0: 0}
     if restarts:
         bench.restart()
-    assert committed(bench) == [Fetched(1)]
-    assert committed(bench, T0, T1, require_stable=True) == [Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT), Fetched()]
+    assert committed(bench) == [CommittedOffset(1)]
+    assert committed(bench, T0, T1, require_stable=True) == [
+        CommittedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        CommittedOffset(),
+    ]
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=commits)
-    assert committed(bench, require_stable=True) == [Fetched(9, 2, "txn") if commits else Fetched(1)]
+    assert committed(bench, require_stable=True) == [CommittedOffset(9, 2, "txn") if commits else CommittedOffset(1)]
 
 
 def test_a_commit_after_the_staged_one_wins(bench):
     bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, ProducerIdentity(77, 0))
     bench.coordinator.commit(NOBODY, {T0: Offset(20)})
     bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
-    assert committed(bench) == [Fetched(20)]
+    assert committed(bench) == [CommittedOffset(20)]
 
 
 def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_its_member(bench):
@@ -153,7 +156,7 @@ def test_a_group_is_deleted_with_its_offsets(bench):
     assert code_of(bench.coordinator.delete_group, "g") == ErrorCode.GROUP_ID_NOT_FOUND
     bench.restart()
     assert bench.coordinator.groups == {}
-    assert committed(bench) == [Fetched()]
+    assert committed(bench) == [CommittedOffset()]
 
 
 def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
@@ -168,7 +171,7 @@ def test_offsets_of_an_empty_group_and_of_nobody_expire(bench):
     assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0}  # it reads orders, and no longer gone
     assert "lonely" not in bench.coordinator.groups
     bench.clock.advance(week_s)
-    assert committed(bench) == [Fetched(1)]  # empty for less than the retention: the session came first
+    assert committed(bench) == [CommittedOffset(1)]  # empty for less than the retention: the session came first
     bench.clock.advance(700)
     assert bench.coordinator.groups == {}
     bench.restart()
@@ -179,9 +182,9 @@ def test_a_client_may_ask_for_a_retention_of_its_own(bench):
     bench.coordinator.commit(NOBODY, {T0: Offset(1)}, retention_ms=60_000)
     bench.restart()
     bench.clock.advance(599)
-    assert committed(bench) == [Fetched(1)]
+    assert committed(bench) == [CommittedOffset(1)]
     bench.clock.advance(2)
-    assert committed(bench) == [Fetched()]
+    assert committed(bench) == [CommittedOffset()]
 
 
 def test_groups_are_listed_by_state_and_type(bench):
@@ -203,13 +206,13 @@ def test_what_cannot_be_read_back_is_counted_and_costs_nothing_else(bench):
     bench.log.rows.insert(0, bench.log.rows[1]._replace(value=b"\x00\x03\x00"))
     bench.restart()
     assert bench.coordinator.unread == 2
-    assert committed(bench) == [Fetched(1)]
+    assert committed(bench) == [CommittedOffset(1)]
 
 
 def test_the_offsets_of_a_deleted_topic_go_in_every_group(bench):
     for name in ("g", "h"):
         bench.coordinator.commit(Committer(name), {T0: Offset(1), TopicPartition("other", 0): Offset(1)})
-    bench.coordinator.commits.forget_topic("orders")
+    bench.coordinator.commits.delete_topic_offsets("orders")
     bench.restart()
     for name in ("g", "h"):
         assert bench.coordinator.commits.fetch(Committer(name), None).keys() == {TopicPartition("other", 0)}

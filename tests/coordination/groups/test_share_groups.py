@@ -13,7 +13,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench
 from kafkaframes.coordination.groups.consumer_protocol import Beaten
 from kafkaframes.coordination.groups.records import share_records
 from kafkaframes.coordination.groups.share import assign
-from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
 from kafkaframes.errors import ErrorCode, RefusedError
 
 
@@ -26,7 +26,7 @@ def bench():
 
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Beaten:
     fields: dict[str, Any] = {} if epoch else {"topics": ["orders"]}
-    return bench.coordinator.share_heartbeat(ShareBeat("g", name, epoch, **fields | changes))
+    return bench.coordinator.share_heartbeat(ShareHeartbeatRequest("g", name, epoch, **fields | changes))
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> int:

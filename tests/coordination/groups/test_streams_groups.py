@@ -28,7 +28,7 @@ from kafkaframes.coordination.groups.streams import (
     check_topology,
     configure,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsHeartbeatRequest, check
 from kafkaframes.errors import ErrorCode, RefusedError
 from kafkaframes.storage.files.names import TopicPartition
 
@@ -64,7 +64,7 @@ def tasks(role: TaskRole = TaskRole.ACTIVE, **partitions: list[int]):
 
 def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> StreamsBeaten:
     fields: dict[str, Any] = {} if epoch else joining(name)
-    sent = StreamsBeat("g", name, epoch, **fields | changes)
+    sent = StreamsHeartbeatRequest("g", name, epoch, **fields | changes)
     if sent.topology is not None:
         check_topics(sent.topology.topics, lambda topic: topic.startswith("__"))
     check(sent)

@@ -50,13 +50,13 @@ class Thread:
 def matched(monkeypatch):
     """What was matched: pattern and names."""
     calls = []
-    matching = topic_patterns.matching
+    match_topics = topic_patterns.match_topics
 
     def note(text, names):
         calls.append((text, tuple(names)))
-        return matching(text, names)
+        return match_topics(text, names)
 
-    monkeypatch.setattr(topic_patterns, "matching", note)
+    monkeypatch.setattr(topic_patterns, "match_topics", note)
     return calls
 
 

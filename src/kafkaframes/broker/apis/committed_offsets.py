@@ -13,7 +13,7 @@ from kafkaframes.broker.apis.transactions import offsets_partition
 from kafkaframes.broker.failures import failed
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.coordination.groups.commits import Fetched
+from kafkaframes.coordination.groups.commits import CommittedOffset
 from kafkaframes.coordination.groups.ports import Committer, ProducerIdentity
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.storage.files.names import TopicPartition, by_topic
@@ -180,7 +180,7 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
     error, fetched = _fetch(request, broker, committer, body.topics)
     if error != ErrorCode.NONE and request.version < _FIRST_WITH_ERROR:
         fetched = {
-            TopicPartition(topic.name, index): Fetched(error=error)
+            TopicPartition(topic.name, index): CommittedOffset(error=error)
             for topic in body.topics or ()
             for index in topic.partition_indexes
         }
@@ -195,7 +195,9 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
     return request.response(topics=topics, error_code=error)
 
 
-def _listed(topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, Fetched]) -> Iterator[tuple[str, list[int]]]:
+def _listed(
+    topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, CommittedOffset]
+) -> Iterator[tuple[str, list[int]]]:
     """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
     if topics is None:
         yield from by_topic(fetched).items()
@@ -205,7 +207,7 @@ def _listed(topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, Fetch
 
 def _fetch(
     request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
-) -> tuple[int, dict[TopicPartition, Fetched]]:
+) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
     """Return a group's error, and its offsets of these topics; of all topics if they are None."""
     error = refused(request, broker, GROUP, committer.group_id)
     if error != ErrorCode.NONE:
@@ -225,7 +227,8 @@ def _fetch(
             where: offset for where, offset in fetched.items() if codes[where.topic] == ErrorCode.NONE
         }
     return ErrorCode.NONE, {
-        where: Fetched(error=codes[where.topic]) if codes[where.topic] else offset for where, offset in fetched.items()
+        where: CommittedOffset(error=codes[where.topic]) if codes[where.topic] else offset
+        for where, offset in fetched.items()
     }
 
 
@@ -257,7 +260,7 @@ def _group(
         )
         for name, indexes in _listed(topics if error == ErrorCode.NONE else [], fetched)
     ]
-    missing = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
+    missing = CommittedOffset(error=ErrorCode.UNKNOWN_TOPIC_ID)
     if request.version >= _FIRST_FETCH_BY_ID:
         rows = [row for row in rows if row.topic_id != NO_UUID]
     for topic in unknown if error == ErrorCode.NONE else ():
@@ -266,11 +269,11 @@ def _group(
     return types.OffsetFetchResponseGroup(group_id=group.group_id, topics=rows, error_code=error)
 
 
-def _rows(struct: Any, name: str, indexes: list[int], fetched: dict[TopicPartition, Fetched]) -> list[Any]:
+def _rows(struct: Any, name: str, indexes: list[int], fetched: dict[TopicPartition, CommittedOffset]) -> list[Any]:
     return [_row(struct, index, fetched[TopicPartition(name, index)]) for index in indexes]
 
 
-def _row(struct: Any, index: int, fetched: Fetched) -> Any:
+def _row(struct: Any, index: int, fetched: CommittedOffset) -> Any:
     return struct(
         partition_index=index,
         committed_offset=fetched.offset,

@@ -14,10 +14,10 @@ from kafkaframes.broker.apis.groups import GROUP, authorized_operations, client_
 from kafkaframes.broker.changes import ROWS_OF_A_TURN, Steps, in_turns
 from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
-from kafkaframes.coordination.groups.consumer_protocol import Beaten, HeartbeatRequest
+from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.share import ShareGroup, ShareMember
-from kafkaframes.coordination.groups.share_protocol import ShareBeat
+from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
 from kafkaframes.coordination.groups.streams import StreamsGroup, StreamsMember
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
@@ -85,7 +85,7 @@ def _consumer_group_heartbeat(request: _ConsumerHeartbeat, broker: BrokerState) 
         owned=None if rows is None else frozenset((row.topic_id, index) for row in rows for index in row.partitions),
         client_id=request.client_id or "",
         client_host=client_host(request),
-        owns_rows=bool(rows),
+        has_owned_rows=bool(rows),
         viewer=viewer_of(request.session, broker.access),
     )
     may_lack_id = request.version < _FIRST_WITH_CLIENT_IDS
@@ -113,7 +113,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
         code = next(filter(None, codes), ErrorCode.NONE) or elsewhere(request, broker, GROUP, body.group_id)
         if code != ErrorCode.NONE:
             return request.response(error_code=code)
-        beat = ShareBeat(
+        beat = ShareHeartbeatRequest(
             group_id=body.group_id,
             member_id=body.member_id,
             epoch=body.member_epoch,
@@ -128,7 +128,7 @@ def _share_group_heartbeat(request: _ShareHeartbeat, broker: BrokerState) -> Ans
     return broker.changes.rows(names, lambda name: denied(request, broker.access, "TOPIC", name), answer)
 
 
-def _beaten(request: Request, beat: Callable[[], Beaten]) -> Answer:
+def _beaten(request: Request, beat: Callable[[], HeartbeatResult]) -> Answer:
     """Answer a heartbeat with the member's epoch, and its assignment where it has changed."""
     types = request.response
     try:
@@ -276,12 +276,12 @@ def _reader_fields(request: Request, broker: BrokerState, member: ConsumerMember
     }
 
 
-def _pending_revocation(member: ConsumerMember | ShareMember) -> Assigned:
+def _pending_revocation(member: ConsumerMember | ShareMember) -> Assignment:
     """Return the partitions that a member is to give up and still has."""
     return member.revoking if isinstance(member, ConsumerMember) else NOTHING
 
 
-def _assignment(request: Request, broker: BrokerState, assigned: Assigned) -> Any:
+def _assignment(request: Request, broker: BrokerState, assigned: Assignment) -> Any:
     row, topics = request.response.TopicPartitions, broker.topics_by_id
     rows = [
         row(topic_id=topic_id, topic_name=topics[topic_id].name, partitions=indexes)

@@ -27,7 +27,7 @@ from kafkaframes.coordination.groups.streams import (
     check_topics,
     check_topology,
 )
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, check
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsHeartbeatRequest, check
 from kafkaframes.coordination.groups.streams_records import TASK_FIELDS, subtopology_fields, task_rows, topology_of
 from kafkaframes.errors import ErrorCode, KafkaframesError
 from kafkaframes.protocol.messages import message
@@ -92,7 +92,7 @@ def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) ->
         yield topic.name
 
 
-def _beat(request: _Heartbeat) -> StreamsBeat:
+def _beat(request: _Heartbeat) -> StreamsHeartbeatRequest:
     """Return the heartbeat of a request, with an empty topology in place of its own."""
     body, topology, endpoint, tags = (
         request.body,
@@ -101,7 +101,7 @@ def _beat(request: _Heartbeat) -> StreamsBeat:
         request.body.client_tags,
     )
     subtopologies = () if topology is None else topology.subtopologies
-    return StreamsBeat(
+    return StreamsHeartbeatRequest(
         group_id=body.group_id,
         member_id=body.member_id,
         epoch=body.member_epoch,
@@ -132,7 +132,7 @@ def _tasks(role: TaskRole, rows: Iterable[Any] | None) -> Tasks | None:
 
 
 def _answer(
-    request: _Heartbeat, broker: BrokerState, beat: StreamsBeat, beaten: StreamsBeaten, forbidden: list[str]
+    request: _Heartbeat, broker: BrokerState, beat: StreamsHeartbeatRequest, beaten: StreamsBeaten, forbidden: list[str]
 ) -> kafka.StreamsGroupHeartbeatResponse:
     types = request.response
     answer: kafka.StreamsGroupHeartbeatResponse = types(

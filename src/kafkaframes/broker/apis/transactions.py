@@ -16,7 +16,7 @@ from kafkaframes.broker.request import Request, RequestOf
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS
 from kafkaframes.coordination.groups.ports import ProducerIdentity
-from kafkaframes.coordination.groups.subscriptions import matching
+from kafkaframes.coordination.groups.subscriptions import match_topics
 from kafkaframes.coordination.transactions.coordinator import MARKERS_OF_A_TURN
 from kafkaframes.coordination.transactions.state import BY_NAME
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError, code_of
@@ -250,7 +250,7 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
     """Return the partition of ``__consumer_offsets`` that holds a group."""
-    return TopicPartition(GROUP_OFFSETS, broker.groups.commits.transaction_of(group_id, -1)[0])
+    return TopicPartition(GROUP_OFFSETS, broker.groups.commits.transaction_key(group_id, -1)[0])
 
 
 @Api(
@@ -303,7 +303,7 @@ def _list_transactions(request: _ListTransactions, broker: BrokerState) -> Answe
     known = [name for name in body.state_filters if name in BY_NAME]
     pattern = body.transactional_id_pattern
     try:
-        among = matching(pattern, broker.transactions.transactions) if pattern else None
+        among = match_topics(pattern, broker.transactions.transactions) if pattern else None
     except RefusedError:
         return request.response(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     listed = []

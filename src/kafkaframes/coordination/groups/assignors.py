@@ -13,14 +13,14 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, Partition
+from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, Partition
 
 Subscriptions = Mapping[str, frozenset[UUID]]  # topics by member
 Counts = Mapping[UUID, int]  # partitions by topic
-Assignor = Callable[[Subscriptions, Mapping[str, Assigned], Counts], dict[str, Assigned]]
+Assignor = Callable[[Subscriptions, Mapping[str, Assignment], Counts], dict[str, Assignment]]
 
 
-def uniform(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
+def uniform(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
     """Spread all partitions evenly: with equal subscriptions no two members differ by more than one.
 
     Args:
@@ -34,8 +34,8 @@ def uniform(subscriptions: Subscriptions, current: Mapping[str, Assigned], count
 
 
 def _uniform_of_equals(
-    subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts
-) -> dict[str, Assigned]:
+    subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
+) -> dict[str, Assignment]:
     topics = next(iter(subscriptions.values()))
     everything = _partitions(topics, counts)
     least, extra = divmod(len(everything), len(subscriptions))
@@ -59,11 +59,11 @@ def _uniform_of_equals(
 
 
 def _uniform_of_others(
-    subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts
-) -> dict[str, Assigned]:
+    subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
+) -> dict[str, Assignment]:
     """Keep what is held, give what is free to who has least, then level out what can be moved."""
     topics = frozenset[UUID]().union(*subscriptions.values())
-    readers = Counter(topic for mine in subscriptions.values() for topic in mine)
+    subscriber_counts = Counter(topic for mine in subscriptions.values() for topic in mine)
     owner: dict[Partition, str] = {}
     for member_id, mine in subscriptions.items():
         for partition in current.get(member_id, NOTHING):
@@ -72,7 +72,7 @@ def _uniform_of_others(
     held = dict.fromkeys(subscriptions, 0)
     for member_id in owner.values():
         held[member_id] += 1
-    everything = sorted(_partitions(topics, counts), key=lambda partition: (readers[partition[0]], partition))
+    everything = sorted(_partitions(topics, counts), key=lambda partition: (subscriber_counts[partition[0]], partition))
     poorest = _Poorest(subscriptions, held)
     for partition in everything:
         if partition not in owner:
@@ -128,25 +128,25 @@ class _Poorest:
         return heap[0][2]
 
 
-def range_(subscriptions: Subscriptions, current: Mapping[str, Assigned], counts: Counts) -> dict[str, Assigned]:
+def range_(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
     """Give each reader of a topic a run of its partitions; the same members get the same numbers of every topic."""
     assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
     for topic in sorted(topics):
-        readers = [member_id for member_id, mine in subscriptions.items() if topic in mine]
-        for member_id, indexes in _range_of_topic(topic, readers, current, counts[topic]).items():
+        subscriber_counts = [member_id for member_id, mine in subscriptions.items() if topic in mine]
+        for member_id, indexes in _range_of_topic(topic, subscriber_counts, current, counts[topic]).items():
             assigned[member_id].update((topic, index) for index in indexes)
     return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
 
 
 def _range_of_topic(
-    topic: UUID, readers: Sequence[str], current: Mapping[str, Assigned], count: int
+    topic: UUID, subscriber_counts: Sequence[str], current: Mapping[str, Assignment], count: int
 ) -> dict[str, list[int]]:
-    least, extra = divmod(count, len(readers))
+    least, extra = divmod(count, len(subscriber_counts))
     assigned: dict[str, list[int]] = {}
     missing: list[tuple[str, int]] = []
     taken: set[int] = set()
-    for member_id in readers:
+    for member_id in subscriber_counts:
         mine = sorted(index for at, index in current.get(member_id, NOTHING) if at == topic and index < count)
         mine = [index for index in mine if index not in taken]
         keeps = least

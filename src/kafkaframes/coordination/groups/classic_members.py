@@ -20,7 +20,13 @@ from kafkaframes.coordination.groups.classic import (
     JoinResult,
     SyncResult,
 )
-from kafkaframes.coordination.groups.consumer import NOTHING, Assigned, ClassicFacts, ConsumerGroup, ConsumerMember
+from kafkaframes.coordination.groups.consumer import (
+    NOTHING,
+    Assignment,
+    ClassicProtocols,
+    ConsumerGroup,
+    ConsumerMember,
+)
 from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import MemberState, cancel_timer
@@ -74,7 +80,7 @@ def to_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 epoch=group.generation,
                 previous_epoch=group.generation,
                 assigned=partitions,
-                classic=ClassicFacts(member.session_timeout_ms, member.protocols),
+                classic=ClassicProtocols(member.session_timeout_ms, member.protocols),
             )
         )
     return consumer_group
@@ -105,7 +111,7 @@ def to_classic_group(group: ConsumerGroup, leaving: frozenset[str], topics: Topi
     return classic_group
 
 
-def encode_assignment(member: ConsumerMember, partitions: Assigned, names: Mapping[UUID, str]) -> bytes:
+def encode_assignment(member: ConsumerMember, partitions: Assignment, names: Mapping[UUID, str]) -> bytes:
     """Return an assignment as bytes of the classic protocol, in the version of the member's subscription."""
     assert member.classic is not None
     version = read_subscription(member.classic.protocols[0][1]).version
@@ -113,7 +119,7 @@ def encode_assignment(member: ConsumerMember, partitions: Assigned, names: Mappi
     return write_assignment(known_partitions, version)
 
 
-def with_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assigned:
+def with_ids(partitions: Iterable[TopicPartition], topics: Topics) -> Assignment:
     """Return partitions by topic id. Partitions of deleted topics are dropped."""
     return frozenset(
         (topic[0], partition.partition)
@@ -189,7 +195,7 @@ class ClassicMembers:
             owned=NOTHING if is_new else with_ids(subscription.owned, self.groups.topics),
             client_id=request.client_id,
             client_host=request.client_host,
-            classic=ClassicFacts(request.session_timeout_ms, request.protocols),
+            classic=ClassicProtocols(request.session_timeout_ms, request.protocols),
         )
 
     def sync(self, group: ConsumerGroup, request: Sync) -> SyncResult:
@@ -204,7 +210,7 @@ class ClassicMembers:
                 raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
         except RefusedError as refused:
             return SyncResult(refused.code)
-        self.groups.watch(group, member)
+        self.groups.restart_timers(group, member)
         assignment = encode_assignment(member, member.assigned, names_by_id(self.groups.topics))
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER, name)
 
@@ -221,9 +227,9 @@ class ClassicMembers:
         """Extend the member's session. Return REBALANCE_IN_PROGRESS if the member has to rejoin."""
         member = self._member(group, member_id, instance_id, generation)
         joining = group.rebalances.get(member_id)
-        self.groups.watch(group, member, keeps_rebalance=True)
+        self.groups.restart_timers(group, member, keeps_rebalance=True)
         # Kafka computes an assignment only in heartbeats of the consumer protocol, which classic members do not send.
-        may_assign = group.epoch > group.assignment_epoch and self.groups.is_due(group)
+        may_assign = group.epoch > group.assignment_epoch and self.groups.may_assign(group)
         is_behind = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
         if not is_behind and not may_assign and not self._are_targets_released(group, member):
             return ErrorCode.NONE
@@ -258,7 +264,7 @@ class ClassicMembers:
         """Extend the session of a member that has committed."""
         member = group.members.get(member_id)
         if member is not None and member.classic is not None:
-            self.groups.watch(group, member, keeps_rebalance=True)
+            self.groups.restart_timers(group, member, keeps_rebalance=True)
 
     def _expect_request(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Remove a member that does not send its next JoinGroup or SyncGroup within its rebalance timeout."""

@@ -1,7 +1,7 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete on the groups of a coordinator, and what expires.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete, and the expiry of committed offsets.
 
-A commit must come from a member of the group's generation, or from nobody (no member id, generation -1) while the
-group is empty: a consumer without a group, or an admin. A transaction may also commit from nobody.
+A commit must come from a member of the group's generation. Without a member id and with generation -1 (a standalone
+consumer or an admin) it is allowed while the group is empty, and in a transaction.
 """
 
 from __future__ import annotations
@@ -20,79 +20,79 @@ from kafkaframes.storage.files.names import TopicPartition, coordinator_partitio
 Offsets = dict[TopicPartition, Commit]
 
 
-Transaction = tuple[int, int]  # the partition of __consumer_offsets, and the producer id
+Transaction = tuple[int, int]  # partition of __consumer_offsets, producer id
 
 
 @dataclass(slots=True)
 class OffsetStore:
-    """Offsets by group and partition (OffsetMetadataManager).
+    """Offsets by group and partition (Kafka's OffsetMetadataManager).
 
-    What a transaction commits is staged under its producer id until its marker comes: then it counts, or is forgotten.
+    Offsets of a transaction are pending under its producer id until its marker commits or drops them.
 
     Attributes:
-        committed: what a fetch answers.
-        staged: what open transactions will commit, by transaction and group.
+        offsets_by_group: committed offsets by group id.
+        pending_offsets: offsets of open transactions, by transaction and group id.
     """
 
-    committed: dict[str, Offsets] = field(default_factory=dict)
-    staged: dict[Transaction, dict[str, Offsets]] = field(default_factory=dict)
-    _written: int = 0
+    offsets_by_group: dict[str, Offsets] = field(default_factory=dict)
+    pending_offsets: dict[Transaction, dict[str, Offsets]] = field(default_factory=dict)
+    _write_count: int = 0
 
     def put(
         self, group_id: str, where: TopicPartition, commit: Commit, *, transaction: Transaction | None = None
     ) -> None:
-        """Note a commit; one of a transaction waits for its end."""
-        self._written += 1
-        target = self.committed if transaction is None else self.staged.setdefault(transaction, {})
-        target.setdefault(group_id, {})[where] = commit._replace(order=self._written)
+        """Store an offset. With a transaction, it is pending until the transaction ends."""
+        self._write_count += 1
+        target = self.offsets_by_group if transaction is None else self.pending_offsets.setdefault(transaction, {})
+        target.setdefault(group_id, {})[where] = commit._replace(order=self._write_count)
 
     def remove(self, group_id: str, where: TopicPartition) -> None:
-        """Forget a commit."""
-        mine = self.committed.get(group_id)
-        if mine is not None and mine.pop(where, None) is not None and not mine:
-            del self.committed[group_id]
+        """Remove a committed offset."""
+        offsets = self.offsets_by_group.get(group_id)
+        if offsets is not None and offsets.pop(where, None) is not None and not offsets:
+            del self.offsets_by_group[group_id]
 
     def remove_group(self, group_id: str) -> None:
-        """Forget everything of a group, what transactions have staged for it too."""
-        self.committed.pop(group_id, None)
-        for groups in self.staged.values():
+        """Remove all offsets of a group, including pending ones."""
+        self.offsets_by_group.pop(group_id, None)
+        for groups in self.pending_offsets.values():
             groups.pop(group_id, None)
 
-    def of_group(self, group_id: str) -> Offsets:
-        """Return what a group has committed."""
-        return self.committed.get(group_id, {})
+    def group_offsets(self, group_id: str) -> Offsets:
+        """Return the committed offsets of a group."""
+        return self.offsets_by_group.get(group_id, {})
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
-        """End a transaction; of two commits for a partition, the one that was written later counts."""
-        ended = self.staged.pop(transaction, {})
-        for group_id, offsets in ended.items() if commit else ():
-            mine = self.committed.setdefault(group_id, {})
-            for where, staged in offsets.items():
-                if where not in mine or mine[where].order < staged.order:
-                    mine[where] = staged
+        """End a transaction. If a partition has two commits, the last written one counts."""
+        offsets_by_group_id = self.pending_offsets.pop(transaction, {})
+        for group_id, offsets in offsets_by_group_id.items() if commit else ():
+            committed_offsets = self.offsets_by_group.setdefault(group_id, {})
+            for where, commit_ in offsets.items():
+                if where not in committed_offsets or committed_offsets[where].order < commit_.order:
+                    committed_offsets[where] = commit_
 
     def is_unstable(self, group_id: str, where: TopicPartition) -> bool:
-        """Whether an open transaction has staged an offset for the partition."""
-        return any(where in groups.get(group_id, ()) for groups in self.staged.values())
+        """Whether an open transaction has a pending offset for the partition."""
+        return any(where in groups.get(group_id, ()) for groups in self.pending_offsets.values())
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Whether an open transaction has staged anything for the group."""
-        return any(group_id in groups for groups in self.staged.values())
+        """Whether an open transaction has pending offsets for the group."""
+        return any(group_id in groups for groups in self.pending_offsets.values())
 
 
 _NONE = -1
 
 
 class Offset(NamedTuple):
-    """One offset of a commit request; without metadata it is empty."""
+    """One offset of a commit request."""
 
     offset: int
     leader_epoch: int = _NONE
     metadata: str | None = None
 
 
-class Fetched(NamedTuple):
-    """One offset of a fetch response; -1 where nothing is committed."""
+class CommittedOffset(NamedTuple):
+    """One offset of a fetch response; -1 without a committed offset."""
 
     offset: int = _NONE
     leader_epoch: int = _NONE
@@ -102,12 +102,12 @@ class Fetched(NamedTuple):
 
 @dataclass(slots=True)
 class Commits:
-    """The rules of offsets.
+    """Handlers of the requests that commit, fetch and delete offsets.
 
     Attributes:
-        groups: the coordinator's, by id; a commit from nobody makes a group.
-        write: puts records of a group into the log, as part of a producer's transaction if one is given.
-        partitions: how many partitions the log has.
+        groups: the coordinator's groups, by id. A commit without a member id creates its group.
+        write: appends records of a group to the log, in a producer's transaction if one is given.
+        partitions: returns the number of partitions of the log.
     """
 
     clock: Clock
@@ -120,12 +120,12 @@ class Commits:
     def commit(
         self, committer: Committer, offsets: Mapping[TopicPartition, Offset], *, retention_ms: int = _NONE
     ) -> dict[TopicPartition, int]:
-        """Commit offsets; return an error code for each.
+        """Commit offsets. Return an error code for each.
 
         Args:
-            retention_ms: the client's own wish (OffsetCommit 2 to 4); -1 for the broker's.
+            retention_ms: retention that the client asks for (OffsetCommit 2 to 4); -1 for the broker's setting.
         """
-        group = self._group_of(committer)
+        group = self._group_for_commit(committer)
         group.check_commit(committer, transactional=False)
         expire_ms = None if retention_ms == _NONE else self.clock.now_ms + retention_ms
         return self._put(group, offsets, expire_ms=expire_ms, producer=None)
@@ -133,9 +133,9 @@ class Commits:
     def commit_in_transaction(
         self, committer: Committer, offsets: Mapping[TopicPartition, Offset], producer: ProducerIdentity
     ) -> dict[TopicPartition, int]:
-        """Stage offsets in a producer's transaction; return an error code for each."""
+        """Add offsets to a producer's transaction. Return an error code for each."""
         try:
-            group = self._group_of(committer._replace(supports_epoch_errors=False))
+            group = self._group_for_commit(committer._replace(supports_epoch_errors=False))
             group.check_commit(committer, transactional=True)
         except RefusedError as refused:
             if refused.code == ErrorCode.STALE_MEMBER_EPOCH:
@@ -143,8 +143,8 @@ class Commits:
             raise
         return self._put(group, offsets, expire_ms=None, producer=producer)
 
-    def _group_of(self, committer: Committer) -> Group:
-        """Return the group; one is made for somebody who commits without membership."""
+    def _group_for_commit(self, committer: Committer) -> Group:
+        """Return the group. A commit without a member id gets a new one if the group does not exist."""
         group = self.groups.get(committer.group_id)
         if group is None:
             if committer.generation >= 0:
@@ -174,40 +174,47 @@ class Commits:
         if commits:
             rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
             self.write(group_id, rows, producer)
-            transaction = None if producer is None else self.transaction_of(group_id, producer.producer_id)
+            transaction = None if producer is None else self.transaction_key(group_id, producer.producer_id)
             for where, commit in commits.items():
                 self.store.put(group_id, where, commit, transaction=transaction)
-        self.groups.setdefault(group_id, group)  # there is a group, be no offset of it taken
+        self.groups.setdefault(group_id, group)  # the group is created even if all offsets were refused
         return codes
 
-    def transaction_of(self, group_id: str, producer_id: int) -> Transaction:
-        """Return under what a producer's offsets of a group are staged."""
+    def transaction_key(self, group_id: str, producer_id: int) -> Transaction:
+        """Return the key under which a producer's pending offsets of a group are stored."""
         return coordinator_partition(group_id, self.partitions()), producer_id
 
     def fetch(
         self, committer: Committer, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
-    ) -> dict[TopicPartition, Fetched]:
-        """Return committed offsets, for a member of the group's epoch; of every partition if ``partitions`` is None.
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return committed offsets for a member of the group's epoch.
 
         Args:
-            require_stable: answer UNSTABLE_OFFSET_COMMIT where an open transaction has staged an offset (KIP-447).
+            partitions: None for all partitions with a committed offset.
+            require_stable: answer UNSTABLE_OFFSET_COMMIT if an open transaction has a pending offset (KIP-447).
         """
         group = self.groups.get(committer.group_id)
         if group is not None:
             group.check_fetch(committer)
-        offsets = self.store.of_group(committer.group_id)
+        offsets = self.store.group_offsets(committer.group_id)
         return {
-            where: self._fetched(committer.group_id, where, offsets.get(where), require_stable)
+            where: self._fetch_offset(committer.group_id, where, offsets.get(where), require_stable)
             for where in (offsets if partitions is None else partitions)
         }
 
-    def _fetched(self, group_id: str, where: TopicPartition, commit: Commit | None, require_stable: bool) -> Fetched:
+    def _fetch_offset(
+        self, group_id: str, where: TopicPartition, commit: Commit | None, require_stable: bool
+    ) -> CommittedOffset:
         if require_stable and self.store.is_unstable(group_id, where):
-            return Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        return Fetched() if commit is None else Fetched(commit.offset, commit.leader_epoch, commit.metadata)
+            return CommittedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return (
+            CommittedOffset()
+            if commit is None
+            else CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata)
+        )
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Delete committed offsets, where the group lets them go; return an error code for each."""
+        """Delete committed offsets, except those of subscribed topics. Return an error code for each."""
         group = self.groups.get(group_id)
         if group is None:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -216,37 +223,39 @@ class Commits:
             where: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(where.topic) else ErrorCode.NONE
             for where in partitions
         }
-        self._forget(group_id, [where for where, code in codes.items() if code == ErrorCode.NONE])
+        self._delete_offsets(group_id, [where for where, code in codes.items() if code == ErrorCode.NONE])
         return codes
 
-    def _forget(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        known = [where for where in partitions if where in self.store.of_group(group_id)]
-        if known:
-            self.write(group_id, [records.commit_record(group_id, where, None) for where in known], None)
-            for where in known:
+    def _delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        stored_partitions = [where for where in partitions if where in self.store.group_offsets(group_id)]
+        if stored_partitions:
+            self.write(group_id, [records.commit_record(group_id, where, None) for where in stored_partitions], None)
+            for where in stored_partitions:
                 self.store.remove(group_id, where)
 
-    def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic that is deleted, in every group."""
-        for group_id in list(self.store.committed):
-            self._forget(group_id, [where for where in self.store.of_group(group_id) if where.topic == topic])
+    def delete_topic_offsets(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic in all groups."""
+        for group_id in list(self.store.offsets_by_group):
+            self._delete_offsets(
+                group_id, [where for where in self.store.group_offsets(group_id) if where.topic == topic]
+            )
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """Return the records that end all offsets of a group."""
-        return [records.commit_record(group_id, where, None) for where in self.store.of_group(group_id)]
+        """Return the tombstones of all offsets of a group."""
+        return [records.commit_record(group_id, where, None) for where in self.store.group_offsets(group_id)]
 
     def expire(self, group: Group) -> bool:
-        """Delete what has outlived its retention; return whether nothing is left of the group's offsets."""
-        ages_from = group.retention_start()
-        if ages_from is None:
+        """Delete expired offsets. Return whether the group has no offsets left, pending ones included."""
+        retention_start = group.retention_start()
+        if retention_start is None:
             return False
-        group_id, expired = group.group_id, []
-        for where, commit in self.store.of_group(group_id).items():
+        group_id, expired_partitions = group.group_id, []
+        for where, commit in self.store.group_offsets(group_id).items():
             expire_ms = commit.expire_ms
             if expire_ms is None:
-                expire_ms = ages_from(commit.commit_ms) + self.settings.offsets_retention_ms
+                expire_ms = retention_start(commit.commit_ms) + self.settings.offsets_retention_ms
             is_used = group.is_subscribed_to(where.topic) or self.store.is_unstable(group_id, where)
             if not is_used and self.clock.now_ms >= expire_ms:
-                expired.append(where)
-        self._forget(group_id, expired)
-        return not self.store.of_group(group_id) and not self.store.has_open_transactions(group_id)
+                expired_partitions.append(where)
+        self._delete_offsets(group_id, expired_partitions)
+        return not self.store.group_offsets(group_id) and not self.store.has_open_transactions(group_id)

@@ -1,10 +1,11 @@
-"""ConsumerGroupHeartbeat: the one request of the protocol of KIP-848, and what time does to its members.
+"""ConsumerGroupHeartbeat, the only request of KIP-848's protocol, and the timeouts of its members.
 
-A heartbeat is planned on values, written as one batch of records, and taken over then. Facts: KIP-848, KIP-1082,
-GroupMetadataManager.java. Patterns are resolved after the heartbeat that brings them is answered, as in Kafka; until
-then a member has the topics that its pattern stood for before.
-A heartbeat that changes nothing looks at its own member only, a join at what it changes; tests/coordination/groups/
-test_large_groups.py compares both with looking at everything, and counts.
+A heartbeat is planned on immutable values, written as one batch of records, and only then applied. As in Kafka, the
+patterns of a subscription are matched after the response; until then the member keeps the topics that its patterns
+matched before. Sources: KIP-848, KIP-1082, GroupMetadataManager.java.
+
+A heartbeat without changes reads only its own member, and a join reads only what it changes.
+tests/coordination/groups/test_large_groups.py compares both with a complete computation and counts the reads.
 """
 
 from __future__ import annotations
@@ -20,38 +21,38 @@ from kafkaframes.coordination.groups.consumer import (
     LEAVE,
     LEAVE_STATIC,
     NOTHING,
-    Assigned,
-    ClassicFacts,
+    Assignment,
+    ClassicProtocols,
     ConsumerGroup,
     ConsumerMember,
-    Expressions,
+    PatternTopics,
     Viewer,
     visible_names,
 )
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import consumer_records as rows
-from kafkaframes.coordination.groups.subscriptions import check_expression
+from kafkaframes.coordination.groups.subscriptions import validate_pattern
 from kafkaframes.coordination.groups.topic_patterns import TopicPatterns
 from kafkaframes.errors import ErrorCode, KafkaframesError, RefusedError
 
 _NONE = -1
 _NO_TOPICS: frozenset[str] = frozenset()
-# A group of so many members is not assigned anew with every one that joins, whatever its interval.
-_UNRESOLVED_INTERVAL_MS = 200  # of heartbeats, where no assignment interval makes members wait
+_UNRESOLVED_INTERVAL_MS = 200  # heartbeat interval while a pattern is being matched, if there is no assignment interval
+# Groups with this many members get a new assignment at most once in this interval while members join.
 _LARGE_GROUP, _LARGE_GROUPS_INTERVAL_MS = 100, 1_000
 
 
 class HeartbeatRequest(NamedTuple):
-    """A ConsumerGroupHeartbeat request; None where nothing has changed since the last.
+    """A ConsumerGroupHeartbeat request. A field is None if it has not changed since the last heartbeat.
 
     Attributes:
-        epoch: 0 to join, -1 to leave, -2 of a static member that will come back.
-        owned: the partitions that it has.
-        owns_rows: the request has rows of topics that it owns, be they without partitions.
-        classic: it was a JoinGroup: the member speaks the classic protocol.
-        viewer: who sends it; None: somebody who sees every topic.
+        epoch: member epoch; 0 to join, -1 to leave, -2 for a static member that leaves temporarily.
+        owned: partitions that the member owns.
+        has_owned_rows: whether the request has rows of owned topics, even without partitions.
+        classic: protocols of the JoinGroup request that was converted to this heartbeat; None for a real heartbeat.
+        viewer: principal and host of the sender; None may see every topic.
     """
 
     group_id: str
@@ -63,75 +64,76 @@ class HeartbeatRequest(NamedTuple):
     topics: Sequence[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: Assigned | None = None
+    owned: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
-    classic: ClassicFacts | None = None
+    classic: ClassicProtocols | None = None
     viewer: Viewer | None = None
-    owns_rows: bool = False
+    has_owned_rows: bool = False
 
 
-class Beaten(NamedTuple):
-    """What a heartbeat is answered with; no assignment where it has not changed."""
+class HeartbeatResult(NamedTuple):
+    """Content of a heartbeat response. The assignment is None if it has not changed."""
 
     member_id: str
     epoch: int
     interval_ms: int = 0
-    assignment: Assigned | None = None
+    assignment: Assignment | None = None
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What a heartbeat is going to change.
+    """The changes that a heartbeat makes.
 
     Attributes:
-        member, old: the member that it comes from, and as it is now; None for a new one.
-        replaced: the static member whose place it takes.
-        regexes: patterns that stand for other topics than before; None: they are not used any more.
-        visible: what members see of their patterns, where it has changed.
-        targets: those that have changed; ``is_assigned``: all of them were made anew.
+        member, old: the member after and before the heartbeat; ``old`` is None for a new member.
+        replaced: static member that the new member replaces.
+        regexes: new matches of patterns that have changed; None removes an unused pattern.
+        visible: topics that members see of their patterns, where they have changed.
+        targets: target assignments that have changed.
+        is_assigned: whether all target assignments were computed again.
     """
 
     member: ConsumerMember
     old: ConsumerMember | None
     replaced: ConsumerMember | None
-    expressions: Expressions
+    pattern_topics: PatternTopics
     records: list[Record]
     epoch: int = 0
     metadata_hash: int = 0
     regexes: dict[str, frozenset[str] | None] = field(default_factory=dict)
     visible: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    targets: dict[str, Assigned] = field(default_factory=dict)
+    targets: dict[str, Assignment] = field(default_factory=dict)
     is_assigned: bool = False
 
     @property
     def before(self) -> ConsumerMember | None:
-        """Whose subscription the member's takes the place of."""
+        """The member whose subscription this heartbeat replaces; None for a new member."""
         return self.old or self.replaced
 
     def members(self, group: ConsumerGroup) -> dict[str, ConsumerMember]:
-        """Return the members of the group as they will be."""
-        others = {key: one for key, one in group.members.items() if one is not self.replaced}
+        """Return the members of the group after the heartbeat."""
+        others = {key: member for key, member in group.members.items() if member is not self.replaced}
         return {**others, self.member.member_id: self.member}
 
-    def regexes_of(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
-        """Return what the group's patterns will stand for."""
-        return _changed(group.regexes, self.regexes) if self.regexes else group.regexes
+    def patterns_after(self, group: ConsumerGroup) -> Mapping[str, frozenset[str]]:
+        """Return the group's patterns and their matches after the heartbeat."""
+        return _with_changes(group.regexes, self.regexes) if self.regexes else group.regexes
 
 
 @dataclass
 class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
-    """The protocol on consumer groups; before members are removed ``on_leave`` tells whether it has done so itself."""
+    """Heartbeats of consumer groups. ``on_leave`` is called before members are removed; True: already removed."""
 
     records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
     patterns: TopicPatterns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.patterns = TopicPatterns(self.topics, self._run_later)
+        self.patterns = TopicPatterns(self.topics, self._run_after_response)
 
-    def _run_later(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Do work after the request is answered, where there is no thread for it."""
+    def _run_after_response(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Run work after the response, for callers without worker threads."""
 
         def run() -> None:
             work()
@@ -139,111 +141,120 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
 
         self.clock.call_later(0, run)
 
-    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> Beaten:
-        """Answer a heartbeat that does not leave.
+    def heartbeat(
+        self, group: ConsumerGroup, request: HeartbeatRequest, before: Sequence[Record] = ()
+    ) -> HeartbeatResult:
+        """Handle a heartbeat that joins or stays.
 
         Args:
-            group: the group; a new one is put to use by the caller once this returns.
-            before: records to be written with it, of another group of this name that it replaces.
+            group: the group. If it is new, the caller adds it after this returns.
+            before: records to write in the same batch, which delete another group with this name.
         """
-        old = self._member_of(group, beat)
-        replaced = self._replaced(group, beat)
-        if beat.regex:
-            check_expression(beat.regex)
-        start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
-        member = _subscribed(start, beat)
-        plan = _Plan(member, old, replaced, self._expressions(group, beat.viewer), records=list(before))
+        old = self._find_sender(group, request)
+        replaced = self._find_replaced(group, request)
+        if request.regex:
+            validate_pattern(request.regex)
+        start = old or (
+            replace(replaced, member_id=request.member_id) if replaced else ConsumerMember(request.member_id)
+        )
+        member = _apply_request(start, request)
+        plan = _Plan(member, old, replaced, self._current_pattern_topics(group, request.viewer), records=list(before))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
         if old is None or not member.same_subscription(old):
             plan.records.append(rows.member_record(group.group_id, member))
-        self._plan_epoch(group, plan, beat.viewer)
-        is_large = len(group.members) >= _LARGE_GROUP and beat.classic is None
-        is_due = self.is_due(group, least_ms=_LARGE_GROUPS_INTERVAL_MS if is_large else 0)
+        self._plan_epoch(group, plan, request.viewer)
+        is_large = len(group.members) >= _LARGE_GROUP and request.classic is None
+        is_due = self.may_assign(group, min_interval_ms=_LARGE_GROUPS_INTERVAL_MS if is_large else 0)
         self._plan_targets(group, plan, is_due=is_due)
-        moved = self._moved(group, plan, beat)
-        if moved is not member or old is None:
-            plan.records.append(rows.current_record(group.group_id, moved))
+        reconciled_member = self._reconcile(group, plan, request)
+        if reconciled_member is not member or old is None:
+            plan.records.append(rows.current_record(group.group_id, reconciled_member))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved)
-        group.viewers[moved.member_id] = beat.viewer
-        self.watch(group, moved)
-        is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
-        is_full = is_full and (beat.topics is not None or beat.regex is not None)
-        tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
-        interval_ms = self.number(group, "heartbeat.interval.ms")
-        if not self.number(group, "assignment.interval.ms") and self._is_unresolved(plan, beat.viewer):
+        self._apply(group, plan, reconciled_member)
+        group.viewers[reconciled_member.member_id] = request.viewer
+        self.restart_timers(group, reconciled_member)
+        is_full = request.rebalance_timeout_ms != _NONE and request.owned is not None
+        is_full = is_full and (request.topics is not None or request.regex is not None)
+        sends_assignment = request.epoch == 0 or is_full or old is None or reconciled_member.assigned != old.assigned
+        interval_ms = self.group_setting(group, "heartbeat.interval.ms")
+        if not self.group_setting(group, "assignment.interval.ms") and self._is_unresolved(plan, request.viewer):
             interval_ms = min(interval_ms, _UNRESOLVED_INTERVAL_MS)
-        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+        return HeartbeatResult(
+            reconciled_member.member_id,
+            reconciled_member.epoch,
+            interval_ms,
+            reconciled_member.assigned if sends_assignment else None,
+        )
 
     @staticmethod
     def _is_unresolved(plan: _Plan, viewer: Viewer | None) -> bool:
         regex = plan.member.regex
-        return regex is not None and plan.expressions.names(regex, viewer) is None
+        return regex is not None and plan.pattern_topics.names(regex, viewer) is None
 
-    def _member_of(self, group: ConsumerGroup, beat: HeartbeatRequest) -> ConsumerMember | None:
-        """Return the member that a heartbeat comes from; None for a new one."""
-        if beat.epoch == 0:
-            return self.joining(group, beat.member_id, self.settings.consumer_max_size)
-        member = group.member(beat.member_id, beat.instance_id)
-        member.check_epoch(beat.epoch, beat.owned, group_type="consumer")
+    def _find_sender(self, group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+        """Return the member that sent a heartbeat; None if it is new."""
+        if request.epoch == 0:
+            return self.find_member(group, request.member_id, self.settings.consumer_max_size)
+        member = group.member(request.member_id, request.instance_id)
+        member.check_epoch(request.epoch, request.owned, group_type="consumer")
         return member
 
     @staticmethod
-    def _replaced(group: ConsumerGroup, beat: HeartbeatRequest) -> ConsumerMember | None:
-        """Return the static member whose place a joining one takes; it must have left before."""
-        known = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
-        if beat.epoch != 0 or known is None or known == beat.member_id:
+    def _find_replaced(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMember | None:
+        """Return the static member that a joining member replaces. It must have left before."""
+        current_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
+        if request.epoch != 0 or current_id is None or current_id == request.member_id:
             return None
-        member = group.members[known]
-        if member.epoch != LEAVE_STATIC and member.classic is None and beat.classic is None:
+        member = group.members[current_id]
+        if member.epoch != LEAVE_STATIC and member.classic is None and request.classic is None:
             reason = (
-                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
-                f" instance id is owned by {known} member."
+                f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group because"
+                f" the instance id is owned by {current_id} member."
             )
             raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
 
-    def _expressions(self, group: ConsumerGroup, viewer: Viewer | None) -> Expressions:
-        """Return the group's expressions, or new ones where topics or rights have changed since."""
-        known = group.expressions
-        rights = viewer.version if viewer is not None else 0 if known is None else known.version[1]
+    def _current_pattern_topics(self, group: ConsumerGroup, viewer: Viewer | None) -> PatternTopics:
+        """Return the group's pattern matches, or new ones if topics or access rights have changed."""
+        current = group.pattern_topics
+        rights = viewer.version if viewer is not None else 0 if current is None else current.version[1]
         version = self.topics.version, rights
-        if known is not None and known.version == version:
-            return known
-        return Expressions(version, lambda regex: self.patterns.find(regex, lambda: self._take_resolution(group)))
+        if current is not None and current.version == version:
+            return current
+        return PatternTopics(version, lambda regex: self.patterns.find(regex, lambda: self._finish_matching(group)))
 
-    def _take_resolution(self, group: ConsumerGroup) -> None:
-        """Write what a pattern stands for now; the members get their partitions with their next heartbeats."""
-        group.expressions = None
+    def _finish_matching(self, group: ConsumerGroup) -> None:
+        """Write the new matches of a pattern. The next heartbeats of the members assign their partitions."""
+        group.pattern_topics = None
         member = next(iter(group.members.values()), None)
         if member is None:
             return
         viewer = group.viewers.get(member.member_id)
-        plan = _Plan(member, member, None, self._expressions(group, viewer), records=[])
+        plan = _Plan(member, member, None, self._current_pattern_topics(group, viewer), records=[])
         self._plan_epoch(group, plan, viewer)
-        with suppress(KafkaframesError):  # the log is not there; the next heartbeat writes it
+        with suppress(KafkaframesError):  # the log is offline; the next heartbeat writes the matches
             if plan.records:
                 self.write(group.group_id, plan.records)
             self._apply(group, plan, member)
 
     def _plan_epoch(self, group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
-        """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
-        is_alone = plan.expressions is group.expressions and self._resolve_own(group, plan, viewer)
+        """Increment the group epoch if a subscription or the subscribed topics have changed."""
+        is_alone = plan.pattern_topics is group.pattern_topics and self._resolve_member_pattern(group, plan, viewer)
         if not is_alone:
-            self._resolve_all(group, plan, viewer)
+            self._resolve_all_patterns(group, plan, viewer)
         for regex, names in plan.regexes.items():
             plan.records.append(rows.regex_record(group.group_id, regex, names, self.clock.now_ms))
         plan.epoch, plan.metadata_hash = group.epoch, group.metadata_hash
-        if not is_alone or plan.regexes or not group.has_same_names(plan.before, plan.member):
-            plan.metadata_hash = self._hash(group, plan)
-        has_changed = self._asks_for_others(group, plan, viewer) or any(
+        if not is_alone or plan.regexes or not group.keeps_subscribed_topics(plan.before, plan.member):
+            plan.metadata_hash = self._hash_topics(group, plan)
+        has_changed = self._needs_assignment(group, plan, viewer) or any(
             (names or _NO_TOPICS) != group.regexes.get(regex, _NO_TOPICS) for regex, names in plan.regexes.items()
         )
         has_changed |= plan.metadata_hash != group.metadata_hash
         has_changed |= any(
-            (plan.visible[key] or _NO_TOPICS) != group.by_pattern(member)
+            (plan.visible[key] or _NO_TOPICS) != group.topics_of_pattern(member)
             for key in plan.visible
             if (member := group.members.get(key)) is not None and member is not plan.replaced
         )
@@ -252,28 +263,28 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     @staticmethod
-    def _asks_for_others(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
-        """Return whether the group has to be assigned again for what the member subscribes to.
+    def _needs_assignment(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+        """Return whether the member's new subscription requires a new assignment.
 
-        A pattern that is not resolved changes nothing yet, but for the first member of a group.
+        A pattern that is still being matched requires none, except for the first member of a group.
         """
         old, new = plan.before, plan.member
         topics, regex = (old.topics, old.regex) if old is not None else ((), None)
         if topics != new.topics or not group.epoch:
             return True
-        return regex != new.regex and (not new.regex or plan.expressions.names(new.regex, viewer) is not None)
+        return regex != new.regex and (not new.regex or plan.pattern_topics.names(new.regex, viewer) is not None)
 
-    def _hash(self, group: ConsumerGroup, plan: _Plan) -> int:
-        by_name = group.names_without(plan.before).union(plan.member.topics)
+    def _hash_topics(self, group: ConsumerGroup, plan: _Plan) -> int:
+        by_name = group.topics_without(plan.before).union(plan.member.topics)
         if plan.old is not None and plan.replaced is not None:
-            by_name = frozenset(name for one in plan.members(group).values() for name in one.topics)
-        return hash_of_topics(self.topics, by_name.union(*plan.regexes_of(group).values()))
+            by_name = frozenset(name for member in plan.members(group).values() for name in member.topics)
+        return hash_of_topics(self.topics, by_name.union(*plan.patterns_after(group).values()))
 
     @staticmethod
-    def _resolve_own(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
-        """Plan what the member's pattern stands for; return False where the others' have to be looked at, too."""
+    def _resolve_member_pattern(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> bool:
+        """Plan the matches of the member's pattern. Return False if other members' patterns have to be matched too."""
         member, before = plan.member, plan.before
-        names = plan.expressions.names(member.regex, viewer) if member.regex else _NO_TOPICS
+        names = plan.pattern_topics.names(member.regex, viewer) if member.regex else _NO_TOPICS
         is_resolved = names is not None
         if names is None:
             names = visible_names(group.regexes.get(member.regex or "", _NO_TOPICS), viewer)
@@ -281,47 +292,47 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
             return False
         if before is not None and before.regex not in (None, member.regex):
             return False
-        if before is not None and before.regex and not names >= group.by_pattern(before):
+        if before is not None and before.regex and not names >= group.topics_of_pattern(before):
             return False
         if member.regex:
-            known = group.regexes.get(member.regex)
+            earlier_names = group.regexes.get(member.regex)
             plan.visible[member.member_id] = names
-            if is_resolved and (known is None or not names <= known):
-                plan.regexes[member.regex] = names | (known or _NO_TOPICS)
+            if is_resolved and (earlier_names is None or not names <= earlier_names):
+                plan.regexes[member.regex] = names | (earlier_names or _NO_TOPICS)
         return True
 
     @staticmethod
-    def _resolve_all(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
-        """Plan what every pattern stands for, and what each member sees of its own.
+    def _resolve_all_patterns(group: ConsumerGroup, plan: _Plan, viewer: Viewer | None) -> None:
+        """Plan the matches of all patterns, and the topics that each member sees.
 
-        A member that has not been heard of since the start sees what its pattern stood for before.
+        A member without a heartbeat since the restart sees only topics that its pattern matched before the restart.
         """
-        meanings: dict[str, frozenset[str]] = {}
+        matches: dict[str, frozenset[str]] = {}
         unresolved: set[str] = set()
         viewers = {**group.viewers, plan.member.member_id: viewer}
         for key, member in plan.members(group).items():
             plan.visible[key] = None
             if member.regex:
-                names = plan.expressions.names(member.regex, viewers.get(key))
+                names = plan.pattern_topics.names(member.regex, viewers.get(key))
                 if names is None:
                     unresolved.add(member.regex)
                     names = visible_names(group.regexes.get(member.regex, _NO_TOPICS), viewers.get(key))
-                names = names if key in viewers else names & group.by_pattern(member)
+                names = names if key in viewers else names & group.topics_of_pattern(member)
                 plan.visible[key] = names
-                meanings[member.regex] = meanings.get(member.regex, _NO_TOPICS) | names
-        changes = {regex: names for regex, names in meanings.items() if regex not in unresolved}
+                matches[member.regex] = matches.get(member.regex, _NO_TOPICS) | names
+        changes = {regex: names for regex, names in matches.items() if regex not in unresolved}
         plan.regexes.update((regex, names) for regex, names in changes.items() if group.regexes.get(regex) != names)
-        plan.regexes.update(dict.fromkeys(group.regexes.keys() - meanings.keys()))
+        plan.regexes.update(dict.fromkeys(group.regexes.keys() - matches.keys()))
 
     def _plan_targets(self, group: ConsumerGroup, plan: _Plan, *, is_due: bool) -> None:
-        """Assign anew where the epoch has grown; a static member that comes back has the target that it had."""
+        """Compute target assignments if the epoch has grown. A returning static member keeps its target."""
         member_id, replaced = plan.member.member_id, plan.replaced
         plan.is_assigned = is_due and plan.epoch > group.assignment_epoch
         if plan.is_assigned:
             current = group.targets
             if replaced is not None:
                 current = {**current, member_id: current.get(replaced.member_id, NOTHING)}
-            targets = self._assigned(group, plan, current)
+            targets = self._compute_targets(group, plan, current)
         elif replaced is not None:
             targets = {member_id: group.targets.get(replaced.member_id, NOTHING)}
         else:
@@ -331,151 +342,161 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         if plan.is_assigned:
             plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
-    def _assigned(self, group: ConsumerGroup, plan: _Plan, current: Mapping[str, Assigned]) -> dict[str, Assigned]:
+    def _compute_targets(
+        self, group: ConsumerGroup, plan: _Plan, current: Mapping[str, Assignment]
+    ) -> dict[str, Assignment]:
         members = plan.members(group)
         counts: dict[UUID, int] = {}
-        ids: dict[frozenset[str], frozenset[UUID]] = {}  # of topics: most members subscribe to the same
+        ids: dict[frozenset[str], frozenset[UUID]] = {}  # by topic names, since most members have equal subscriptions
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
-            names = plan.visible[key] if key in plan.visible else group.by_pattern(member)
+            names = plan.visible[key] if key in plan.visible else group.topics_of_pattern(member)
             names = frozenset(member.topics).union(names or ())
             if names not in ids:
-                known = [known_topic for name in names if (known_topic := self.topics.find(name)) is not None]
-                counts.update(known)
-                ids[names] = frozenset(topic_id for topic_id, _ in known)
+                topics = [topic for name in names if (topic := self.topics.find(name)) is not None]
+                counts.update(topics)
+                ids[names] = frozenset(topic_id for topic_id, _ in topics)
             subscriptions[key] = ids[names]
-        return ASSIGNORS[group.assignor_of(members.values())](subscriptions, current, counts)
+        return ASSIGNORS[group.preferred_assignor(members.values())](subscriptions, current, counts)
 
-    def _moved(self, group: ConsumerGroup, plan: _Plan, beat: HeartbeatRequest) -> ConsumerMember:
-        """Bring the member a step nearer to its target."""
+    def _reconcile(self, group: ConsumerGroup, plan: _Plan, request: HeartbeatRequest) -> ConsumerMember:
+        """Return the member one step closer to its target assignment."""
         member, replaced = plan.member, plan.replaced
-        if beat.epoch == 0:  # it has nothing, whatever it had
+        if request.epoch == 0:  # a joining member owns nothing
             member = replace(member, assigned=NOTHING if replaced is None else member.assigned, revoking=NOTHING)
             member = replace(member, epoch=0, state=MemberState.STABLE)
         is_held = group.is_owned_by_others(member.member_id)
-        left = NOTHING if replaced is None else replaced.assigned
-        owned = NOTHING if beat.epoch == 0 else beat.owned
+        released_partitions = NOTHING if replaced is None else replaced.assigned
+        owned = NOTHING if request.epoch == 0 else request.owned
         target = plan.targets.get(member.member_id, group.targets.get(member.member_id, NOTHING))
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         is_reconciled = member.state is MemberState.STABLE and member.epoch == target_epoch
         if is_reconciled and plan.epoch == group.epoch:
             return member
-        topic_ids = self._subscribed_ids(group, plan)
-        moved = member.reconcile(
+        topic_ids = self._subscribed_topic_ids(group, plan)
+        reconciled_member = member.reconcile(
             frozenset(partition for partition in target if partition[0] in topic_ids),
             target_epoch,
             owned,
-            lambda partition: partition not in left and is_held(partition),
+            lambda partition: partition not in released_partitions and is_held(partition),
         )
-        if moved is not member or plan.epoch == group.epoch:
-            return moved
+        if reconciled_member is not member or plan.epoch == group.epoch:
+            return reconciled_member
         subscribed = frozenset(partition for partition in member.assigned if partition[0] in topic_ids)
         return member.without_unsubscribed(subscribed, owned)
 
-    def _subscribed_ids(self, group: ConsumerGroup, plan: _Plan) -> frozenset[UUID]:
-        """Return the topics of the member's subscription that there are: its target may be older than both."""
+    def _subscribed_topic_ids(self, group: ConsumerGroup, plan: _Plan) -> frozenset[UUID]:
+        """Return the ids of the member's subscribed topics that exist."""
         member = plan.member
-        by_pattern = plan.visible[member.member_id] if member.member_id in plan.visible else group.by_pattern(member)
-        topics = (self.topics.find(name) for name in {*member.topics, *(by_pattern or ())})
+        is_planned = member.member_id in plan.visible
+        topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
+        topics = (self.topics.find(name) for name in {*member.topics, *(topics_of_pattern or ())})
         return frozenset(topic[0] for topic in topics if topic is not None)
 
     def _apply(self, group: ConsumerGroup, plan: _Plan, member: ConsumerMember) -> None:
         group.put(member)
         if plan.replaced is not None:
             group.remove(plan.replaced.member_id)
-        _change(group.regexes, plan.regexes)
-        _change(group.visible, plan.visible)
+        _apply_changes(group.regexes, plan.regexes)
+        _apply_changes(group.visible, plan.visible)
         group.targets.update(plan.targets)
-        group.expressions, group.metadata_hash, group.epoch = plan.expressions, plan.metadata_hash, plan.epoch
+        group.pattern_topics, group.metadata_hash, group.epoch = plan.pattern_topics, plan.metadata_hash, plan.epoch
         if plan.is_assigned:
             group.assignment_epoch, group.assignment_time_ms = plan.epoch, self.clock.monotonic_ms
 
-    def leave(self, group: ConsumerGroup, beat: HeartbeatRequest) -> Beaten:
-        """Let a member go; a static one with epoch -2 keeps its place until its session times out."""
-        member = group.member(beat.member_id, beat.instance_id)
-        if beat.epoch == LEAVE_STATIC and member.instance_id is not None:
-            away = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
-            self.write(group.group_id, [rows.current_record(group.group_id, away)])
-            group.put(away)
-            return Beaten(member.member_id, LEAVE_STATIC)
+    def leave(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResult:
+        """Remove a member. A static member with epoch -2 keeps its assignment until its session times out."""
+        member = group.member(request.member_id, request.instance_id)
+        if request.epoch == LEAVE_STATIC and member.instance_id is not None:
+            absent_member = replace(member, epoch=LEAVE_STATIC, revoking=NOTHING)
+            self.write(group.group_id, [rows.current_record(group.group_id, absent_member)])
+            group.put(absent_member)
+            return HeartbeatResult(member.member_id, LEAVE_STATIC)
         self.fence(group, member.member_id)
-        return Beaten(member.member_id, LEAVE)
+        return HeartbeatResult(member.member_id, LEAVE)
 
     def fence(self, group: ConsumerGroup, *member_ids: str) -> None:
-        """Remove members; the others get what they had with their next heartbeats."""
+        """Remove members. The next heartbeats of the others distribute their partitions."""
         if self.on_leave is not None and self.on_leave(group, frozenset(member_ids)):
             return
-        gone, metadata_hash = [group.members[one] for one in member_ids], group.metadata_hash
-        unused = group.unused_without(*gone)
-        known = group.expressions
-        is_current = known is not None and known.version[0] == self.topics.version
-        if unused or not is_current or len(gone) > 1 or not group.has_same_names(gone[0], None):
-            by_pattern = (names for regex, names in group.regexes.items() if regex not in unused)
-            metadata_hash = hash_of_topics(self.topics, group.names_without(*gone).union(*by_pattern))
-        written = [row for one in member_ids for row in rows.member_tombstones(group.group_id, one)]
-        written += [rows.regex_record(group.group_id, regex, None) for regex in unused]
-        written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
-        self.write(group.group_id, written)
+        removed_members, metadata_hash = [group.members[key] for key in member_ids], group.metadata_hash
+        unused = group.patterns_only_of(*removed_members)
+        pattern_topics = group.pattern_topics
+        is_current = pattern_topics is not None and pattern_topics.version[0] == self.topics.version
+        if (
+            unused
+            or not is_current
+            or len(removed_members) > 1
+            or not group.keeps_subscribed_topics(removed_members[0], None)
+        ):
+            topics_of_pattern = (names for regex, names in group.regexes.items() if regex not in unused)
+            metadata_hash = hash_of_topics(
+                self.topics, group.topics_without(*removed_members).union(*topics_of_pattern)
+            )
+        batch = [row for key in member_ids for row in rows.member_tombstones(group.group_id, key)]
+        batch += [rows.regex_record(group.group_id, regex, None) for regex in unused]
+        batch.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
+        self.write(group.group_id, batch)
         for member_id in member_ids:
             group.remove(member_id)
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def check(beat: HeartbeatRequest, *, may_lack_id: bool) -> None:
-    """Refuse a request that contradicts itself; a joining member of version 0 ``may_lack_id``."""
-    joins = beat.epoch == 0
+def check(request: HeartbeatRequest, *, may_lack_id: bool) -> None:
+    """Refuse a request with contradictory fields. ``may_lack_id``: a joining member of version 0 has no member id."""
+    joins = request.epoch == 0
     wrong = (
-        (not beat.member_id and not (may_lack_id and joins), "MemberId can't be empty."),
-        (not beat.group_id.strip(), "GroupId can't be empty."),
-        (beat.instance_id == "", "InstanceId can't be empty."),
-        (beat.rack_id == "", "RackId can't be empty."),
-        (beat.epoch == LEAVE_STATIC and beat.instance_id is None, "InstanceId can't be null."),
-        (beat.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
-        (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
+        (not request.member_id and not (may_lack_id and joins), "MemberId can't be empty."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (request.instance_id == "", "InstanceId can't be empty."),
+        (request.rack_id == "", "RackId can't be empty."),
+        (request.epoch == LEAVE_STATIC and request.instance_id is None, "InstanceId can't be null."),
+        (request.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
+        (joins and request.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
         (
-            joins and (beat.owned is None or beat.owned or beat.owns_rows),
+            joins and (request.owned is None or request.owned or request.has_owned_rows),
             "TopicPartitions must be empty when (re-)joining.",
         ),
         (
-            joins and beat.topics is None and beat.regex is None,
+            joins and request.topics is None and request.regex is None,
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
         ),
     )
-    refuse_first(wrong)
-    if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-        known = ", ".join(ASSIGNORS)
-        reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {known}."
+    refuse_invalid(wrong)
+    if request.assignor is not None and request.assignor not in ASSIGNORS:
+        supported_names = ", ".join(ASSIGNORS)
+        reason = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {supported_names}."
         raise RefusedError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
 
 
-def _subscribed(member: ConsumerMember, beat: HeartbeatRequest) -> ConsumerMember:
-    """Return the member with what a heartbeat changes."""
+def _apply_request(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    """Return the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
-        "instance_id": beat.instance_id,
-        "rack_id": beat.rack_id,
-        "topics": None if beat.topics is None else tuple(sorted(set(beat.topics))),
-        "assignor": beat.assignor,
-        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == _NONE else beat.rebalance_timeout_ms,
-        "client_id": beat.client_id,
-        "client_host": beat.client_host,
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "topics": None if request.topics is None else tuple(sorted(set(request.topics))),
+        "assignor": request.assignor,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NONE else request.rebalance_timeout_ms,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
     }
-    known = {name: value for name, value in changes.items() if value is not None}
-    if beat.regex is not None:
-        known["regex"] = beat.regex or None
-    return replace(member, classic=beat.classic, **known)
+    new_values = {name: value for name, value in changes.items() if value is not None}
+    if request.regex is not None:
+        new_values["regex"] = request.regex or None
+    return replace(member, classic=request.classic, **new_values)
 
 
-def _change(kept: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:
+def _apply_changes(topics_by_key: dict[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]) -> None:
     for key, names in changes.items():
         if names is None:
-            kept.pop(key, None)
+            topics_by_key.pop(key, None)
         else:
-            kept[key] = names
+            topics_by_key[key] = names
 
 
-def _changed(
-    kept: Mapping[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]
+def _with_changes(
+    topics_by_key: Mapping[str, frozenset[str]], changes: Mapping[str, frozenset[str] | None]
 ) -> dict[str, frozenset[str]]:
-    changed = dict(kept)
-    _change(changed, changes)
-    return changed
+    copy = dict(topics_by_key)
+    _apply_changes(copy, changes)
+    return copy

@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.classic import ClassicGroup, GroupState, Jo
 from kafkaframes.coordination.groups.classic_members import ClassicMembers, to_classic_group, to_consumer_group
 from kafkaframes.coordination.groups.commits import Commits, Offset, OffsetStore
 from kafkaframes.coordination.groups.consumer import ConsumerGroup
-from kafkaframes.coordination.groups.consumer_protocol import Beaten, ConsumerGroups, HeartbeatRequest, check
+from kafkaframes.coordination.groups.consumer_protocol import ConsumerGroups, HeartbeatRequest, HeartbeatResult, check
 from kafkaframes.coordination.groups.group_protocol import Topics
 from kafkaframes.coordination.groups.members import EpochGroup
 from kafkaframes.coordination.groups.ports import (
@@ -36,10 +36,10 @@ from kafkaframes.coordination.groups.ports import (
 from kafkaframes.coordination.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.coordination.groups.records import ModernRecords, consumer_records, share_records
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup
-from kafkaframes.coordination.groups.share_protocol import ShareBeat, ShareGroups
+from kafkaframes.coordination.groups.share_protocol import ShareGroups, ShareHeartbeatRequest
 from kafkaframes.coordination.groups.share_protocol import check as check_share
 from kafkaframes.coordination.groups.streams import StreamsGroup
-from kafkaframes.coordination.groups.streams_protocol import StreamsBeat, StreamsBeaten, StreamsGroups
+from kafkaframes.coordination.groups.streams_protocol import StreamsBeaten, StreamsGroups, StreamsHeartbeatRequest
 from kafkaframes.coordination.groups.streams_records import streams_records
 from kafkaframes.errors import DecodeError, ErrorCode, KafkaframesError, RefusedError
 from kafkaframes.protocol.messages.envelopes import CoordinatorRecord
@@ -171,7 +171,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- consumer groups
 
-    def consumer_heartbeat(self, beat: HeartbeatRequest, *, may_lack_id: bool = False) -> Beaten:
+    def consumer_heartbeat(self, beat: HeartbeatRequest, *, may_lack_id: bool = False) -> HeartbeatResult:
         """Answer a ConsumerGroupHeartbeat; of version 0 the member ``may_lack_id``, and is given one."""
         check(beat, may_lack_id=may_lack_id)
         if not beat.member_id:
@@ -228,7 +228,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- share groups
 
-    def share_heartbeat(self, beat: ShareBeat) -> Beaten:
+    def share_heartbeat(self, beat: ShareHeartbeatRequest) -> HeartbeatResult:
         """Answer a ShareGroupHeartbeat."""
         check_share(beat)
         group = self.groups.get(beat.group_id)
@@ -266,7 +266,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- streams groups
 
-    def streams_heartbeat(self, beat: StreamsBeat) -> StreamsBeaten:
+    def streams_heartbeat(self, beat: StreamsHeartbeatRequest) -> StreamsBeaten:
         """Answer a StreamsGroupHeartbeat that is right in itself."""
         group = self.groups.get(beat.group_id)
         if beat.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kafkaframes.coordination.groups.classic import ClassicGroup, ClassicMember, GroupState
 from kafkaframes.coordination.groups.consumer import (
-    Assigned,
-    ClassicFacts,
+    Assignment,
+    ClassicProtocols,
     ConsumerGroup,
     ConsumerMember,
     by_topic,
@@ -190,7 +190,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
         return self._record("TargetAssignmentMetadata", value, group_id=group_id)
 
-    def target_record(self, group_id: str, member_id: str, target: Assigned) -> Record:
+    def target_record(self, group_id: str, member_id: str, target: Assignment) -> Record:
         """Return the record of what a member is to have."""
         made: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
         rows = [made.TopicPartition(topic_id=topic, partitions=indexes) for topic, indexes in by_topic(target).items()]
@@ -310,7 +310,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         """
         made: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
-        def rows(partitions: Assigned) -> list[Any]:
+        def rows(partitions: Assignment) -> list[Any]:
             return [
                 made.TopicPartitions(topic_id=topic, partitions=some, assignment_epochs=[member.epoch] * len(some))
                 for topic, some in by_topic(partitions).items()
@@ -344,7 +344,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         classic, facts = value.classic_member_metadata, None
         if classic is not None:
             protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
-            facts = ClassicFacts(classic.session_timeout_ms, protocols)
+            facts = ClassicProtocols(classic.session_timeout_ms, protocols)
         return replace(
             member,
             instance_id=value.instance_id,
@@ -355,7 +355,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
             classic=facts,
         )
 
-    def _held(self, value: Any) -> tuple[Assigned, Assigned]:
+    def _held(self, value: Any) -> tuple[Assignment, Assignment]:
         return _assigned(value.assigned_partitions), _assigned(value.partitions_pending_revocation)
 
 
@@ -401,7 +401,7 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
     def _subscribed(self, member: ShareMember, value: Any) -> ShareMember:
         return replace(member, topics=tuple(sorted(value.subscribed_topic_names)))
 
-    def _held(self, value: Any) -> tuple[Assigned, Assigned]:
+    def _held(self, value: Any) -> tuple[Assignment, Assignment]:
         return _assigned(value.assigned_partitions), frozenset()
 
 
@@ -410,7 +410,7 @@ share_records: Final = ShareRecords()
 _ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assigned", "revoking")
 
 
-def _classic_struct(classic: ClassicFacts | None) -> Any:
+def _classic_struct(classic: ClassicProtocols | None) -> Any:
     if classic is None:
         return None
     made: Any = message("ConsumerGroupMemberMetadataValue")
@@ -418,7 +418,7 @@ def _classic_struct(classic: ClassicFacts | None) -> Any:
     return made.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
 
 
-def _assigned(rows: Any) -> Assigned:
+def _assigned(rows: Any) -> Assignment:
     return frozenset((row.topic_id, index) for row in rows for index in row.partitions)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from kafkaframes.coordination.groups.consumer import Assigned, Partition
+from kafkaframes.coordination.groups.consumer import Assignment, Partition
 from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
 from kafkaframes.coordination.groups.ports import Committer
 from kafkaframes.errors import ErrorCode, RefusedError
@@ -77,7 +77,7 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
         return None
 
 
-def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]) -> dict[str, Assigned]:
+def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]) -> dict[str, Assignment]:
     """Give every partition to at least one member, and every member at least one partition (the ``simple`` assignor).
 
     Args:
@@ -87,7 +87,9 @@ def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Seq
     assigned: dict[str, set[Partition]] = {member_id: set() for member_id in members}
     topics = sorted(frozenset[UUID]().union(*members.values())) if members else []
     for topic in topics:
-        readers: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
-        for at in range(max(len(partitions[topic]), len(readers))):
-            assigned[readers[at % len(readers)]].add((topic, partitions[topic][at % len(partitions[topic])]))
+        subscriber_counts: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
+        for at in range(max(len(partitions[topic]), len(subscriber_counts))):
+            assigned[subscriber_counts[at % len(subscriber_counts)]].add(
+                (topic, partitions[topic][at % len(partitions[topic])])
+            )
     return {member_id: frozenset(mine) for member_id, mine in assigned.items()}

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import LEAVE, NOTHING
-from kafkaframes.coordination.groups.consumer_protocol import Beaten
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.records import share_records as rows
 from kafkaframes.coordination.groups.share import Initialized, ShareGroup, ShareMember, assign
 
 
-class ShareBeat(NamedTuple):
+class ShareHeartbeatRequest(NamedTuple):
     """A ShareGroupHeartbeat request; None where nothing has changed since the last."""
 
     group_id: str
@@ -27,16 +27,16 @@ class ShareBeat(NamedTuple):
     client_host: str = ""
 
 
-def check(beat: ShareBeat) -> None:
+def check(request: ShareHeartbeatRequest) -> None:
     """Refuse a request that contradicts itself: INVALID_REQUEST."""
     wrong = (
-        (not beat.member_id.strip(), "MemberId can't be empty."),
-        (not beat.group_id.strip(), "GroupId can't be empty."),
-        (beat.rack_id == "", "RackId can't be empty."),
-        (beat.epoch == 0 and not beat.topics, "SubscribedTopicNames must be set in first request."),
-        (beat.epoch < LEAVE, "MemberEpoch is invalid."),
+        (not request.member_id.strip(), "MemberId can't be empty."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (request.rack_id == "", "RackId can't be empty."),
+        (request.epoch == 0 and not request.topics, "SubscribedTopicNames must be set in first request."),
+        (request.epoch < LEAVE, "MemberEpoch is invalid."),
     )
-    refuse_first(wrong)
+    refuse_invalid(wrong)
 
 
 @dataclass
@@ -50,10 +50,10 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
     records = rows
     begin: Callable[[str, int, UUID, int], None] = lambda group_id, epoch, topic_id, index: None
 
-    def heartbeat(self, group: ShareGroup, beat: ShareBeat) -> Beaten:
+    def heartbeat(self, group: ShareGroup, request: ShareHeartbeatRequest) -> HeartbeatResult:
         """Answer a heartbeat that does not leave."""
-        old = self._member_of(group, beat)
-        member = _subscribed(old or ShareMember(beat.member_id), beat)
+        old = self._find_sender(group, request)
+        member = _subscribed(old or ShareMember(request.member_id), request)
         records: list[Record] = []
         if old is None or not member.same_subscription(old):
             records.append(rows.member_record(group.group_id, member))
@@ -66,7 +66,7 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             epoch = group.epoch + 1
             records.append(rows.epoch_record(group.group_id, epoch, metadata_hash))
         target_epoch, assignment_time_ms = group.assignment_epoch, group.assignment_time_ms
-        if epoch > target_epoch and self.is_due(group):
+        if epoch > target_epoch and self.may_assign(group):
             targets, target_epoch, assignment_time_ms = self._assigned(group, members), epoch, self.clock.monotonic_ms
             changed = [key for key, target in targets.items() if group.targets.get(key) != target]
             records += [rows.target_record(group.group_id, key, targets[key]) for key in changed]
@@ -83,17 +83,17 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
         group.put(moved)
         group.epoch, group.metadata_hash, group.targets = epoch, metadata_hash, targets
         group.assignment_epoch, group.assignment_time_ms = target_epoch, assignment_time_ms
-        self.watch(group, moved)
+        self.restart_timers(group, moved)
         self._begin(group, self._read_by(names))
-        tells = beat.epoch == 0 or beat.topics is not None or old is None or moved.assigned != old.assigned
-        interval_ms = self.number(group, "heartbeat.interval.ms")
-        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+        tells = request.epoch == 0 or request.topics is not None or old is None or moved.assigned != old.assigned
+        interval_ms = self.group_setting(group, "heartbeat.interval.ms")
+        return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
-    def _member_of(self, group: ShareGroup, beat: ShareBeat) -> ShareMember | None:
-        if beat.epoch == 0:
-            return self.joining(group, beat.member_id, self.settings.share_max_size)
-        member = group.member(beat.member_id)
-        member.check_epoch(beat.epoch, NOTHING, group_type="share")
+    def _find_sender(self, group: ShareGroup, request: ShareHeartbeatRequest) -> ShareMember | None:
+        if request.epoch == 0:
+            return self.find_member(group, request.member_id, self.settings.share_max_size)
+        member = group.member(request.member_id)
+        member.check_epoch(request.epoch, NOTHING, group_type="share")
         return member
 
     def _assigned(self, group: ShareGroup, members: dict[str, ShareMember]) -> dict[str, frozenset[tuple[UUID, int]]]:
@@ -128,15 +128,15 @@ class ShareGroups(GroupProtocol[ShareGroup, ShareMember]):
             self.write(group.group_id, [rows.state_record(group.group_id, topics)])
             group.initialized, group.has_read = topics, True
 
-    def leave(self, group: ShareGroup, member_id: str) -> Beaten:
+    def leave(self, group: ShareGroup, member_id: str) -> HeartbeatResult:
         """Let a member go."""
         group.member(member_id)
         self.fence(group, member_id)
-        return Beaten(member_id, LEAVE)
+        return HeartbeatResult(member_id, LEAVE)
 
 
-def _subscribed(member: ShareMember, beat: ShareBeat) -> ShareMember:
-    changed = replace(member, client_id=beat.client_id, client_host=beat.client_host)
-    if beat.rack_id is not None:
-        changed = replace(changed, rack_id=beat.rack_id)
-    return changed if beat.topics is None else replace(changed, topics=tuple(sorted(set(beat.topics))))
+def _subscribed(member: ShareMember, request: ShareHeartbeatRequest) -> ShareMember:
+    changed = replace(member, client_id=request.client_id, client_host=request.client_host)
+    if request.rack_id is not None:
+        changed = replace(changed, rack_id=request.rack_id)
+    return changed if request.topics is None else replace(changed, topics=tuple(sorted(set(request.topics))))

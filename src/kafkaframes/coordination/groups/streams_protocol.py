@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaframes.coordination.groups.consumer import LEAVE, LEAVE_STATIC
-from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_first
+from kafkaframes.coordination.groups.group_protocol import GroupProtocol, hash_of_topics, refuse_invalid
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
 from kafkaframes.coordination.groups.streams import (
@@ -34,7 +34,7 @@ _NONE = -1
 _STANDBYS: Final = "num.standby.replicas"
 
 
-class StreamsBeat(NamedTuple):
+class StreamsHeartbeatRequest(NamedTuple):
     """A StreamsGroupHeartbeat request; None where nothing has changed since the last.
 
     Attributes:
@@ -89,27 +89,27 @@ class StreamsBeaten(NamedTuple):
     missing: tuple[InternalTopic, ...] = ()
 
 
-def check(beat: StreamsBeat) -> None:
+def check(request: StreamsHeartbeatRequest) -> None:
     """Reject a request that contradicts itself, whatever its topology is: INVALID_REQUEST."""
-    joins = beat.epoch == 0
-    active, standby, warmup = beat.owned
+    joins = request.epoch == 0
+    active, standby, warmup = request.owned
     wrong = (
-        (not beat.member_id.strip(), "MemberId can't be empty."),
-        (not beat.group_id.strip(), "GroupId can't be empty."),
-        (beat.instance_id is not None, "Static membership is not yet supported."),
-        (beat.rack_id == "", "RackId can't be empty."),
-        (beat.epoch == LEAVE_STATIC, "InstanceId can't be null."),
-        (beat.epoch < LEAVE_STATIC, f"MemberEpoch is {beat.epoch}, but must be greater than or equal to -2."),
+        (not request.member_id.strip(), "MemberId can't be empty."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (request.instance_id is not None, "Static membership is not yet supported."),
+        (request.rack_id == "", "RackId can't be empty."),
+        (request.epoch == LEAVE_STATIC, "InstanceId can't be null."),
+        (request.epoch < LEAVE_STATIC, f"MemberEpoch is {request.epoch}, but must be greater than or equal to -2."),
         (bool(warmup), "WarmupTasks are not supported yet."),
-        (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
-        (joins and beat.topology is None, "Topology must be non-null when (re-)joining."),
+        (joins and request.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
+        (joins and request.topology is None, "Topology must be non-null when (re-)joining."),
         (joins and (active is None or bool(active)), "ActiveTasks must be empty when (re-)joining."),
         (joins and (standby is None or bool(standby)), "StandbyTasks must be empty when (re-)joining."),
         (joins and warmup is None, "WarmupTasks must be empty when (re-)joining."),
-        (not joins and beat.topology is not None, "Topology can only be provided when (re-)joining."),
-        (beat.has_regex, "Regular expressions for source topics are not supported yet."),
+        (not joins and request.topology is not None, "Topology can only be provided when (re-)joining."),
+        (request.has_regex, "Regular expressions for source topics are not supported yet."),
     )
-    refuse_first(wrong)
+    refuse_invalid(wrong)
 
 
 @dataclass(slots=True)
@@ -135,46 +135,46 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
 
     records = rows
 
-    def heartbeat(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsBeaten:
+    def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsBeaten:
         """Answer a heartbeat that does not leave.
 
         Args:
             group: the group; a new one is put to use by the caller once this returns.
         """
-        plan = self._planned(group, beat)
+        plan = self._planned(group, request)
         self._plan_targets(group, plan)
-        moved = self._moved(group, plan, beat)
+        moved = self._reconcile(group, plan, request)
         if moved is not plan.member or plan.old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
             self.write(group.group_id, plan.records)
-        self._apply(group, plan, moved, beat)
-        tells = beat.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
+        self._apply(group, plan, moved, request)
+        tells = request.epoch == 0 or plan.old is None or moved.assigned != plan.old.assigned
         if tells and moved.user_endpoint is not None:
             group.endpoint_epoch += 1
         return StreamsBeaten(
             moved.member_id,
             moved.epoch,
-            self.number(group, "heartbeat.interval.ms"),
+            self.group_setting(group, "heartbeat.interval.ms"),
             moved.assigned if tells else None,
             self._statuses(group, plan),
             group.endpoint_epoch,
-            beat.endpoint_epoch != group.endpoint_epoch,
+            request.endpoint_epoch != group.endpoint_epoch,
             plan.configured.missing,
         )
 
-    def _planned(self, group: StreamsGroup, beat: StreamsBeat) -> _Plan:
+    def _planned(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _Plan:
         """Plan the member, the topology, and the group's epoch."""
-        old = self._member_of(group, beat)
-        topology = _topology_of(group, beat)
-        member = _described(old or StreamsMember(beat.member_id), beat, topology)
+        old = self._find_sender(group, request)
+        topology = _topology_of(group, request)
+        member = _described(old or StreamsMember(request.member_id), request, topology)
         records: list[Record] = []
         if old is None or not member.same_subscription(old):
             records.append(rows.member_record(group.group_id, member))
         if group.topology is None:
             records.append(rows.topology_record(group.group_id, topology))
         configured, metadata_hash = self._configured(group, topology)
-        configs = ((_STANDBYS, str(self.number(group, _STANDBYS))),)
+        configs = ((_STANDBYS, str(self.group_setting(group, _STANDBYS))),)
         is_changed = old is None or not member.same_needs(old) or metadata_hash != group.metadata_hash
         is_changed |= group.assignment_configs is not None and configs != group.assignment_configs
         epoch = group.epoch + is_changed
@@ -184,12 +184,12 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             records.append(configs_written)
         return _Plan(member, old, topology, configured, records, epoch, metadata_hash, configs, group.targets)
 
-    def _member_of(self, group: StreamsGroup, beat: StreamsBeat) -> StreamsMember | None:
+    def _find_sender(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsMember | None:
         """Return the member that a heartbeat comes from; None for a new one."""
-        if beat.epoch == 0:
-            return self.joining(group, beat.member_id, self.settings.streams_max_size)
-        member = group.member(beat.member_id)
-        member.check_epoch(beat.epoch, beat.all_owned, group_type="streams")
+        if request.epoch == 0:
+            return self.find_member(group, request.member_id, self.settings.streams_max_size)
+        member = group.member(request.member_id)
+        member.check_epoch(request.epoch, request.all_owned, group_type="streams")
         return member
 
     def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
@@ -209,11 +209,11 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
             return
         monotonic_ms, group_id = self.clock.monotonic_ms, group.group_id
         if not group.members and group.assignment_time_ms is None:
-            group.delayed_until_ms = monotonic_ms + self.number(group, "initial.rebalance.delay.ms")
+            group.delayed_until_ms = monotonic_ms + self.group_setting(group, "initial.rebalance.delay.ms")
         if group.delayed_until_ms is not None and monotonic_ms < group.delayed_until_ms:
             plan.delay = _delay("initial rebalance delay")
             return
-        if not self.is_due(group):
+        if not self.may_assign(group):
             plan.delay = _delay("assignment interval")
             return
         members = {**group.members, plan.member.member_id: plan.member}
@@ -230,25 +230,25 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         plan.records.append(rows.target_epoch_record(group_id, plan.epoch, self.clock.now_ms))
 
     @staticmethod
-    def _moved(group: StreamsGroup, plan: _Plan, beat: StreamsBeat) -> StreamsMember:
+    def _reconcile(group: StreamsGroup, plan: _Plan, request: StreamsHeartbeatRequest) -> StreamsMember:
         """Bring the member a step nearer to its target."""
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         member = plan.member
         if member.state is MemberState.STABLE and member.epoch == target_epoch:
             return member
         target = plan.targets.get(member.member_id, NO_TASKS)
-        return member.reconcile(target, target_epoch, beat.all_owned, group.is_taken_for(member.process_id))
+        return member.reconcile(target, target_epoch, request.all_owned, group.is_taken_for(member.process_id))
 
-    def _apply(self, group: StreamsGroup, plan: _Plan, member: StreamsMember, beat: StreamsBeat) -> None:
+    def _apply(self, group: StreamsGroup, plan: _Plan, member: StreamsMember, request: StreamsHeartbeatRequest) -> None:
         group.put(member)
         group.topology, group.configured, group.topics_version = plan.topology, plan.configured, self.topics.version
         group.epoch, group.metadata_hash, group.assignment_configs = plan.epoch, plan.metadata_hash, plan.configs
         if plan.is_assigned:
             group.targets, group.assignment_epoch = plan.targets, plan.epoch
             group.assignment_time_ms = self.clock.monotonic_ms
-        if beat.shuts_down:
+        if request.shuts_down:
             group.shutdown_by = member.member_id
-        self.watch(group, member)
+        self.restart_timers(group, member)
 
     @staticmethod
     def _statuses(group: StreamsGroup, plan: _Plan) -> tuple[Status, ...]:
@@ -276,10 +276,10 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         super().revive(group)
 
 
-def _topology_of(group: StreamsGroup, beat: StreamsBeat) -> Topology:
-    if beat.topology is not None and group.topology not in (None, beat.topology):
+def _topology_of(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topology:
+    if request.topology is not None and group.topology not in (None, request.topology):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
-    topology = group.topology or beat.topology
+    topology = group.topology or request.topology
     if topology is None:  # its record is gone from the log
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return topology
@@ -289,16 +289,16 @@ def _delay(why: str) -> Status:
     return Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}.")
 
 
-def _described(member: StreamsMember, beat: StreamsBeat, topology: Topology) -> StreamsMember:
+def _described(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
     """Return the member with what a heartbeat changes."""
     changes: dict[str, Any] = {
-        "rack_id": beat.rack_id,
-        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == _NONE else beat.rebalance_timeout_ms,
-        "process_id": beat.process_id,
-        "user_endpoint": beat.user_endpoint,
-        "client_tags": beat.client_tags,
-        "client_id": beat.client_id,
-        "client_host": beat.client_host,
-        "topology_epoch": None if beat.topology is None else topology.epoch,
+        "rack_id": request.rack_id,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NONE else request.rebalance_timeout_ms,
+        "process_id": request.process_id,
+        "user_endpoint": request.user_endpoint,
+        "client_tags": request.client_tags,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+        "topology_epoch": None if request.topology is None else topology.epoch,
     }
     return replace(member, **{name: value for name, value in changes.items() if value is not None})

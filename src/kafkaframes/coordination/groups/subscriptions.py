@@ -1,10 +1,10 @@
-"""What consumers put into JoinGroup and SyncGroup (ConsumerProtocol), and expressions that match names of topics.
+"""Read and write consumer subscriptions and assignments (ConsumerProtocol), and match topic names to patterns.
 
-A version of two bytes goes before a subscription or an assignment. Each begins as the one before it: a newer one is
-read as the newest that is known.
+Subscriptions and assignments start with a version of two bytes. Each version starts with the fields of the version
+before it, so an unknown version is read as the newest known one.
 
-Expressions of requests (KIP-848, KIP-1152) are RE2's language, in linear time, by the RE2 that pyarrow carries. Kafka
-reads them with RE2/J, which differs in a few: ``docs/broker.md`` names them.
+The patterns of requests (KIP-848, KIP-1152) are RE2 expressions, which pyarrow's RE2 matches in linear time. Kafka
+uses RE2/J; ``docs/broker.md`` lists the few differences.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Subscription(NamedTuple):
     """A consumer's subscription.
 
     Attributes:
-        owned: the partitions that it has; of version 0, none.
+        owned: partitions that the consumer owns; empty in version 0.
     """
 
     version: int
@@ -40,7 +40,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription; a ``DecodeError`` where it is none."""
+    """Read a subscription. Raise ``DecodeError`` if the bytes are not one."""
     version, body = _body(data, "ConsumerProtocolSubscription")
     owned = body.owned_partitions if version >= 1 else ()
     rack_id = body.rack_id if version >= _NEWEST else None
@@ -48,33 +48,33 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_subscribed_topics(data: bytes) -> list[str]:
-    """Read the topics of a subscription alone: version 0 is the beginning of every version, whatever follows it."""
+    """Read only the topics of a subscription. They are version 0's fields, with which all versions start."""
     topics: list[str] = _body(data, "ConsumerProtocolSubscription", newest=0)[1].topics
     return topics
 
 
 def read_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """Read an assignment; that of a member without one is empty."""
+    """Read an assignment; empty bytes are an empty assignment."""
     return _partitions(_body(data, "ConsumerProtocolAssignment")[1].assigned_partitions) if data else frozenset()
 
 
 def has_user_data(data: bytes) -> bool:
-    """Return whether an assignment holds data of a custom assignor."""
+    """Return whether an assignment has user data of a custom assignor."""
     return bool(data) and bool(_body(data, "ConsumerProtocolAssignment")[1].user_data)
 
 
 def write_assignment(partitions: Iterable[TopicPartition], version: int) -> bytes:
-    """Write an assignment for a consumer with a subscription of ``version``."""
-    made: Any = message("ConsumerProtocolAssignment")
+    """Write an assignment for a consumer whose subscription has this ``version``."""
+    assignment_class: Any = message("ConsumerProtocolAssignment")
     topics = by_topic(sorted(partitions))
-    rows = [made.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
-    data: bytes = made(assigned_partitions=rows, user_data=None).encode(version)
+    rows = [assignment_class.TopicPartition(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    data: bytes = assignment_class(assigned_partitions=rows, user_data=None).encode(version)
     return version.to_bytes(_VERSION_SIZE, "big") + data
 
 
 def _body(data: bytes, name: str, *, newest: int = _NEWEST) -> tuple[int, Any]:
     if len(data) < _VERSION_SIZE or data[0] & 0x80:
-        raise DecodeError("what a consumer says begins with its version", position=0)
+        raise DecodeError(f"{name} is {len(data)} bytes long; expected a version of two bytes first", position=0)
     version = min(int.from_bytes(data[:_VERSION_SIZE], "big"), newest)
     body, _ = message(name).decode_prefix(data, version, position=_VERSION_SIZE)
     return version, body
@@ -84,20 +84,20 @@ def _partitions(rows: Any) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(row.topic, index) for row in rows for index in row.partitions)
 
 
-def check_expression(text: str) -> None:
-    """Refuse an expression that is not one: INVALID_REGULAR_EXPRESSION."""
-    matching(text, ())
+def validate_pattern(text: str) -> None:
+    """Refuse an invalid regular expression with INVALID_REGULAR_EXPRESSION."""
+    match_topics(text, ())
 
 
-def matching(text: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that an expression matches as a whole; INVALID_REGULAR_EXPRESSION where it is none."""
-    import pyarrow as pa  # here: a broker answers its first requests without
+def match_topics(text: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a pattern matches as a whole. INVALID_REGULAR_EXPRESSION: the pattern is not valid."""
+    import pyarrow as pa  # imported here, since the first requests to a broker do not need it
     import pyarrow.compute as pc
 
-    names = ["", *names]  # an expression is not even read for no names
+    names = ["", *names]  # without a name, pyarrow would not compile the pattern
     column = _string_column(names)
     try:
-        pc.match_substring_regex(column, text)  # alone, so that `a)|(b` stays wrong
+        pc.match_substring_regex(column, text)  # without the group of the next call, which would make `a)|(b` valid
         matches = _whole(column, text)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
@@ -107,7 +107,7 @@ def matching(text: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def _string_column(texts: Sequence[str]) -> pa.Array:
-    """Return texts as a column. ``pyarrow.array`` would import pandas, which takes a second of CPU time."""
+    """Return texts as an Arrow column. ``pyarrow.array`` would import pandas, which takes a second of CPU time."""
     import pyarrow as pa
 
     values = [text.encode() for text in texts]
@@ -121,5 +121,5 @@ def _whole(column: pa.Array, text: str) -> pa.Array:
 
     try:
         return pc.match_substring_regex(column, rf"\A(?:{text})\z")
-    except pa.ArrowInvalid:  # a quotation that the text leaves open reaches to its end
+    except pa.ArrowInvalid:  # an open quotation (\Q) would include the closing bracket
         return pc.match_substring_regex(column, rf"\A(?:{text}\E)\z")
