@@ -17,7 +17,7 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     Viewer,
 )
-from kafkaframes.coordination.groups.consumer_protocol import Beaten, ConsumerGroups, HeartbeatRequest, _subscribed
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult, ConsumerGroups, HeartbeatRequest, _apply_request
 from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record
@@ -43,11 +43,11 @@ class _Plan:
 class LookingAtEverything(ConsumerGroups):
     """``ConsumerGroups`` without what is kept from one heartbeat to the next."""
 
-    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> Beaten:
-        old = self._member_of(group, beat)
-        replaced = self._replaced(group, beat)
+    def heartbeat(self, group: ConsumerGroup, beat: HeartbeatRequest, before: Sequence[Record] = ()) -> HeartbeatResult:
+        old = self._find_sender(group, beat)
+        replaced = self._find_replaced(group, beat)
         start = old or (replace(replaced, member_id=beat.member_id) if replaced else ConsumerMember(beat.member_id))
-        member = _subscribed(start, beat)
+        member = _apply_request(start, beat)
         plan = _Plan(records=list(before))
         if replaced is not None:
             plan.records += rows.member_tombstones(group.group_id, replaced.member_id)
@@ -57,23 +57,23 @@ class LookingAtEverything(ConsumerGroups):
         members = {**others, member.member_id: member}
         viewers = {**group.viewers, member.member_id: beat.viewer}
         plan.regexes, plan.visible = self._resolved(group, members, viewers)
-        self._plan_epoch(group, plan, members, has_changed=_asks_for_others(old or replaced, member))
+        self._plan_epoch(group, plan, members, has_changed=_needs_assignment(old or replaced, member))
         self._plan_targets(group, plan, members, replaced, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
         target_epoch = group.assignment_epoch if plan.targets is None else plan.epoch
-        moved = self._moved(group, plan, member, targets, target_epoch, beat, replaced)
+        moved = self._reconcile(group, plan, member, targets, target_epoch, beat, replaced)
         if moved is not member or old is None:
             plan.records.append(rows.current_record(group.group_id, moved))
         if plan.records:
             self.write(group.group_id, plan.records)
         self._apply(group, plan, moved, replaced)
         group.viewers[moved.member_id] = beat.viewer
-        self.watch(group, moved)
+        self.restart_timers(group, moved)
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
         interval_ms = self.setting(group.group_id, "consumer.heartbeat.interval.ms")
-        return Beaten(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
+        return HeartbeatResult(moved.member_id, moved.epoch, interval_ms, moved.assigned if tells else None)
 
     def _plan_epoch(
         self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember], *, has_changed: bool
@@ -140,7 +140,7 @@ class LookingAtEverything(ConsumerGroups):
         if replaced is not None:
             current[member_id] = current.pop(replaced.member_id, NOTHING)
         if plan.epoch > group.assignment_epoch:
-            targets = self._assigned(members, plan, current, group.default_assignor)
+            targets = self._compute_targets(members, plan, current, group.default_assignor)
         elif replaced is not None:
             targets = current
         else:
@@ -152,7 +152,7 @@ class LookingAtEverything(ConsumerGroups):
         if plan.epoch > group.assignment_epoch:
             plan.records.append(rows.target_epoch_record(group.group_id, plan.epoch, self.clock.now_ms))
 
-    def _assigned(
+    def _compute_targets(
         self,
         members: Mapping[str, ConsumerMember],
         plan: _Plan,
@@ -172,7 +172,7 @@ class LookingAtEverything(ConsumerGroups):
             subscriptions[key] = frozenset(topic_id for topic_id, _ in found)
         return ASSIGNORS[group.assignor](subscriptions, current, counts)
 
-    def _moved(
+    def _reconcile(
         self,
         group: ConsumerGroup,
         plan: _Plan,
@@ -225,7 +225,7 @@ class LookingAtEverything(ConsumerGroups):
         group.epoch, group.metadata_hash = group.epoch + 1, metadata_hash
 
 
-def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:
+def _needs_assignment(old: ConsumerMember | None, new: ConsumerMember) -> bool:
     """Whether the group has to be assigned anew for what the member asks for."""
     before = (old.topics, old.regex) if old is not None else ((), None)
     return before != (new.topics, new.regex)

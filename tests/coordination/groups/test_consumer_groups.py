@@ -11,7 +11,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import Beaten, HeartbeatRequest
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult, HeartbeatRequest
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError
@@ -28,7 +28,7 @@ def bench():
     return made
 
 
-def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> Beaten:
+def beat(bench: Bench, member_id: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
     fields: dict[str, Any] = {}
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "topics": ["orders"], "owned": NOTHING}
@@ -45,7 +45,7 @@ def member(bench: Bench, name: str = "m") -> ConsumerMember:
     return bench.group().members[name]
 
 
-def indexes(answer: Beaten) -> list[int] | None:
+def indexes(answer: HeartbeatResult) -> list[int] | None:
     return None if answer.assignment is None else sorted(index for _, index in answer.assignment)
 
 
@@ -108,10 +108,10 @@ def test_an_answer_that_was_missed_is_given_again(bench):
 def test_a_member_that_leaves_gives_all_to_the_others(bench):
     beat(bench)
     beat(bench, "n")
-    assert beat(bench, "n", -1) == Beaten("n", -1)
+    assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
     answer = beat(bench, epoch=2)
     assert answer.epoch == 4
-    assert beat(bench, "m", -1) == Beaten("m", -1)
+    assert beat(bench, "m", -1) == HeartbeatResult("m", -1)
     assert bench.group().state_name == "Empty"
     assert code_of(bench, "m", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -175,7 +175,7 @@ def test_a_static_member_comes_back_to_what_it_had(bench):
     beat(bench, epoch=2, instance_id="a", owned=told.assignment)
     mine = beat(bench, "n", 3, instance_id="b").assignment
     assert code_of(bench, "n2", instance_id="b") == ErrorCode.UNRELEASED_INSTANCE_ID
-    assert beat(bench, "n", -2, instance_id="b") == Beaten("n", -2)
+    assert beat(bench, "n", -2, instance_id="b") == HeartbeatResult("n", -2)
     epoch = bench.group().epoch
     back = beat(bench, "n2", instance_id="b")
     assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)

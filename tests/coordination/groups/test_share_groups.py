@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordination.groups.support import OF_GROUPS, Bench
 
-from kafkaframes.coordination.groups.consumer_protocol import Beaten
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult
 from kafkaframes.coordination.groups.records import share_records
 from kafkaframes.coordination.groups.share import assign
 from kafkaframes.coordination.groups.share_protocol import ShareHeartbeatRequest
@@ -24,7 +24,7 @@ def bench():
     return made
 
 
-def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> Beaten:
+def beat(bench: Bench, name: str = "m", epoch: int = 0, **changes: Any) -> HeartbeatResult:
     fields: dict[str, Any] = {} if epoch else {"topics": ["orders"]}
     return bench.coordinator.share_heartbeat(ShareHeartbeatRequest("g", name, epoch, **fields | changes))
 
@@ -40,12 +40,12 @@ def two_partitions():
 
 
 def test_members_join_share_and_leave(bench):
-    assert (beat(bench).epoch, beat(bench, epoch=2)) == (2, Beaten("m", 3, 5_000, frozenset(two_partitions())))
+    assert (beat(bench).epoch, beat(bench, epoch=2)) == (2, HeartbeatResult("m", 3, 5_000, frozenset(two_partitions())))
     assert beat(bench, "n").epoch == 4
     assert beat(bench, "o").epoch == 5  # more members than partitions: some share
     shares = [beat(bench, name, bench.group().members[name].epoch) for name in "mno"]
     assert all(len(bench.group().members[one.member_id].assigned) == 1 for one in shares)
-    assert beat(bench, "n", -1) == Beaten("n", -1)
+    assert beat(bench, "n", -1) == HeartbeatResult("n", -1)
     assert (bench.group().state_name, bench.group().type) == ("Stable", "share")
     bench.restart()
     assert sorted(bench.group().members) == ["m", "o"]

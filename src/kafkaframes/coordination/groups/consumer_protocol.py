@@ -123,7 +123,7 @@ class _Plan:
 
 @dataclass
 class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
-    """Heartbeats of consumer groups. ``on_leave`` is called before members are removed; True: already removed."""
+    """Heartbeats of consumer groups. ``on_leave`` is called before a removal; True: it removed the members."""
 
     records = rows
     on_leave: Callable[[ConsumerGroup, frozenset[str]], bool] | None = None
@@ -386,7 +386,7 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         return member.without_unsubscribed(subscribed, owned)
 
     def _subscribed_topic_ids(self, group: ConsumerGroup, plan: _Plan) -> frozenset[UUID]:
-        """Return the ids of the member's subscribed topics that exist."""
+        """Return the ids of the member's subscribed topics that exist, since its target may be older."""
         member = plan.member
         is_planned = member.member_id in plan.visible
         topics_of_pattern = plan.visible[member.member_id] if is_planned else group.topics_of_pattern(member)
