@@ -17,7 +17,12 @@ from kafkaframes.coordination.groups.consumer import (
     ConsumerMember,
     Viewer,
 )
-from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult, ConsumerGroups, HeartbeatRequest, _apply_request
+from kafkaframes.coordination.groups.consumer_protocol import (
+    ConsumerGroups,
+    HeartbeatRequest,
+    HeartbeatResult,
+    _apply_request,
+)
 from kafkaframes.coordination.groups.group_protocol import hash_of_topics
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Record

@@ -11,7 +11,7 @@ from tests.coordination.groups.support import OF_GROUPS, Bench, SomeTopics
 
 from kafkaframes.coordination.groups.commits import Offset
 from kafkaframes.coordination.groups.consumer import ConsumerMember
-from kafkaframes.coordination.groups.consumer_protocol import HeartbeatResult, HeartbeatRequest
+from kafkaframes.coordination.groups.consumer_protocol import HeartbeatRequest, HeartbeatResult
 from kafkaframes.coordination.groups.members import MemberState
 from kafkaframes.coordination.groups.ports import Committer, GroupSettings
 from kafkaframes.errors import ErrorCode, RefusedError

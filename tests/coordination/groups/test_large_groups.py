@@ -136,7 +136,9 @@ class Pair:
         for name in ("epoch", "assignment_epoch", "metadata_hash", "members", "targets", "regexes", "visible"):
             assert getattr(mine, name) == getattr(reference, name), name
         assert list(mine.members) == list(reference.members)
-        assert mine._owner_counts == Counter(where for one in mine.members.values() for where in one.assigned | one.revoking)
+        assert mine._owner_counts == Counter(
+            where for one in mine.members.values() for where in one.assigned | one.revoking
+        )
         for topic in NAMES:
             assert mine.is_subscribed_to(topic) == any(
                 topic in reference.topics_of_pattern(one).union(one.topics) for one in reference.members.values()
