@@ -210,8 +210,8 @@ class ConsumerGroups(GroupProtocol[ConsumerGroup, ConsumerMember]):
         member = group.members[current_id]
         if member.epoch != LEAVE_STATIC and member.classic is None and request.classic is None:
             reason = (
-                f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group because"
-                f" the instance id is owned by {current_id} member."
+                f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group"
+                f" because the instance id is owned by {current_id} member."
             )
             raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
         return member
