@@ -1,7 +1,7 @@
 """Settings of jobs: what is refused, what functions and commands are made of."""
 
 import inspect
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import click
 import pytest
@@ -12,11 +12,17 @@ from kafkaframes.cli.options import reads
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.settings import ExportSettings
 from kafkaframes.jobs.job import described
+from kafkaframes.jobs.mirror.settings import MirrorSettings
+from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.jobs.settings import (
     CompactSettings,
+    ConvertSettings,
+    DescribeSettings,
+    PartitionSettings,
+    RecompressSettings,
     RepairSettings,
+    ReportSettings,
     RewriteSettings,
-    SelectionSettings,
     VerifySettings,
 )
 from kafkaframes.jobs.tables.settings import TableSettings
@@ -32,9 +38,11 @@ from kafkaframes.jobs.tables.settings import TableSettings
         (lambda: CompactSettings(broker_release="4"), "`broker_release` is one of 2.8, 3.9, 4.x, not '4'"),
         (lambda: CompactSettings(delete_retention_ms=-1), "`delete_retention_ms` is at least 0, not -1"),
         (lambda: RepairSettings(index_interval_bytes=-1), "`index_interval_bytes` is at least 0, not -1"),
-        (lambda: kafkaframes.convert_log("a", "b"), "`record_format` is missing: 0, 1 or 2"),
-        (lambda: kafkaframes.recompress_log("a", "b"), "`codec` is missing: none, gzip, snappy, lz4 or zstd"),
-        (lambda: kafkaframes.repair_log("a", as_kafke=True), "no setting as_kafke: did you mean as_kafka?"),
+        (lambda: kafkaframes.convert_log("a", "b", record_format=3), "`record_format` is one of 0, 1, 2, not 3"),
+        (
+            lambda: kafkaframes.recompress_log("a", "b", codec=None),
+            "`codec` is one of none, gzip, snappy, lz4, zstd, not None",
+        ),
     ],
 )
 def test_mistakes_name_the_setting(make, message):
@@ -43,14 +51,73 @@ def test_mistakes_name_the_setting(make, message):
     assert str(wrong.value) == message
 
 
-def test_functions_have_the_keywords_of_their_settings_and_say_what_each_means():
-    for function, kind, ends in (
-        (kafkaframes.verify_log, VerifySettings, 1),
-        (kafkaframes.compact_log, CompactSettings, 2),
+SETTINGS = {
+    "verify_log": VerifySettings,
+    "describe_log": DescribeSettings,
+    "report_log": ReportSettings,
+    "export_log": ExportSettings,
+    "convert_log": ConvertSettings,
+    "recompress_log": RecompressSettings,
+    "compact_log": CompactSettings,
+    "repair_log": RepairSettings,
+    "restore_log": RestoreSettings,
+    "mirror_topics": MirrorSettings,
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_signature_is_written_out_and_has_the_settings_of_its_job(name):
+    function, settings = getattr(kafkaframes, name), {entry.name: entry for entry in fields(SETTINGS[name])}
+    signature = inspect.signature(function)
+    keywords = {
+        parameter.name: parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert set(keywords) == set(settings)
+    assert len(signature.parameters) - len(keywords) <= 2  # the source and the target
+    for setting, entry in settings.items():
+        default = entry.default
+        if default is MISSING:  # required, or a mapping that each call makes anew
+            default = inspect.Parameter.empty if entry.default_factory is MISSING else None
+        assert keywords[setting].default == default, setting
+        assert keywords[setting].annotation is not inspect.Parameter.empty
+        assert f"    {setting}: " in inspect.getdoc(function)
+    assert signature.return_annotation is not inspect.Parameter.empty
+    assert "--" not in inspect.getdoc(function)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_keyword_of_a_function_reaches_its_settings(name, monkeypatch):
+    """A keyword that is not passed on, or under another's name, would be ignored without a word."""
+    module = inspect.getmodule(getattr(kafkaframes, name))
+    kind = SETTINGS[name]
+    values = {entry.name: object() for entry in fields(kind)}
+
+    def stop(**keywords):
+        assert keywords == values
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, kind.__name__, stop)
+    ends = [
+        parameter
+        for parameter in inspect.signature(getattr(kafkaframes, name)).parameters.values()
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        getattr(kafkaframes, name)(*["/nowhere"] * len(ends), **values)
+
+
+def test_a_setting_of_another_job_is_refused_and_a_required_one_has_no_default():
+    for call in (
+        lambda: kafkaframes.recompress_log("a", "b", codec="zstd", record_format=2),
+        lambda: kafkaframes.convert_log("a", "b"),
+        lambda: kafkaframes.recompress_log("a", "b"),
+        lambda: kafkaframes.repair_log("a", as_kafke=True),
+        lambda: kafkaframes.verify_log("a", (), ("orders",)),
     ):
-        assert list(inspect.signature(function).parameters)[ends:] == [entry.name for entry in fields(kind)]
-        for entry in fields(kind):
-            assert f"{entry.name}: {entry.metadata['meaning']}" in inspect.getdoc(function)
+        with pytest.raises(TypeError):
+            call()
 
 
 def test_what_may_hold_a_password_is_not_printed():
@@ -69,10 +136,10 @@ def test_a_command_is_handed_settings_made_of_its_flags(tmp_path):
 
     @click.command()
     @click.argument("paths", nargs=-1)
-    @reads("paths", kind=SelectionSettings, leave_out=("partitions",))
+    @reads("paths", kind=PartitionSettings, leave_out=("partitions",))
     def command(paths, settings):
         seen.append(settings)
 
     assert CliRunner().invoke(command, [str(tmp_path), "-t", "orders", "--topic", "p*"]).exit_code == 0
-    assert seen == [SelectionSettings(topics=("orders", "p*"))]
+    assert seen == [PartitionSettings(topics=("orders", "p*"))]
     assert "no such option" in CliRunner().invoke(command, [str(tmp_path), "-p", "1"]).output.lower()

@@ -13,7 +13,7 @@ import click
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import SelectionSettings, SourceSettings, choices_of, kinds_of
+from kafkaframes.jobs.settings import PartitionSettings, SourceSettings, choices_of, kinds_of
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
 
@@ -187,7 +187,7 @@ def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ..
     return tuple(pair_of(text, f"{option.opts[0]} ", str(option.metavar), has_value=True) for text in texts)
 
 
-selection_options = (settings_options(SelectionSettings, "key_files", "follow_links"),)
+selection_options = (settings_options(PartitionSettings, "key_files", "follow_links"),)
 
 
 def reads(

@@ -27,7 +27,7 @@ from kafkaframes.cli.options import (
 from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import SelectionSettings
+from kafkaframes.jobs.settings import PartitionSettings
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 from kafkaframes.storage.log.discover import discover, selected
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @specs_option
 @with_options(workers_option)
 @opens_batches
-@reads("paths", kind=SelectionSettings)
+@reads("paths", kind=PartitionSettings)
 def command(as_json: bool, specs: str | None, **flags: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
@@ -145,7 +145,7 @@ def _report_traffic(paths: Sequence[str], to: str, kind: str, when: int, specs: 
 
 
 def _report_logs(
-    paths: Sequence[str], to: str, kind: str, when: int, jobs: int | None, settings: SelectionSettings
+    paths: Sequence[str], to: str, kind: str, when: int, jobs: int | None, settings: PartitionSettings
 ) -> None:
     from kafkaframes.jobs.report.page import report_page
     from kafkaframes.jobs.report.survey import make_report

@@ -1,32 +1,28 @@
 """Settings of jobs, each declared once: a field of a dataclass has the default, what is allowed, and what it means.
 
-The keywords of the public functions and their docstrings (``taking``), the flags of the commands (``settings_options``
-and ``reads`` in ``cli/options.py``), the tables of the docs (``docs/tables.py``) and what is refused (``check``) are
-made of the fields. Jobs with many settings have a file of their own. Nothing that reads logs is imported here.
+The flags of the commands (``settings_options`` and ``reads`` in ``cli/options.py``), the tables of the docs
+(``docs/tables.py``) and the checks (``check``) are made of the fields; a test compares the signatures in
+``jobs/functions.py`` with them. Jobs with many settings have a file of their own.
+Nothing that reads logs is imported here.
 """
 
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from functools import cache, wraps
+from functools import cache
 from os import PathLike
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
-    Generic,
     Literal,
     ParamSpec,
-    Protocol,
     TypeVar,
     cast,
     get_args,
     get_origin,
     get_type_hints,
-    overload,
 )
 
 from kafkaframes.errors import OptionError
@@ -103,6 +99,12 @@ def setting(
     return cast(Default, made or field(default=default, repr=not secret, metadata=facts))
 
 
+def required(meaning: str, *, flag: str | None = None) -> Any:
+    """Return the field of a setting that has no default; ``meaning`` and ``flag`` as of ``setting``."""
+    facts = {"meaning": meaning, "choices": (), "least": None, "flag": flag, "shown": None, "recorded": True}
+    return field(metadata=facts | {"stored": None})
+
+
 def check(settings: Any) -> None:
     """Refuse what no source allows.
 
@@ -165,57 +167,6 @@ def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Set
     return make(**values)
 
 
-class _OptionalTarget(Protocol[SourceIn, SettingsIn, ResultOut]):
-    def __call__(self, source: SourceIn, to: Path | None = None, *, settings: SettingsIn) -> ResultOut: ...
-
-
-class _WithKeywords(Protocol[SourceIn, Keywords, ResultOut]):
-    def __call__(
-        self, source: SourceIn, to: Path | None = None, *args: Keywords.args, **kwargs: Keywords.kwargs
-    ) -> ResultOut: ...
-
-
-class _Taking(Generic[Keywords, Settings]):
-    """What ``taking`` returns: its type says which keywords a function has afterwards."""
-
-    def __init__(self, make: Callable[Keywords, Settings]) -> None:
-        self._make = make
-
-    @overload
-    def __call__(
-        self, function: Callable[[Source, Settings], Result], /
-    ) -> Callable[Concatenate[Source, Keywords], Result]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[Source, Target, Settings], Result], /
-    ) -> Callable[Concatenate[Source, Target, Keywords], Result]: ...
-    @overload
-    def __call__(
-        self, function: _OptionalTarget[Source, Settings, Result], /
-    ) -> _WithKeywords[Source, Keywords, Result]: ...
-    def __call__(self, function: Any, /) -> Any:
-        (*ends, _) = inspect.signature(function).parameters.values()
-        positional = inspect.Signature(ends)
-
-        @wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            named = {name: keywords.pop(name) for name in positional.parameters if name in keywords}
-            bound = positional.bind(*arguments, **named)
-            bound.apply_defaults()
-            return function(*bound.args, settings=settings_of(self._make, keywords))
-
-        own = inspect.signature(self._make).parameters.values()
-        call.__signature__ = inspect.Signature([*ends, *own])  # type: ignore[attr-defined]
-        meanings = [f"    {entry.name}: {entry.metadata['meaning']}" for entry in fields(cast(Any, self._make))]
-        call.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Settings:", *meanings])
-        return call
-
-
-def taking(make: Callable[Keywords, Settings]) -> _Taking[Keywords, Settings]:
-    """Give a function, whose last argument is settings, the keywords that they are made of, and their meanings."""
-    return _Taking(make)
-
-
 # ------------------------------------------------------------------------------------------- of jobs with few settings
 
 
@@ -242,29 +193,29 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionSettings(SourceSettings):
-    """Which topic partitions of sources; none named are all."""
+class PartitionSettings(SourceSettings):
+    """Which topic partitions of sources are read. Default: all."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
     partitions: Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifySettings(SelectionSettings):
+class VerifySettings(PartitionSettings):
     """What is verified."""
 
     deep: bool = setting(False, "Also decompress and read every record.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeSettings(SelectionSettings):
+class DescribeSettings(PartitionSettings):
     """What is described; without ``deep`` the first and the last batch of each segment are read."""
 
     deep: bool = setting(False, "Read the header of every batch, for exact codecs, formats, times and counts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSettings(SelectionSettings):
+class ReportSettings(PartitionSettings):
     """What is reported, and where to."""
 
     to: Path | None = setting(None, "Where the page or the JSON is written; nowhere by default.")
@@ -303,6 +254,33 @@ class RewriteSettings(SourceSettings, Checked):
             raise OptionError("a level needs a codec that has levels: gzip, lz4 or zstd")
         if not levels[0] <= level <= levels[1]:
             raise OptionError(f"{self.codec} has levels {levels[0]} to {levels[1]}, not {level}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertSettings(RewriteSettings):
+    """The settings of ``convert_log``: the record format is required."""
+
+    record_format: Literal[0, 1, 2] = required("The format to write.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecompressSettings(SourceSettings, Checked):
+    """The settings of ``recompress_log``, which keeps each batch's format: the codec is required."""
+
+    codec: CodecName = required("The codec to write.")
+    level: int | None = setting(None, "Compression level. Default: Kafka's.")
+    on_damage: Literal["fail", "keep"] = setting(
+        "fail", "At a damaged batch: stop, or copy it byte for byte.", stored=STORED_MODE
+    )
+    batch_bytes: int = setting(
+        BATCH_BYTES, "Join uncompressed messages of v0 and v1 into batches of about this size.", least=1
+    )
+    index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=1)
+
+    @property
+    def rewrite(self) -> RewriteSettings:
+        """The settings of the rewriting job."""
+        return RewriteSettings(**{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

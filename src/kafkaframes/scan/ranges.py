@@ -97,6 +97,17 @@ def _offset(setting: str, value: object) -> int:
     return value
 
 
+def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
+    """Check that each partition number exists in a chosen topic.
+
+    Raises:
+        OptionError: one does not.
+    """
+    if missing := sorted(set(numbers) - set(existing)):
+        listed = ", ".join(map(str, missing))
+        raise OptionError(f"`partitions`: none of the chosen topics has the partition {listed}")
+
+
 def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
     """Return what ``bound`` says of each topic partition: an offset, EARLIEST, LATEST or a time.
 

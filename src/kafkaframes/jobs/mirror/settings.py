@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -22,7 +22,7 @@ KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for 
 class MirrorSettings(Checked):
     """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
 
-    topics: tuple[str, ...] = setting(
+    topics: Sequence[str] = setting(
         (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
     )
     groups: bool = setting(True, "Also copy the committed offsets of groups.")

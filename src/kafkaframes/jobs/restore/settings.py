@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from kafkaframes.jobs.settings import (
     STORED_MODE,
     Checked,
     CodecName,
-    SelectionSettings,
+    PartitionSettings,
     setting,
 )
 
@@ -43,11 +43,11 @@ RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
 )
 DEFAULT_RELEASE: Final = "3.9"
 LARGEST_SEGMENT: Final = 2**31 - 1
-Pairs = tuple[tuple[str, str], ...]
+Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreSettings(SelectionSettings, Checked):
+class RestoreSettings(PartitionSettings, Checked):
     """The settings of a restore; picklable, for it travels to other processes.
 
     Timestamps are milliseconds. ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are

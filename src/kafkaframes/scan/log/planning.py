@@ -16,13 +16,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtTime, per_partition, text_of
+from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtTime, check_partitions, per_partition, text_of
 from kafkaframes.storage.copies.reading import Alternate
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
@@ -145,17 +145,6 @@ def _check_all_known(segments: Sequence[Segment], options: ReadOptions) -> None:
     for name in _requested_partitions(options.assign or {}):
         if name not in result:
             raise OptionError(f"assign: no topic partition {text_of(name)} in {_paths_text(options)}")
-
-
-def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
-    """Check that each partition number exists in a chosen topic.
-
-    Raises:
-        OptionError: one does not.
-    """
-    if missing := sorted(set(numbers) - set(existing)):
-        listed = ", ".join(map(str, missing))
-        raise OptionError(f"`partitions`: none of the chosen topics has the partition {listed}")
 
 
 def _requested_partitions(assignment: Assignment) -> list[tuple[str, int]]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.scan.log.planning import check_partitions
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -24,6 +23,7 @@ from kafkaframes.scan.ranges import (
     PartitionOffsets,
     below_start,
     beyond_end,
+    check_partitions,
     for_all,
     offsets_of,
     report_loss,
