@@ -1,4 +1,4 @@
-"""Show ``poll = _waits(AsyncConsumer.poll)`` as the method that it is: an extension of griffe, named in mkdocs.yml."""
+"""Griffe extension (named in mkdocs.yml) that documents ``poll = sync_method(AsyncConsumer.poll)`` as a method."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from typing import Any
 import griffe
 
 _MODULE = "client.sync"
-_MADE_OF = re.compile(r"_(?:waits|reads|on_loop)\((\w+)\.(\w+)\)")
+_TWIN_METHOD = re.compile(r"(?:sync_method|sync_on_loop|_reads)\((\w+)\.(\w+)\)")
 
 
 class TwinMethods(griffe.Extension):
-    """Put a function in the place of the attribute: the twin's, which is not awaited here."""
+    """Replaces such an attribute by the method of the async class, without ``async``."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite the classes of one module; mkdocstrings has just loaded its package."""
+        """Rewrite the classes of ``kafkaframes.client.sync`` after griffe has loaded the package.
+
+        Raises:
+            ValueError: no attribute matches, for example because a helper of ``sync.py`` was renamed.
+        """
         if pkg.name != "kafkaframes":
             return
         module = pkg[_MODULE]
+        count = 0
         for client in module.classes.values():
             for name, attribute in client.attributes.items():
-                made = _MADE_OF.fullmatch(str(attribute.value))
-                if made is not None:
-                    member = module[made[1]].final_target[made[2]]  # an alias if the class inherits it
+                match = _TWIN_METHOD.fullmatch(str(attribute.value))
+                if match is not None:
+                    member = module[match[1]].final_target[match[2]]  # an alias if the class inherits it
                     method = copy.copy(member.final_target if member.is_alias else member)
                     method.labels, method.lineno = method.labels - {"async"}, attribute.lineno
                     client.set_member(name, method)
+                    count += 1
+        if not count:
+            raise ValueError(f"{_MODULE} has no attribute that matches {_TWIN_METHOD.pattern!r}")

@@ -18,7 +18,14 @@ from kafkaframes.errors import LEADER_MOVED, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+LATEST: Final = -1
+"""Timestamp that ``list_offsets`` resolves to the end offset of a partition."""
+EARLIEST: Final = -2
+"""Timestamp that ``list_offsets`` resolves to the log start offset of a partition."""
+MAX_TIMESTAMP: Final = -3
+"""Timestamp that ``list_offsets`` resolves to the offset of the record with the largest timestamp."""
+EARLIEST_LOCAL: Final = -4
+"""Timestamp that ``list_offsets`` resolves to the first offset on the leader's own disk (KIP-405)."""
 _OLD: Final = 0  # the version that answers with a list of offsets
 _LOCAL_SINCE: Final = 8  # of ListOffsets: brokers of before have no tiered storage
 _LIST_OFFSETS, _EPOCH_ENDS = 2, 23  # API keys

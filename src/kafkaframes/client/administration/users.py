@@ -58,7 +58,9 @@ class QuotaMatch(Enum):
 
 
 DEFAULT_ENTITY: Final = QuotaMatch.DEFAULT
+"""Entity whose quota applies to every name of a kind without a quota of its own."""
 ANY_ENTITY: Final = QuotaMatch.ANY
+"""Filter of ``describe_client_quotas`` that matches every name of a kind."""
 
 
 class QuotaEntity(NamedTuple):
