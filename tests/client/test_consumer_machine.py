@@ -167,6 +167,22 @@ def test_a_static_leader_that_returns_looks_after_the_topics_without_assigning()
     assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
 
 
+@pytest.mark.parametrize(
+    ("size", "others", "joins"),
+    [(2, 0, False), (2, 1, False), (1, 1, True), (0, 1, True), (3, 0, True), (3, 1, False)],
+)
+def test_a_static_leader_that_returns_joins_again_if_its_assignment_is_outdated(size, others, joins):
+    """Topics changed in its absence (KIP-814). What it cannot know is whether the others own the new partition."""
+    machine = machine_of("default", "a")
+    put_topic(machine.cluster, size)
+    members = {name: Member(frozenset({"t"})) for name in ("me", "other")[: 1 + others]}
+    request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
+    machine.answered(request, JoinGroupAnswer("me", 1, "cooperative-sticky", members, skips_assignment=True), 0.0)
+    answer(machine, FetchMetadata, None)
+    answer(machine, SyncGroup, [ONE, TWO])
+    assert any(isinstance(one, JoinGroup) for one in machine.requests(1.0)) is joins
+
+
 def test_a_topic_that_was_recreated_is_read_from_its_start():
     """The old offset may be in the new log, too; the new leader's epoch is lower than the old one's."""
     machine = machine_of("range")

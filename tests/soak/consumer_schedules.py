@@ -470,7 +470,8 @@ class SimulatedMember:
         if state is not None and partition in self.owned:
             state.move(Step.FETCH, offset)
             self.owned[partition] = Ownership(offset)
-            self.simulation.sought.add(partition)
+            highest = self.simulation.sought.get((partition, state.topic_id), 0)
+            self.simulation.sought[partition, state.topic_id] = max(highest, offset)
 
     def run_callback(self, callback: Callback, *, commits: bool) -> bool:
         """Call the caller's function; return whether it has not raised."""
@@ -603,7 +604,7 @@ class Simulation:
         self.numbers = count(1)
         self.returned: set[tuple[TopicPartition, UUID, int, int]] = set()
         self.truncated: set[TopicPartition] = set()
-        self.sought: set[TopicPartition] = set()
+        self.sought: dict[tuple[TopicPartition, UUID], int] = {}  # the highest offset of all seeks
         self.committed: dict[tuple[UUID, TopicPartition], int] = {}
         self.seen: Counter[str] = Counter()
         self.tokens: dict[bytes, Any] = {}
@@ -950,9 +951,9 @@ class Simulation:
     def check_commit(self, one: SimulatedMember, offsets: dict[TopicPartition, Offset]) -> None:
         """Check that all records below a commit were handed out to some member."""
         for entry, offset in offsets.items():
-            if entry in self.sought or entry in self.truncated:
-                continue
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
+            if (entry, topic_id) in self.sought or entry in self.truncated:
+                continue
             ownership = one.owned[entry]
             if ownership.last is None or ownership.last[0] != topic_id:
                 continue
@@ -975,10 +976,12 @@ class Simulation:
         for one in self.members:
             for state in one.machine.positions.states.values():
                 state.is_paused = False
-        if self.has_static and self.kind != "consumer":  # a leader that returns may have missed a change (KIP-814)
+        if self.has_static and self.kind != "consumer":
+            # A static leader that returns does not notice what has changed in its absence (KIP-814). It notices the
+            # next change of a subscribed topic.
             for _ in range(int(2 * MAX_POLL_S / HEALING_STEP_S)):
                 self.serve()
-            for name in list(self.world.topics) or ["t"]:
+            for name in [name for name in self.world.topics if self.is_subscribed(name)] or ["t"]:
                 self.world.create(name, 1 + sum(entry.topic == name for entry in self.world.logs))
         self.settle("after the faults")
         self.is_final = True
@@ -1015,10 +1018,11 @@ class Simulation:
             return f"owners are {dict(owners)}, and partitions {sorted(meant)}"
         for entry in meant:
             log, topic_id = self.world.logs[entry], self.world.topics[entry.topic]
-            first = len(log.epochs) - 1 if entry in self.sought else 0
-            if entry in self.sought & self.truncated and not self.is_final:
+            is_sought = (entry, topic_id) in self.sought
+            first = max(len(log.epochs) - 1, self.sought[entry, topic_id]) if is_sought else 0
+            if is_sought and entry in self.truncated and not self.is_final:
                 continue  # an offset that the caller chose has no epoch: a truncation below it cannot be noticed
-            for offset in range(max(first, 0), len(log.epochs)):
+            for offset in range(first, len(log.epochs)):
                 if (entry, topic_id, log.epochs[offset], offset) not in self.returned:
                     return f"{entry}@{offset} of epoch {log.epochs[offset]} was never handed out"
         return None

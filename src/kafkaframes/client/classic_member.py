@@ -227,6 +227,7 @@ class ClassicMember:
         elif isinstance(request, FetchMetadata):
             self._assign()
         elif isinstance(request, SyncGroup):
+            self._must_join = self._must_join or self._is_outdated(answer)  # type: ignore[arg-type]
             self._answer = self._assignment = None
             self._heartbeat_due = now + self._heartbeat_s
             self._host.set_target(dict.fromkeys(answer, NIL_UUID))  # type: ignore[call-overload]
@@ -251,6 +252,19 @@ class ClassicMember:
             return
         self._counts = self._counts_now()
         self._assignment = {} if answer.skips_assignment else ASSIGNORS[answer.protocol](answer.members, self._counts)
+
+    def _is_outdated(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Return whether a static leader has received its previous assignment, and topics have changed since.
+
+        Its coordinator has skipped the assignment (KIP-814), so the leader only knows its own partitions. It cannot
+        detect changes that concern only other members.
+        """
+        answer = self._answer
+        if answer is None or answer.members is None or not answer.skips_assignment:
+            return False
+        if any(entry.partition >= self._counts.get(entry.topic, 0) for entry in partitions):
+            return True
+        return len(answer.members) == 1 and len(partitions) < sum(self._counts.values())
 
     def _counts_now(self) -> dict[str, int]:
         cluster = self._host.cluster
