@@ -158,15 +158,15 @@ def decoders() -> Iterator[tuple[str, Side, Without]]:
     """Yield columns of many messages, by straight-line code and by the table."""
     for name, version in hot_messages():
         plan = plan_message(catalog.load(name), version)
-        if not columns.is_specialised(plan):
+        if not columns.is_specialized(plan):
             print(f"{name} v{version} is not compiled: kafkaframes kernels warm --decoders", file=sys.stderr)
             continue
         data = columns.encode_columns(plan, pa.array([HOT[name]]))[0].as_py()
         messages = pa.array([data] * max(100, min(10_000, 2_000_000 // len(data))), pa.binary())
-        general = partial(patch.object, columns, "_specialised", columns._table_driven)
+        general = partial(patch.object, columns, "_specialized", columns._table_driven)
         yield (
             f"decoder: {name} v{version}",
-            partial(_often, 5, partial(columns.decode_columns, plan, messages, specialised=True)),
+            partial(_often, 5, partial(columns.decode_columns, plan, messages, specialized=True)),
             general,
         )
 

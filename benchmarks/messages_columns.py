@@ -108,7 +108,7 @@ def by_kafka_python(name: str, version: int, module: str, data: bytes) -> Callab
 
 def by_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
     def run() -> object:
-        return columns.decode_columns(plan, messages, specialised=special)
+        return columns.decode_columns(plan, messages, specialized=special)
 
     rows = columns.decode_columns(plan, messages)
     assert rows.field("_error").null_count == len(messages), "all are good"
@@ -139,7 +139,7 @@ def measure(case: tuple[Any, ...], rounds: int) -> None:
         "kafka-python": (lambda: [many[1]() for _ in range(loops)], loops),
         "table": (by_columns(plan, messages, special=False), count),
     }
-    if columns.is_specialised(plan):
+    if columns.is_specialized(plan):
         subjects["special"] = (by_columns(plan, messages, special=True), count)
     if count == 100:
         subjects["one"] = (by_columns(plan, messages[:1], special=True), 1)

@@ -66,11 +66,11 @@ def test_a_buffer_gives_back_what_only_a_large_frame_needed():
     buffer = FrameBuffer()
     large = bytes(1 << 20)
     buffer.receive_data(len(large).to_bytes(4, "big") + large[:-1])
-    buffer.rest()
+    buffer.shrink()
     assert buffer.waiting_bytes == 3 + len(large)
     buffer.receive_data(b"x")
     assert buffer.next_frame() == large[:-1] + b"x"
-    buffer.rest()
+    buffer.shrink()
     assert len(buffer.get_buffer()) <= 64 << 10
     buffer.receive_data(b"\0\0\0\1y")
     assert buffer.next_frame() == b"y"

@@ -161,7 +161,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
         ({"sasl.jaas.config": f'{PLAIN} required username="hidden7;'}, "quote is not closed"),
         ({"sasl.jaas.config": f'{PLAIN} username="hidden7";'}, "control flag"),
         ({"sasl.jaas.config": f"{PLAIN} required username=hidden7 {BEARER} required;"}, "second module follows"),
-        ({"sasl.jaas.config": "example.MyLoginModule required;"}, "no login module MyLoginModule; there are Plain"),
+        ({"sasl.jaas.config": "example.MyLoginModule required;"}, "unknown login module MyLoginModule; expected Plain"),
         ({"sasl.login.callback.handler.class": "a.B"}, "token.provider=module:function"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "token.endpoint.url"),
         (

@@ -28,8 +28,8 @@ def test_names_of_protocols_are_taken_in_any_letter_case_as_by_java():
         ({"transactional_id": "t", "acks": 1}, "acks=all"),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl_username"),
         ({"sasl_mechanism": "PLAINN"}, "there are PLAIN, .*, AWS_MSK_IAM"),
-        ({"api_version": "0.7"}, "no release '0.7' is known, but 0.8.2.2"),
-        ({"api_version": "new"}, "no release 'new'"),
+        ({"api_version": "0.7"}, "unknown release '0.7'; expected 0.8.2.2"),
+        ({"api_version": "new"}, "unknown release 'new'"),
     ],
 )
 def test_what_does_not_fit_is_said(given, reason):

@@ -89,18 +89,18 @@ def check(choose: random.Random, name: str, version: int, before: tuple[Any, ...
     cls = message(name)
     plan, messages, mode = cls._plan(version, DecodeError), some_messages(choose, cls, version), choose.choice(MODES)
 
-    def decoded(specialised: bool) -> pa.StructArray:
-        return columns.decode_columns(plan, messages, mode=mode, specialised=specialised)
+    def decoded(specialized: bool) -> pa.StructArray:
+        return columns.decode_columns(plan, messages, mode=mode, specialized=specialized)
 
     wanted = unguarded(before, lambda: decoded(False))
     wanted.validate(full=True)
     expected = wanted.to_pylist()
-    for specialised in (False, True):
-        rows = zip(messages, decoded(specialised).to_pylist(), expected, strict=True)
+    for specialized in (False, True):
+        rows = zip(messages, decoded(specialized).to_pylist(), expected, strict=True)
         for raw, found, row in rows:
             if shown(found) != shown(row):
                 raise SystemExit(
-                    f"{name} v{version} {mode} {specialised=} {raw.hex()[:4000]}: {found}, not {row}"[:9000]
+                    f"{name} v{version} {mode} {specialized=} {raw.hex()[:4000]}: {found}, not {row}"[:9000]
                 )
     sound = np.flatnonzero(wanted.field("_error").is_null().to_numpy(zero_copy_only=False))
     if mode == "strict" and len(sound) and "nan" not in repr(expected):

@@ -372,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def rest(self) -> None:
         """Give back memory that only large requests need."""
-        self._frames.rest()
+        self._frames.shrink()
         if self.holds_memory:
             self._server.note_frame_memory(self, self._frames.capacity_bytes)
 

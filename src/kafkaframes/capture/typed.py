@@ -42,7 +42,7 @@ class ApiTypes:
             OptionError: there is no such API.
         """
         try:
-            self.api = apis.named(api)
+            self.api = apis.find_api(api)
         except OptionError as error:
             raise OptionError(f"api={api}: {error}") from None
         self.apis = apis

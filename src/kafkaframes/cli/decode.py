@@ -98,7 +98,7 @@ def annotate(
     elif name is not None:
         annotated = annotate_body(data, message_of(name, specs), version, mode=mode)
     else:
-        key = apis.named(str(api)).key
+        key = apis.find_api(str(api)).key
         if body or request:
             cls = apis.message_class(key, "request" if request else "response", version)
             annotated = annotate_body(data, cls, version, mode=mode)

@@ -30,10 +30,10 @@ from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
+    advertised_versions,
     choose_version,
     fallback_version,
-    known_versions,
-    listed_versions,
+    supported_versions,
     versions_of_release,
 )
 from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame
@@ -325,7 +325,7 @@ class Connection:
         result = self._chosen.get(bounds)
         if result is None:
             key = bounds[0]
-            result = choose_version(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+            result = choose_version(key, self.ranges, max_version=most, min_version=least, specs=self._settings.specs)
             self._chosen[bounds] = result
         return result
 
@@ -393,7 +393,7 @@ class Connection:
         cls = self._settings.message("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=__version__)
         try:
-            frame = await self.exchange(body, known_versions(API_VERSIONS, self._settings.specs).highest)
+            frame = await self.exchange(body, supported_versions(API_VERSIONS, self._settings.specs).highest)
         except NetworkError as error:
             hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need `api_version`"
             raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
@@ -402,7 +402,7 @@ class Connection:
             frame = await self.exchange(body, again)
         if frame.body.error_code:
             raise broker_error(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
-        self.ranges = listed_versions(frame.body)
+        self.ranges = advertised_versions(frame.body)
         self.features = {entry.name: entry.max_version_level for entry in frame.body.finalized_features}
 
     async def _authenticate(self, host: str) -> None:

@@ -1,1 +1,1 @@
-"""Kafka's messages: spec (the language), messages (plans and what runs them), framing (a connection's bytes)."""
+"""Kafka's protocol: spec (the spec language), messages (encoding by plans), framing (bytes of a connection)."""

@@ -1,13 +1,12 @@
-"""One connection's bytes, without I/O: frames, the client's end, and the versions that both ends know.
+"""Bytes of a connection, without I/O: frames, the client's side, and the versions that client and broker share.
 
-``FrameBuffer`` is filled by a socket and gives whole frames. Its shape is that of ``asyncio.BufferedProtocol``
-(``get_buffer``, ``buffer_updated``): bytes go from the socket to their place without a copy between. It grows as bytes
-come, by doubling, and never because a size prefix says so. A client, which knows what it asked for, can have each frame
-that is larger than the buffer in memory of its own (``allocate``): received in its place, and handed out without a
-copy, for as long as somebody holds it.
+A socket fills a ``FrameBuffer``, which returns complete frames. It has the interface of ``asyncio.BufferedProtocol``
+(``get_buffer``, ``buffer_updated``), so that the socket writes directly into it. It doubles its size as data arrives,
+and never trusts a size prefix. A client can receive each large frame in separate memory (``allocate``), and returns it
+without a copy.
 
-``ClientConnection`` takes requests and gives bytes, takes bytes and gives responses. Responses come in the order of the
-requests (Kafka promises it), and each must carry its request's correlation id.
+``ClientConnection`` encodes requests and decodes responses. Kafka returns responses in the order of the requests, and
+each response must have the correlation ID of its request.
 """
 
 from __future__ import annotations
@@ -31,73 +30,73 @@ MAX_REQUEST_BYTES: Final = 104_857_600  # the broker's default of socket.request
 
 
 def size_prefix(size_bytes: int) -> bytes:
-    """Return what stands before a payload of ``size_bytes`` bytes in a frame.
+    """Return the size prefix of a frame.
 
     Raises:
-        EncodeError: it has 2 GiB or more.
+        EncodeError: the payload has 2 GiB or more.
     """
     if size_bytes > 0x7FFFFFFF:
-        raise EncodeError(f"frame of {size_bytes} bytes, the most is 2147483647")
+        raise EncodeError(f"frame of {size_bytes} bytes; the maximum is 2147483647")
     return _SIZE.pack(size_bytes)
 
 
 def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its size before it; raises as ``size_prefix``."""
+    """Return a payload with its size prefix; raises like ``size_prefix``."""
     return size_prefix(len(payload)) + payload
 
 
 FIRST_BYTES: Final = 64 << 10
-_LEAST_FREE: Final = 16 << 10
-_MAPPED_BYTES: Final = 1 << 20  # larger buffers are mapped, so that the system gets their memory back at once
+_MIN_FREE_BYTES: Final = 16 << 10
+_MAPPED_BYTES: Final = 1 << 20  # larger buffers use mmap, which returns their memory to the system immediately
 _SIZE: Final = struct.Struct(">i")
 
 
 class FrameBuffer:
-    """What came from a peer and was not taken yet.
+    """Bytes from a peer that are not consumed yet.
 
     Args:
-        max_bytes: the largest frame (the broker property ``socket.request.max.bytes``).
-        allocate: gives writable memory of a size, for each frame of more than ``FIRST_BYTES``, whose size a peer says
-            before it has sent that much: only for peers that were asked, and memory that costs nothing before it is
-            written to.
+        max_bytes: maximum size of a frame (the broker setting ``socket.request.max.bytes``).
+        allocate: returns writable memory for a frame of more than ``FIRST_BYTES``. It is called with the size that the
+            peer specifies, before the data arrives. Use it only for responses to own requests, and with memory that
+            costs nothing before it is written.
     """
 
-    __slots__ = ("_allocate", "_buffer", "_end", "_filled", "_large", "_start", "_view", "max_bytes")
+    __slots__ = ("_allocate", "_buffer", "_end", "_large", "_large_size", "_start", "_view", "max_bytes")
 
     def __init__(
         self, max_bytes: int = MAX_REQUEST_BYTES, *, allocate: Callable[[int], memoryview] | None = None
     ) -> None:
         self.max_bytes = max_bytes
         self._allocate = allocate
-        self._large: memoryview | None = None  # where the frame goes that is under way, and how much of it is there
-        self._filled = 0
-        self._buffer: bytearray | mmap.mmap = bytearray(4096)  # most connections only ever say hello
+        self._large: memoryview | None = None  # memory of an incomplete large frame
+        self._large_size = 0  # number of bytes in it
+        self._buffer: bytearray | mmap.mmap = bytearray(4096)  # many connections only send ApiVersions
         self._view = memoryview(self._buffer)
-        self._start = 0  # what lies before was taken
-        self._end = 0  # what lies before was filled
+        self._start = 0  # end of the consumed bytes
+        self._end = 0  # end of the received bytes
 
     @property
     def capacity_bytes(self) -> int:
-        """The size of the buffer."""
+        """Size of the buffer."""
         return len(self._view)
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes were filled and not taken."""
-        return self._end - self._start + (0 if self._large is None else self._filled)
+        """Number of received bytes that are not consumed."""
+        return self._end - self._start + (0 if self._large is None else self._large_size)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Return where the next bytes go; its size is at least 1."""
-        if self._large is not None and self._filled < len(self._large):
-            return self._large[self._filled :]
+        """Return free memory for the next bytes, at least one byte."""
+        if self._large is not None and self._large_size < len(self._large):
+            return self._large[self._large_size :]
         if self._start == self._end:
             self._start = self._end = 0
-        if len(self._view) - self._end < min(_LEAST_FREE, len(self._view) >> 1):
+        if len(self._view) - self._end < min(_MIN_FREE_BYTES, len(self._view) >> 1):
             self._make_space()
         return self._view[self._end :]
 
     def _make_space(self) -> None:
-        """Move what waits to the front, into a larger buffer if it fills more than half of this one."""
+        """Move the unconsumed bytes to the front, or to a larger buffer if they fill more than half of this one."""
         waiting = self._view[self._start : self._end]
         size = len(self._view)
         if len(waiting) > size >> 1 or size < FIRST_BYTES:
@@ -106,7 +105,7 @@ class FrameBuffer:
             size = max(size >> 1, FIRST_BYTES)
         self._end = len(waiting)
         self._start = 0
-        if size == len(self._view):  # a new one of a megabyte costs as much as all else about its bytes
+        if size == len(self._view):  # a new buffer of 1 MiB would cost as much as all other work on its bytes
             self._view[: len(waiting)] = waiting
             return
         buffer = bytearray(size) if size < _MAPPED_BYTES else mmap.mmap(-1, size)
@@ -114,29 +113,29 @@ class FrameBuffer:
         self._buffer, self._view = buffer, memoryview(buffer)
 
     def _larger(self, waiting: memoryview, size: int) -> int:
-        """Return the next size of the buffer: twice as large, but no larger than the frame under way needs."""
+        """Return the next size of the buffer: the double, or less if the current frame needs less."""
         if len(waiting) < _SIZE.size:
             return size * 2
         (frame_size,) = _SIZE.unpack_from(waiting, 0)
-        needed: int = _SIZE.size + frame_size + FIRST_BYTES  # and the beginning of the next one
-        return min(size * 2, needed) if size < needed else size * 2
+        frame_end: int = _SIZE.size + frame_size + FIRST_BYTES  # with space for the start of the next frame
+        return min(size * 2, frame_end) if size < frame_end else size * 2
 
-    def rest(self) -> None:
-        """Give back memory that was needed for large frames, if nothing waits."""
+    def shrink(self) -> None:
+        """Shrink the buffer to its normal size if all bytes are consumed."""
         if self._start == self._end and len(self._view) > FIRST_BYTES:
             self._buffer = bytearray(FIRST_BYTES)
             self._view = memoryview(self._buffer)
             self._start = self._end = 0
 
     def buffer_updated(self, count: int) -> None:
-        """Say that ``count`` bytes were filled in."""
-        if self._large is not None and self._filled < len(self._large):
-            self._filled += count
+        """Add ``count`` bytes, which the caller has written to the memory of ``get_buffer``."""
+        if self._large is not None and self._large_size < len(self._large):
+            self._large_size += count
         else:
             self._end += count
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes that came in some other way."""
+        """Copy received bytes into the buffer, instead of ``get_buffer`` and ``buffer_updated``."""
         position = 0
         while position < len(data):
             free = self.get_buffer()
@@ -146,16 +145,16 @@ class FrameBuffer:
             position += count
 
     def next_frame(self) -> bytes | None:
-        """Return the next whole frame without its size, or None: fill in more.
+        """Return the next complete frame without its size prefix, or None if more data is needed.
 
         Raises:
             DecodeError: the size is negative or above ``max_bytes``.
         """
-        frame = self.next_kept()
+        frame = self.next_frame_or_view()
         return frame if frame is None or isinstance(frame, bytes) else frame.tobytes()
 
-    def next_kept(self) -> bytes | memoryview | None:
-        """Do as :meth:`next_frame` does; what lies in memory of its own is a read-only view of that."""
+    def next_frame_or_view(self) -> bytes | memoryview | None:
+        """Return the next frame like :meth:`next_frame`. A frame in separate memory is returned as a read-only view."""
         if self._large is None:
             view = self.next_view()
             if view is not None:
@@ -163,7 +162,7 @@ class FrameBuffer:
         return self._next_large()
 
     def _next_large(self) -> memoryview | None:
-        """Return the frame that has memory of its own, if it is whole; give that to one which does not fit."""
+        """Return the large frame if it is complete. Allocate memory for the next frame if it is large."""
         large = self._large
         if large is None:
             if self._allocate is None or self._end - self._start < _SIZE.size:
@@ -171,25 +170,25 @@ class FrameBuffer:
             (size,) = _SIZE.unpack_from(self._buffer, self._start)
             if size <= FIRST_BYTES:
                 return None
-            here = self._view[self._start + _SIZE.size : self._end]
-            large, self._filled = self._allocate(size), len(here)
-            large[: len(here)] = here
+            part = self._view[self._start + _SIZE.size : self._end]
+            large, self._large_size = self._allocate(size), len(part)
+            large[: len(part)] = part
             self._start = self._end
             self._large = large
-        if self._filled < len(large):
+        if self._large_size < len(large):
             return None
         self._large = None
         return large.toreadonly()
 
     def next_view(self) -> memoryview | None:
-        """Do as :meth:`next_frame` does, without a copy: the view is good until the next ``get_buffer``."""
+        """Return the next frame like :meth:`next_frame`, as a view that is valid until the next ``get_buffer``."""
         start = self._start
         first = start + 4
         if first > self._end:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if not 0 <= size <= self.max_bytes:
-            raise DecodeError(f"frame of {size} bytes, the most is {self.max_bytes}", position=0)
+            raise DecodeError(f"frame of {size} bytes; the maximum is {self.max_bytes}", position=0)
         end = first + size
         if end > self._end:
             return None
@@ -198,22 +197,22 @@ class FrameBuffer:
 
 
 _LAST_CORRELATION_ID: Final = (1 << 31) - 1
-_FLEXIBLE_HEADER: Final = 2  # of a request
+_FLEXIBLE_HEADER: Final = 2  # first flexible version of the request header
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentRequest:
     correlation_id: int
     api_key: int
     version: int
 
 
 _SASL_AUTHENTICATE: Final = 36
-_TOKEN: Final = _Sent(-1, _SASL_AUTHENTICATE, -1)
+_TOKEN: Final = _SentRequest(-1, _SASL_AUTHENTICATE, -1)
 
 
 class ClientConnection:
-    """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``."""
+    """The client's side of a connection: encodes requests, and decodes responses from received bytes."""
 
     def __init__(
         self,
@@ -226,38 +225,42 @@ class ClientConnection:
         header_tags: Iterable[tuple[int, bytes]] = (),
         allocate: Callable[[int], memoryview] | None = None,
     ) -> None:
-        """Begin.
+        """Create a connection without I/O.
 
         Args:
-            client_id, mode, specs: of every request and response.
-            max_response_bytes: a longer response is an error.
-            first_correlation_id: of the first request.
-            header_tags: raw tagged fields for the header of every request whose version is flexible.
-            allocate: (see ``FrameBuffer``) the records of large responses are views of its memory.
+            client_id: client ID in request headers.
+            max_response_bytes: maximum size of a response frame.
+            first_correlation_id: correlation ID of the first request.
+            mode: ``reference`` or ``strict``, for decoding.
+            specs: specs that replace those of the catalog.
+            header_tags: raw tagged fields for the header of every request with a flexible version.
+            allocate: memory for large responses, see ``FrameBuffer``. Their records are views of it.
         """
         self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
         self._client_id = client_id
         self._next_id = first_correlation_id
         self._mode = mode
-        self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once
+        self._specs = None if specs is None else specs_by_name(specs)  # reads a folder only once
         self._header_tags = list(header_tags)
-        self._sent: deque[_Sent] = deque()
+        self._sent: deque[_SentRequest] = deque()
         self._out: list[bytes] = []
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answer."""
+        """Number of requests without a response."""
         return len(self._sent)
 
     def send_request(self, body: Message, version: int, *, expects_response: bool = True, **header: Any) -> int:
-        """Queue a request; return its correlation id.
+        """Queue a request, and return its correlation ID.
 
         Args:
-            expects_response: False for a Produce request with acks 0, which is never answered.
+            body: the request.
+            version: its version.
+            expects_response: False for a Produce request with acks=0, which has no response.
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
         Raises:
-            EncodeError: it cannot be written; nothing is queued.
+            EncodeError: the request cannot be encoded. It is not queued.
         """
         number = self._next_id
         header.setdefault("client_id", self._client_id)
@@ -267,13 +270,13 @@ class ClientConnection:
         self._out += (size_prefix(sum(map(len, parts))), *parts)
         self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expects_response:
-            self._sent.append(_Sent(number, body.spec.api_key or 0, version))
+            self._sent.append(_SentRequest(number, body.spec.api_key or 0, version))
         return number
 
     def send_token(self, token: bytes) -> None:
-        """Queue a SASL token as brokers before 1.0 want it: a frame without any header (SaslHandshake 0, KIP-43).
+        """Queue a SASL token in a frame without a header, as brokers before 1.0 require (SaslHandshake 0, KIP-43).
 
-        The next response is the broker's token: a ``Frame`` whose body are its bytes.
+        The response to it is a ``Frame`` with the broker's token as its body.
         """
         self._out += (size_prefix(len(token)), token)
         self._sent.append(_TOKEN)
@@ -285,67 +288,66 @@ class ClientConnection:
         return data
 
     def buffers_to_send(self) -> list[bytes]:
-        """Return the same as a list of buffers, for ``writelines``."""
+        """Return the bytes of ``data_to_send`` as a list of buffers, for ``writelines``."""
         buffers, self._out = self._out, []
         return buffers
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Return where the next bytes from the broker go (``asyncio.BufferedProtocol``)."""
+        """Return free memory for the next bytes from the broker (``asyncio.BufferedProtocol``)."""
         return self._frames.get_buffer(size_hint)
 
     def buffer_updated(self, count: int) -> None:
-        """Say that ``count`` bytes from the broker were filled in."""
+        """Add ``count`` bytes from the broker, which are in the memory of ``get_buffer``."""
         self._frames.buffer_updated(count)
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the broker that came in some other way."""
+        """Copy bytes from the broker into the buffer."""
         self._frames.receive_data(data)
 
     def next_response(self) -> Frame | None:
-        """Return the next response, or None: feed more bytes.
+        """Return the next response, or None if more data is needed.
 
-        An ApiVersions response that a broker gave at version 0, because it does not know the version asked for, is
-        read so: its ``api_version`` is 0 and its error code 35. Ask again at a version it lists.
+        A broker that does not support the requested version of ApiVersions responds at version 0, with error code 35.
+        The response is decoded so, and its ``api_version`` is 0. Send the request again with a version that it lists.
 
         Raises:
-            DecodeError: a response that nobody asked for, another correlation id, or broken bytes; the connection is
-                of no more use.
+            DecodeError: the response is invalid, has another correlation ID, or belongs to no request. The connection
+                cannot be used any longer.
         """
-        data = self._frames.next_kept()
+        data = self._frames.next_frame_or_view()
         if data is None:
             return None
         if not self._sent:
-            raise DecodeError("a response to no request", position=0)
+            raise DecodeError("response without a request", position=0)
         sent = self._sent.popleft()
         if sent is _TOKEN:
             return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, bytes(data))
         views = isinstance(data, memoryview)
         response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs, views=views)
         if response.correlation_id != sent.correlation_id:
-            reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
+            reason = f"correlation ID {response.correlation_id}, expected {sent.correlation_id}"
             raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
         return response
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which version of an API two ends speak: the newest that both know.
+# Negotiation of versions: the newest version of an API that client and broker support.
 #
-# KIP-35: a broker lists the versions of each API that it serves, a client takes the highest that it knows too. KIP-511:
-# a broker that does not know the version of the question answers at version 0 with error 35 and its own range for
-# ApiVersions, and the client asks again. With specs of one's own (``specs=``: a proposal's, such as KIP-636's), two
-# ends that both have them speak their new versions; an end without them takes the versions that it knows, and notices
-# nothing.
+# KIP-35: a broker lists the versions of each API that it supports, and the client uses the highest common version.
+# KIP-511: a broker that does not support the requested version of ApiVersions responds at version 0 with error 35 and
+# its range for ApiVersions, and the client asks again. If both ends have the same own specs (``specs=``, for example
+# those of a proposal), they use the new versions. Otherwise they use the versions of the catalog.
 
-#: Versions by API key.
+#: API key -> versions.
 Ranges: TypeAlias = Mapping[int, Versions]
-_OLDEST: Final = Versions(0, 0)  # what a broker knows that names no version of ApiVersions
+_OLDEST: Final = Versions(0, 0)  # assumed if a broker does not list ApiVersions itself
 
 
-def known_versions(api_key: int, specs: Specs | None = None) -> Versions:
-    """Return the versions of an API that this end knows: those that request and response have, stable ones only.
+def supported_versions(api_key: int, specs: Specs | None = None) -> Versions:
+    """Return the stable versions of an API for which this end has both a request and a response.
 
     Raises:
-        SpecError: no such API.
+        SpecError: the API does not exist.
     """
     request, response = (body_class(api_key, half, specs=specs).spec for half in ("request", "response"))
     both = request.valid_versions.intersect(response.valid_versions)
@@ -353,46 +355,53 @@ def known_versions(api_key: int, specs: Specs | None = None) -> Versions:
 
 
 def versions_of_release(name: str) -> Ranges:
-    """Return what brokers of a release serve, for one that cannot be asked or is not to be.
+    """Return the versions that brokers of a release accept.
 
-    What it accepts, not what it advertises: Kafka 4 advertises Produce from 0 and refuses what is below 3.
+    A broker may advertise more: Kafka 4 advertises Produce from version 0, but rejects versions below 3.
 
     Raises:
-        OptionError: no such release is known.
+        OptionError: the release is unknown.
     """
     return {key: api.accepted for key, api in release(name).apis().items()}
 
 
-def listed_versions(response: Any) -> Ranges:
+def advertised_versions(response: Any) -> Ranges:
     """Return the versions that an ApiVersions response lists."""
     return {row.api_key: Versions(row.min_version, row.max_version) for row in response.api_keys}
 
 
 def choose_version(
-    api_key: int, theirs: Ranges, *, most: int | None = None, least: int = 0, specs: Specs | None = None
+    api_key: int,
+    broker_versions: Ranges,
+    *,
+    max_version: int | None = None,
+    min_version: int = 0,
+    specs: Specs | None = None,
 ) -> int:
-    """Return the newest version of an API that both ends know, within the caller's own bounds.
+    """Return the newest version of an API that both ends support, within the caller's limits.
 
     Raises:
-        BrokerError: there is none.
+        BrokerError: there is no such version.
     """
-    listed = theirs.get(api_key)
+    versions = broker_versions.get(api_key)
     name = catalog.api(api_key).name if specs is None else f"API {api_key}"
-    if listed is None:
-        raise BrokerError(f"the broker has no {name}")
-    common = known_versions(api_key, specs).intersect(listed)
-    common = common.intersect(Versions(least, common.highest if most is None else most))
+    if versions is None:
+        raise BrokerError(f"the broker does not support {name}")
+    common = supported_versions(api_key, specs).intersect(versions)
+    common = common.intersect(Versions(min_version, common.highest if max_version is None else max_version))
     if common.is_empty:
-        raise BrokerError(f"no version of {name} in common: the broker takes {listed.lowest} to {listed.highest}")
+        raise BrokerError(
+            f"no common version of {name}: the broker supports versions {versions.lowest} to {versions.highest}"
+        )
     return common.highest
 
 
 def fallback_version(response: Frame, *, specs: Specs | None = None) -> int | None:
-    """Return the version at which to ask ApiVersions again, None where the broker knew that of the question (KIP-511).
+    """Return the version for a second ApiVersions request, or None if the broker supports the first one (KIP-511).
 
     Raises:
-        BrokerError: the broker knows no version of ApiVersions that this end knows.
+        BrokerError: client and broker have no common version of ApiVersions.
     """
     if response.api_key != API_VERSIONS or response.body.error_code != ErrorCode.UNSUPPORTED_VERSION:
         return None
-    return choose_version(API_VERSIONS, {API_VERSIONS: _OLDEST, **listed_versions(response.body)}, specs=specs)
+    return choose_version(API_VERSIONS, {API_VERSIONS: _OLDEST, **advertised_versions(response.body)}, specs=specs)

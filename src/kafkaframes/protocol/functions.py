@@ -1,4 +1,4 @@
-"""The public functions on messages and APIs; what they run is imported when they are called."""
+"""The public functions for messages and APIs. Their implementation is imported by the first call."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if not TYPE_CHECKING:  # a type checker sees an overload for each name (protocol
         MetadataRequest(topics=None)
 
         Args:
-            name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``, ``RequestHeader``.
-            specs: your own specs instead of the catalog's: ``MessageSpec``s, or a path to JSON files.
+            name: Kafka's name of the message, such as ``MetadataResponse``, ``OffsetCommitValue`` or ``RequestHeader``.
+            specs: specs that replace those of the catalog: ``MessageSpec`` objects, or a path to JSON files.
 
         Raises:
-            SpecError: there is no such message, or a spec is wrong.
-            OptionError: ``specs`` has no such message.
+            SpecError: the message does not exist, or a spec is invalid.
+            OptionError: ``specs`` does not contain the message.
         """
         from kafkaframes.protocol.messages.registry import message as find
 
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:  # a type checker sees an overload for each name (protocol
 
 
 def list_apis() -> tuple[Api, ...]:
-    """Return the table of Kafka's APIs by key: names, versions, flexible since, header versions.
+    """Return Kafka's APIs in the order of their keys, with names, versions, flexible versions and header versions.
 
     >>> [(api.key, api.name, api.header_versions[9]) for api in list_apis() if api.name == "Metadata"]
     [(3, 'Metadata', (2, 1))]

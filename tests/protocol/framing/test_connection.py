@@ -37,7 +37,7 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
     reader = FrameBuffer(allocate=allocate)
     for at in range(0, len(stream), step):
         reader.receive_data(stream[at : at + step])
-        while (one := reader.next_kept()) is not None:
+        while (one := reader.next_frame_or_view()) is not None:
             found.append(one)
     assert [bytes(one) for one in found] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
     assert reader.waiting_bytes == 0
@@ -50,9 +50,9 @@ def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step)
 def test_no_memory_is_asked_for_a_size_that_cannot_be():
     reader = FrameBuffer(max_bytes=10**6, allocate=lambda size: pytest.fail(f"{size} bytes"))
     reader.receive_data(frame(b"a" * 65_536) + (10**6 + 1).to_bytes(4))
-    assert reader.next_kept() == b"a" * 65_536
-    with pytest.raises(DecodeError, match="the most is 1000000"):
-        reader.next_kept()
+    assert reader.next_frame_or_view() == b"a" * 65_536
+    with pytest.raises(DecodeError, match="the maximum is 1000000"):
+        reader.next_frame_or_view()
 
 
 @given(
@@ -84,7 +84,7 @@ def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, t
 def test_a_size_that_cannot_be_is_refused_at_once(size):
     reader = FrameBuffer(max_bytes=100)
     reader.receive_data(bytes.fromhex(size))
-    with pytest.raises(DecodeError, match="the most is 100"):
+    with pytest.raises(DecodeError, match="the maximum is 100"):
         reader.next_frame()
 
 
@@ -142,11 +142,11 @@ def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
 def test_a_client_refuses_what_it_did_not_ask_for():
     client = ClientConnection()
     client.receive_data(frame(bytes(8)))
-    with pytest.raises(DecodeError, match="to no request"):
+    with pytest.raises(DecodeError, match="response without a request"):
         client.next_response()
     client.send_request(HeartbeatRequest(), 0)
     client.receive_data(frame(bytes.fromhex("00000009 0000")))
-    with pytest.raises(DecodeError, match="correlation id 9, expected 0"):
+    with pytest.raises(DecodeError, match="correlation ID 9, expected 0"):
         client.next_response()
 
 

@@ -21,12 +21,12 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages import class_of, message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
 from kafkaframes.protocol.messages.codec import HotShapes
-from kafkaframes.protocol.messages.columns import decode_columns, is_specialised
+from kafkaframes.protocol.messages.columns import decode_columns, is_specialized
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.protocol.spec.load import load_message
 
 TRUTH = SPECS.parent / "borders.jsonl.gz"
-TIMES = HotShapes.SEEN + 2
+TIMES = HotShapes.MIN_OCCURRENCES + 2
 DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
 SHAPES = {
     "name": "ShapesRequest",
@@ -125,11 +125,11 @@ def test_every_message_at_the_border_of_a_byte(name):
 def test_straight_line_decoders_at_every_border(name, version):
     cls = message(name)
     plan = cls.codec(version).plan
-    if not is_specialised(plan):
+    if not is_specialized(plan):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     values = [value for _, value in values_at_borders(cls, version, COUNTS if DEEP else FEW)]
     data = [cls.codec(version).interpret_encode(value) for value in values]
-    fast, slow = (decode_columns(plan, data, specialised=one) for one in (True, False))
+    fast, slow = (decode_columns(plan, data, specialized=one) for one in (True, False))
     assert fast.equals(slow)
     assert fast.field("_error").null_count == len(data)
     assert fast.to_pylist() == [row_of(value, plan.root) for value in values]
@@ -147,8 +147,8 @@ def test_a_shape_that_is_seen_often_has_a_function_of_its_own_and_the_first_valu
     for _ in range(TIMES):
         value.replace(directories=[UUID(int=one) for one in range(130)]).encode(1)
         shapes.append(len(functions))
-    assert shapes == [0] * (HotShapes.SEEN - 1) + [1] * (TIMES - HotShapes.SEEN + 1)
-    assert HotShapes.MOST_NUMBERS < 127, "a count of such a shape is one byte"
+    assert shapes == [0] * (HotShapes.MIN_OCCURRENCES - 1) + [1] * (TIMES - HotShapes.MIN_OCCURRENCES + 1)
+    assert HotShapes.MAX_NUMBERS < 127, "a count of such a shape is one byte"
 
 
 class TestOneTagTwice:

@@ -128,7 +128,7 @@ def test_a_negative_number_of_tagged_fields_is_refused_as_kafka_does_since_4_4()
             rows = request.decode_columns([good, bad, good], version)
             assert rows.field("_error").to_pylist() == [None, str(caught.value), None]
             for fast in (True, False):
-                rows = decode_columns(request.codec(version).plan, [bad], specialised=fast)
+                rows = decode_columns(request.codec(version).plan, [bad], specialized=fast)
                 assert "negative number of tagged fields" in rows[0]["_error"].as_py()
 
 

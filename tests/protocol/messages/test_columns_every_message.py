@@ -12,7 +12,7 @@ from tests.protocol.messages.values import every_pair, make_value
 from kafkaframes.errors import DecodeError
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages._kernels_hot import hot_messages
-from kafkaframes.protocol.messages.columns import decode_columns, is_specialised, specialise
+from kafkaframes.protocol.messages.columns import decode_columns, is_specialized, specialize
 
 NAMES = sorted({name for name, _ in every_pair()})
 
@@ -66,12 +66,12 @@ def test_straight_line_code_does_what_the_interpreter_does(name, version):
     cls = message(name)
     plan = cls.codec(version).plan
     if name in ("HeartbeatRequest", "ProduceResponse"):
-        specialise(plan)
-    if not is_specialised(plan):
+        specialize(plan)
+    if not is_specialized(plan):
         pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     rng = random.Random(name)
     good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in range(20)]
     messages = good + [_damaged(data, rng) for data in good if data for _ in range(20)]
-    fast, slow = (decode_columns(plan, messages, specialised=one, decode=refused) for one in (True, False))
+    fast, slow = (decode_columns(plan, messages, specialized=one, decode=refused) for one in (True, False))
     fast.validate(full=True)
     assert repr(fast.to_pylist()) == repr(slow.to_pylist())

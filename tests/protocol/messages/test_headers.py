@@ -96,9 +96,9 @@ def test_a_broken_request_says_where(raw, place):
 
 
 def test_the_wrong_kind_of_message_is_refused():
-    with pytest.raises(EncodeError, match="no request"):
+    with pytest.raises(EncodeError, match="not a request"):
         encode_request(message("HeartbeatResponse")(), 0)
-    with pytest.raises(EncodeError, match="no response"):
+    with pytest.raises(EncodeError, match="not a response"):
         encode_response(message("HeartbeatRequest")(), 0)
     with pytest.raises(TruncatedError):
         peek_request(b"1234567")

@@ -219,7 +219,7 @@ def test_elements_of_many_shapes():
     for a in range(60):  # an endless supply of shapes makes no endless supply of code
         many = Metadata(topics=[Topic(name="t", partitions=[Partition(replica_nodes=[1] * a)] * 8)])
         assert Metadata.decode(many.encode(13), 13) == many
-    assert len(hot) <= HotShapes.MOST
+    assert len(hot) <= HotShapes.MAX_SHAPES
     for cut in range(len(data)):
         with pytest.raises(DecodeError):
             Metadata.decode(data[:cut], 13)

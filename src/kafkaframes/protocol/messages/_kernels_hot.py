@@ -3,7 +3,7 @@
 The table-driven kernel decodes every message at every version and is compiled once. Some that there are many of in a
 cluster's traffic are worth code of their own, about twice as fast, that takes seconds each to compile: so only the
 newest version of each, ahead (``make setup``, ``kafkaframes kernels warm --decoders``), into the cache that all
-processes share. Nothing is ever compiled because a message happens to come along; ``columns.specialise`` adds others.
+processes share. Nothing is ever compiled because a message happens to come along; ``columns.specialize`` adds others.
 
 The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation, with all that the
 interpreter looks up written out: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses

@@ -1,7 +1,7 @@
-"""Read and write one message at one version: generated functions for what is canonical, the interpreter for the rest.
+"""Encoding and decoding of one message at one version, by generated functions or, for unusual input, an interpreter.
 
-The functions are made when first needed, from the plan, and kept by the message's classes. Their text stands in
-``linecache``, so a traceback or a profiler shows it, and :func:`show_codec` prints it.
+The functions are generated from the plan on first use. Tracebacks and profilers show their source, which is registered
+with ``linecache``, and :func:`show_codec` prints it.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ _SHARED: Final = {
 
 
 def check_mode(mode: str) -> bool:
-    """Return whether ``mode`` is strict.
+    """Return whether the mode is ``strict``.
 
     Raises:
-        OptionError: it is no mode.
+        OptionError: the mode is unknown.
     """
     if mode not in MODES:
-        raise OptionError(f"mode {mode!r}: one of {', '.join(MODES)}")
+        raise OptionError(f"unknown mode {mode!r}; expected {' or '.join(MODES)}")
     return mode == "strict"
 
 
 def check_tag_header(tag_header: str) -> bool:
-    """Return whether ``tag_header`` is the adopted one.
+    """Return whether the tag header is the adopted one.
 
     Raises:
-        OptionError: there is no such header.
+        OptionError: the tag header is unknown.
     """
     if tag_header not in TAG_HEADERS:
-        raise OptionError(f"tag_header {tag_header!r}: one of {', '.join(TAG_HEADERS)}")
+        raise OptionError(f"unknown tag_header {tag_header!r}; expected {' or '.join(TAG_HEADERS)}")
     return tag_header == "adopted"
 
 
 class Codec:
-    """One message at one version, with the classes that its values are made of."""
+    """Encoder and decoder of one message at one version, with the classes of its structs."""
 
     def __init__(self, plan: MessagePlan, classes: Classes) -> None:
         self.plan = plan
@@ -92,17 +92,17 @@ class Codec:
     def _write(self) -> Any:
         return self._compile(encoder_source(self.plan), "write")
 
-    def _compile(self, text: Text, verb: str, how: str = "") -> Any:
-        title = f"{self.plan.name} v{self.plan.version} {verb}{how}"
+    def _compile(self, text: Text, verb: str, suffix: str = "") -> Any:
+        title = f"{self.plan.name} v{self.plan.version} {verb}{suffix}"
         return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
 
     def decode(self, buf: bytes | memoryview, position: int, *, strict: bool) -> tuple[Any, int]:
-        """Read the value that starts at ``position``; return it and where it ends.
+        """Decode the value at ``position``, and return it and its end.
 
-        Of a memoryview, fields of records are views; where the interpreter must read it, they are copies.
+        If the buffer is a memoryview, fields of type records are views, or copies if the interpreter decodes the value.
 
         Raises:
-            DecodeError: the mode refuses the bytes; with field path and byte.
+            DecodeError: the bytes are invalid in this mode; the error has the field's path and position.
         """
         end = len(buf)
         try:
@@ -116,7 +116,7 @@ class Codec:
     def interpret(
         self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
     ) -> tuple[Any, int]:
-        """Do as :meth:`decode` does, by the plain interpreter; ``trace`` gets each run of bytes."""
+        """Decode like :meth:`decode`, with the interpreter. ``trace`` receives each run of bytes."""
         reader = PlanReader(buf, self.classes, strict=strict, trace=trace, tag_header=tag_header)
         return reader.message(self.plan, position)
 
@@ -124,16 +124,16 @@ class Codec:
         """Return the bytes of ``value``.
 
         Raises:
-            EncodeError: it cannot be written at this version; with field path.
+            EncodeError: the value cannot be encoded at this version; the error has the field's path.
         """
         parts: list[Any] = self.encode_parts(value)
         try:
             return b"".join(parts)
-        except TypeError:  # a ``Part`` among them
+        except TypeError:  # one of them is a ``Part``
             return b"".join(map(bytes, parts))
 
     def encode_parts(self, value: Any) -> list[bytes | Part]:
-        """Return what ``encode`` returns, in parts; a ``wire.primitives.Part`` is among them as it is."""
+        """Return the bytes of ``encode`` as a list. Each ``wire.primitives.Part`` in the value is an item of it."""
         parts: list[bytes | Part] = []
         try:
             self._write(value, parts.append)
@@ -142,16 +142,16 @@ class Codec:
         return parts
 
     def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
-        """Do as :meth:`encode` does, by the plain interpreter."""
+        """Encode like :meth:`encode`, with the interpreter."""
         return PlanWriter(self.classes, tag_header=tag_header).message(self.plan, value)
 
     def show(self) -> str:
-        """Return the text of the functions."""
+        """Return the source of the generated functions."""
         return f"{decoder_source(self.plan)}\n{encoder_source(self.plan)}"
 
 
 def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
-    """Return the names that the text defines; the text itself goes to ``linecache``."""
+    """Run generated source, register it with ``linecache``, and return its namespace."""
     source, file = str(text), f"<kafkaframes {title}>"
     constants = {name: _constant(name, value, classes) for name, value in text.constants.items()}
     names = _SHARED | classes | constants
@@ -161,27 +161,28 @@ def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
 
 
 class HotShapes(dict[Any, Any]):
-    """Functions for elements of one shape (how many numbers in each array), made once it has been seen a few times.
+    """Generated functions for elements of frequent shapes. A shape is the number of items in each array of an element.
 
-    Bounded, since shapes come from the data: a compiled function costs a millisecond. None for what has no function.
+    Shapes depend on the data, and a compilation takes a millisecond. Their number is therefore limited, and the
+    function of a shape is generated when it has occurred a few times. Other shapes map to None.
     """
 
-    SEEN: Final = 4
-    MOST: Final = 32
-    MOST_NUMBERS: Final = 64
+    MIN_OCCURRENCES: Final = 4
+    MAX_SHAPES: Final = 32
+    MAX_NUMBERS: Final = 64
 
     def __init__(self, make: Callable[[tuple[int, ...]], Any], *, lowest: int) -> None:
         self.make = make
         self.lowest = lowest
-        self.seen: Counter[Any] = Counter()
+        self.occurrences: Counter[Any] = Counter()
 
     def __missing__(self, key: Any) -> Any:
         counts = key if isinstance(key, tuple) else (key,)
-        full = len(self) >= self.MOST or len(self.seen) > 1024
-        if full or min(counts) < self.lowest or sum(counts) > self.MOST_NUMBERS:
+        is_full = len(self) >= self.MAX_SHAPES or len(self.occurrences) > 1024
+        if is_full or min(counts) < self.lowest or sum(counts) > self.MAX_NUMBERS:
             return None
-        self.seen[key] += 1
-        if self.seen[key] < self.SEEN:
+        self.occurrences[key] += 1
+        if self.occurrences[key] < self.MIN_OCCURRENCES:
             return None
         self[key] = self.make(counts)
         return self[key]
@@ -191,7 +192,7 @@ def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
     def make(counts: tuple[int, ...]) -> Any:
         return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
 
-    return HotShapes(make, lowest=1)  # counts as on the wire: 0 is null
+    return HotShapes(make, lowest=1)  # encoded counts: 0 is null
 
 
 def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
@@ -202,7 +203,7 @@ def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
 
 
 def _constant(name: str, value: Any, classes: Classes) -> Any:
-    """Return what a name of the text stands for."""
+    """Return the value of a constant in generated source."""
     prefix = name.split("_", 1)[0]
     if prefix == "unpack":
         return runtime.number_readers(value) if value in FORMATS else struct.Struct(f">{value}").unpack_from

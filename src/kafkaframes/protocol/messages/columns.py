@@ -1,15 +1,15 @@
-"""Messages as columns: many messages of one kind and version to an Arrow array, and back. The front of the kernels.
+"""Messages as Arrow columns: decoding of many messages of one kind and version to a struct array, and encoding.
 
-* ``decode_columns(plan, messages)``: a ``pa.StructArray`` with a row per message. Fields are named as in Kafka's JSON
-  form (``throttleTimeMs``); those of other versions are left out. Lists are lists, structs structs, strings ``string``,
-  bytes and records ``binary``, uuids ``binary(16)``, unsigned integers the next wider signed one (as in Java).
-  A tagged field that is not there has its default. Each struct of a flexible version ends with ``_unknown_tags``.
-* ``_error`` is null, or says why this message could not be read; its other columns are then null. A null message is
-  null in all columns.
-* In ``reference`` mode text that is not UTF-8 is mended as Java does (U+FFFD), in ``strict`` mode it is an error.
+* ``decode_columns(plan, messages)`` returns a ``pa.StructArray`` with one row per message. Fields are named as in
+  Kafka's JSON form (``throttleTimeMs``); fields of other versions are omitted. Strings have type ``string``, bytes and
+  records ``binary``, UUIDs ``binary(16)``, and unsigned integers the next wider signed type (as in Java). An absent
+  tagged field has its default. Each struct of a flexible version ends with ``_unknown_tags``.
+* ``_error`` is null, or the reason why the message could not be decoded; all other columns are then null. A null
+  message is null in all columns.
+* Text that is not UTF-8 is replaced as in Java (U+FFFD) in ``reference`` mode, and is an error in ``strict`` mode.
 
-No Python frame runs per message: only for bad messages and for bad text. Memory: the arrays, and at most as much again
-while they grow; nothing is allocated for a length or count that the bytes at hand could not hold.
+Python code runs only for invalid messages and invalid text, not for each message. Memory is that of the arrays, and at
+most twice that while they grow. Nothing is allocated for a length or count that exceeds the remaining bytes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from kafkaframes.protocol.messages.plan import MessagePlan
 from kafkaframes.wire.primitives import java_text
 
 _IS_NULL: Final = partial(operator.is_, None)
-_WORTH_LOADING: Final = 4 << 20  # bytes; a straight-line decoder loads in some 100 ms and saves 1 ms for a megabyte
-Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until done or until a place is full
+_SPECIALIZED_BYTES: Final = 4 << 20  # loading a specialized decoder takes some 100 ms and saves 1 ms per megabyte
+Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until it is done or a buffer is full
 _REASONS: Final = {
-    kernels.TRUNCATED: "the bytes end too early",
+    kernels.TRUNCATED: "the message is truncated",
     kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
-    kernels.NULL: "null where the version allows none",
+    kernels.NULL: "null in a version that does not allow it",
     kernels.TOO_LONG: "string longer than 32767 bytes",
     kernels.NEGATIVE_COUNT: "negative number of tagged fields",
-    kernels.NEGATIVE_SIZE: "tagged field of negative size",
-    kernels.REFUSED_TAG: "tag that is declared for other versions only",
+    kernels.NEGATIVE_SIZE: "negative size of a tagged field",
+    kernels.REFUSED_TAG: "tag of another version",
     kernels.TRAILING: "bytes left over",
-    kernels.NOT_CANONICAL: "not the canonical form",
-    kernels.TAG_ORDER: "tags do not ascend",
-    kernels.TAG_SIZE: "tagged field of another size than announced",
+    kernels.NOT_CANONICAL: "not in canonical form",
+    kernels.TAG_ORDER: "tags not in ascending order",
+    kernels.TAG_SIZE: "size of a tagged field differs from its value",
     kernels.BAD_UTF8: "text that is not UTF-8",
-    kernels.HOLDS_DEFAULT: "tagged field that holds its default",
-    kernels.TOO_MANY: "more elements than an Arrow array holds",
+    kernels.HOLDS_DEFAULT: "tagged field with its default value",
+    kernels.TOO_MANY: "more elements than an Arrow array can hold",
 }
 
 
@@ -59,18 +59,18 @@ def decode_columns(
     *,
     mode: str = "reference",
     decode: Callable[[bytes], object] = bytes,
-    specialised: bool | None = None,
+    specialized: bool | None = None,
 ) -> pa.StructArray:
     """Decode many messages of one kind and version.
 
     Args:
-        messages: bytes objects, or a binary or large binary array; one message each, without header or size.
-        decode: decodes one bad message, to say what is wrong with it; by default the reason has a byte and no path.
-        specialised: use the straight-line decoder where there is one (``reference`` mode); by default once this process
-            has decoded some megabytes of the kind, since loading it takes longer than a few messages do.
+        messages: bytes objects, or a binary or large binary array. Each is a message without header and size.
+        decode: decodes an invalid message, to get the error; by default the reason has a position, but no path.
+        specialized: whether to use the specialized decoder, if there is one (``reference`` mode). By default it is used
+            when the process has decoded 4 MiB of the kind, because loading it takes time.
 
     Raises:
-        OptionError: more than 2 GiB at once; split them.
+        OptionError: the messages have more than 2 GiB; split them.
     """
     program = compile_program(plan)
     buf, starts, present = _input(messages)
@@ -81,9 +81,9 @@ def decode_columns(
     arena = Arena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
     strict = mode == "strict"
     program.decoded_bytes += arena.size_bytes
-    if specialised is None:
-        specialised = program.decoded_bytes >= _WORTH_LOADING
-    step = _specialised if specialised and not strict and hot.is_compiled(program) else _table_driven
+    if specialized is None:
+        specialized = program.decoded_bytes >= _SPECIALIZED_BYTES
+    step = _run_specialized if specialized and not strict and hot.is_compiled(program) else _table_driven
     bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
     texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
     valid = status == kernels.OK
@@ -91,14 +91,16 @@ def decode_columns(
 
 
 def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
-    """Encode a row per message: the inverse of :func:`decode_columns`.
+    """Encode each row as a message: the inverse of :func:`decode_columns`.
 
-    Columns are found by name. One that is left out means its default; ``_error`` is not looked at; a field of another
-    version must be ignorable or at its default. A null row gives a null.
+    Columns are found by name. A missing column means the default, and ``_error`` is ignored. A field of another version
+    must be ignorable or have its default. A null row becomes null.
 
     Raises:
-        EncodeError: a row cannot be written at this version; names row and field. Or: more than 2 GiB come out.
+        EncodeError: a row cannot be encoded at this version (with row and field), or the result exceeds 2 GiB.
     """
+    if not pa.types.is_struct(array.type):
+        raise EncodeError(f"{array.type} is not a struct array")
     if not pa.types.is_struct(array.type):
         raise EncodeError(f"{array.type} where a struct array belongs")
     program = compile_program(plan)
@@ -120,7 +122,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(array), [valid, pa.py_buffer(ends.astype(np.int32)), data])
 
 
-def specialise(plan: MessagePlan) -> bool:
+def specialize(plan: MessagePlan) -> bool:
     """Compile the straight-line decoder of a message and version into the cache; return whether it had to be.
 
     Seconds, once per machine; from then on :func:`decode_columns` uses it, in every process, in ``reference`` mode.
@@ -128,7 +130,7 @@ def specialise(plan: MessagePlan) -> bool:
     return hot.make([compile_program(plan)]) > 0
 
 
-def is_specialised(plan: MessagePlan) -> bool:
+def is_specialized(plan: MessagePlan) -> bool:
     """Return whether a message and version has a straight-line decoder in the cache."""
     return hot.is_compiled(compile_program(plan))
 
@@ -197,7 +199,7 @@ def _table_driven(
     return state
 
 
-def _specialised(
+def _run_specialized(
     arena: Arena, buf: Array, starts: Array, at: int, status: Array, positions: Array, bad_text: Array, strict: bool
 ) -> tuple[int, int, int, int]:
     program = arena.program

@@ -1,9 +1,9 @@
-"""Headers: which version goes with which API and version, and a header with its body to and from bytes. No framing.
+"""Request and response headers: their versions, and encoding and decoding of a header with its body. No framing.
 
-What Kafka does, where KIP-482's page says otherwise: the flexible request header is version 2 (not 1) and its client
-id keeps an int16 length; an ApiVersions response always has header 0, so that any client can read it (KIP-511).
-KIP-1313's request header 3, which carries the client instance id, is here for specs whose ``headerVersions`` ask for
-it; no release up to 4.4 does, and its layout is the KIP's, not a published spec's.
+Kafka differs from KIP-482's page: the flexible request header is version 2 (not 1), and its client ID has an int16
+length. An ApiVersions response always has header version 0, so that every client can read it (KIP-511). KIP-1313's
+request header 3 with the client instance ID is supported for specs with ``headerVersions``. No release up to 4.4 uses
+it; its layout is that of the KIP, since no spec is published.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _START: Final = struct.Struct(">hhi")
 
 @dataclass(slots=True)
 class Frame:
-    """A request or a response: header and body, and the version of each.
+    """A request or response: header and body, and their versions.
 
-    ``body`` is an object, or bytes where nobody has decoded them.
+    ``body`` is a message object, or bytes if it is not decoded.
     """
 
     api_key: int
@@ -44,18 +44,18 @@ class Frame:
 
     @property
     def correlation_id(self) -> int:
-        """What pairs a response with its request."""
+        """Correlation ID, which a request and its response have in common."""
         return int(self.header.correlation_id)
 
 
 class HeaderValues(TypedDict, total=False):
-    """What the header of a request has, beside its API and version.
+    """Fields of a request header in addition to API key and version.
 
     Attributes:
-        correlation_id: comes back in the response.
-        client_id: of the client; left out where the header has none (ControlledShutdown 0).
-        client_instance_id: KIP-1313, for header version 3.
-        header_tags: raw tagged fields of the header (KIP-482's trace ids), for flexible versions.
+        correlation_id: correlation ID; the response repeats it.
+        client_id: client ID; omitted if the header has no such field (ControlledShutdown 0).
+        client_instance_id: client instance ID for header version 3 (KIP-1313).
+        header_tags: raw tagged fields of the header, such as KIP-482's trace IDs, for flexible versions.
     """
 
     correlation_id: int
@@ -95,33 +95,33 @@ def body_class(api_key: int, type_: str, *, specs: Specs | None = None) -> type[
     """Return the class of an API's ``request`` or ``response``.
 
     Raises:
-        SpecError: no such API.
+        SpecError: the API does not exist.
     """
     if specs is None:
         return message(catalog.api(api_key).half(type_))
     for spec in specs_by_name(specs).values():
         if spec.api_key == api_key and spec.type == type_:
             return class_of(spec)
-    raise SpecError(f"no {type_} with API key {api_key} among these specs")
+    raise SpecError(f"the specs contain no {type_} with API key {api_key}")
 
 
 def peek_request(data: bytes | memoryview) -> tuple[int, int, int]:
-    """Return API key, API version and correlation id of a request; every header version starts with these.
+    """Return API key, API version and correlation ID of a request. Every header version starts with them.
 
     Raises:
-        TruncatedError: fewer than 8 bytes.
+        TruncatedError: the request has fewer than 8 bytes.
     """
     if len(data) < _START.size:
-        raise TruncatedError(f"a request header of {len(data)} bytes", position=0, path=("RequestHeader",))
+        raise TruncatedError(f"request header of {len(data)} bytes", position=0, path=("RequestHeader",))
     key, version, correlation_id = _START.unpack_from(data)
     return key, version, correlation_id
 
 
 def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "reference") -> tuple[Any, int]:
-    """Return the header that a request begins with, of a version of headers, and where its body begins.
+    """Decode a request header of a header version, and return it and the position of the body.
 
     Raises:
-        DecodeError: broken bytes; ``path`` begins with ``RequestHeader``.
+        DecodeError: the header is invalid; ``path`` starts with ``RequestHeader``.
     """
     try:
         return _request_header_codec(version).decode(data, 0, strict=check_mode(mode))
@@ -129,7 +129,7 @@ def read_request_header(data: bytes | memoryview, version: int, *, mode: str = "
         raise error.within("RequestHeader") from None
 
 
-@cache  # every request that a broker reads comes by here
+@cache  # brokers call it for every request
 def _request_header_codec(version: int) -> Codec:
     return request_header_class().codec(version)
 
@@ -137,32 +137,33 @@ def _request_header_codec(version: int) -> Codec:
 def decode_request(
     data: bytes, *, mode: str = "reference", specs: Specs | None = None, allow_surplus: bool = False
 ) -> Frame:
-    """Return the request that ``data`` holds, without its size; it names its API and version itself.
+    """Decode a request without its size prefix. The request contains its API and version.
 
-    An ApiVersions request of a version that is not known has a body of bytes: a broker answers those too (KIP-511).
+    An ApiVersions request of an unknown version has an undecoded body, because brokers answer it as well (KIP-511).
 
     Args:
+        data: the request.
         mode: as for ``Message.decode``.
-        specs: where the body's spec is, if not in the catalog.
-        allow_surplus: do not look at what follows the body, as Kafka's brokers do not. librdkafka 2.16 sends
-            Metadata requests of version 13 with three bytes too many.
+        specs: specs that replace those of the catalog.
+        allow_surplus: ignore bytes after the body, like Kafka's brokers. librdkafka 2.16 sends Metadata requests of
+            version 13 with three surplus bytes.
 
     Raises:
-        DecodeError: an unknown API or version, or broken bytes; ``path`` begins with the message's name.
+        DecodeError: the API or version is unknown, or the data is invalid; ``path`` starts with the message's name.
     """
     data = bytes(data)
     key, version, _ = peek_request(data)
-    cls = _known_class(key, "request", specs)
-    known = cls.spec.valid_versions.contains(version)
-    if not known and key != API_VERSIONS:
+    cls = _find_class(key, "request", specs)
+    is_known = cls.spec.valid_versions.contains(version)
+    if not is_known and key != API_VERSIONS:
         raise DecodeError(
-            f"{cls.__name__} has no version {version}, its versions are {cls.spec.valid_versions}", position=2
+            f"{cls.__name__} has no version {version}; its versions are {cls.spec.valid_versions}", position=2
         )
-    header_version = cls.spec.header_version(version if known else cls.spec.valid_versions.highest)
+    header_version = cls.spec.header_version(version if is_known else cls.spec.valid_versions.highest)
     header, position = read_request_header(data, header_version, mode=mode)
-    if not known:
+    if not is_known:
         return Frame(key, version, header_version, header, data[position:])
-    body, end = _within(cls, data, version, position, mode)
+    body, end = _decode_part(cls, data, version, position, mode)
     return Frame(key, version, header_version, header, body if allow_surplus else all_of(data, body, end))
 
 
@@ -175,49 +176,53 @@ def decode_response(
     specs: Specs | None = None,
     views: bool = False,
 ) -> Frame:
-    """Return the response to a request of this API and version, without its size.
+    """Decode the response to a request of an API and version, without its size prefix.
 
-    An ApiVersions response that is no body of that version is read at version 0, as a broker that does not know the
-    version answers; ``api_version`` of the result says so.
+    An ApiVersions response that is invalid at that version is decoded at version 0, since brokers that do not support
+    the version respond so. The result has ``api_version`` 0.
 
     Args:
-        mode, views: as for ``Message.decode_prefix``.
-        specs: where the body's spec is, if not in the catalog.
+        data: the response.
+        api_key: API key of the request.
+        version: API version of the request.
+        mode: as for ``Message.decode_prefix``.
+        specs: specs that replace those of the catalog.
+        views: as for ``Message.decode_prefix``.
 
     Raises:
-        DecodeError: broken bytes; ``path`` begins with the message's name.
+        DecodeError: the data is invalid; ``path`` starts with the message's name.
     """
     if not views:
         data = bytes(data)
-    cls = _known_class(api_key, "response", specs)
+    cls = _find_class(api_key, "response", specs)
     header_version = cls.spec.header_version(version)
-    header, position = _within(response_header_class(), data, header_version, 0, mode)
+    header, position = _decode_part(response_header_class(), data, header_version, 0, mode)
     try:
-        body, end = _within(cls, data, version, position, mode)
+        body, end = _decode_part(cls, data, version, position, mode)
         all_of(data, body, end)
     except DecodeError:
         if api_key != API_VERSIONS or version == 0:
             raise
-        body, end = _within(cls, data, 0, position, mode)
+        body, end = _decode_part(cls, data, 0, position, mode)
         all_of(data, body, end)
         version = 0
     return Frame(api_key, version, header_version, header, body)
 
 
 def encode_request(body: Message, version: int, **header: Unpack[HeaderValues]) -> bytes:
-    """Return a request without its size: its header, of the version that the API wants, and the body.
+    """Encode a request without its size prefix: its header, in the version that the API requires, and its body.
 
     Raises:
-        EncodeError: ``body`` is no request, or cannot be written.
+        EncodeError: ``body`` is not a request, or cannot be encoded.
     """
     return b"".join(encode_request_parts(body, version, **header))
 
 
 def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderValues]) -> list[bytes]:
-    """Return what ``encode_request`` returns in parts: long fields, such as records, are not copied."""
+    """Return the bytes of ``encode_request`` in parts. Long fields, such as records, are not copied."""
     if body.spec.type != "request" or body.spec.api_key is None:
-        raise EncodeError(f"{body.spec.name} is no request")
-    written = request_header_class()(
+        raise EncodeError(f"{body.spec.name} is not a request")
+    request_header = request_header_class()(
         request_api_key=body.spec.api_key,
         request_api_version=version,
         correlation_id=header.get("correlation_id", 0),
@@ -226,31 +231,33 @@ def encode_request_parts(body: Message, version: int, **header: Unpack[HeaderVal
         unknown_tags=header.get("header_tags") or (),
     )
     parts = (bytes(part) if isinstance(part, Part) else part for part in body.encode_parts(version))
-    return [written.encode(body.spec.header_version(version)), *parts]
+    return [request_header.encode(body.spec.header_version(version)), *parts]
 
 
 def encode_response(
     body: Message, version: int, *, correlation_id: int = 0, header_tags: list[tuple[int, bytes]] | None = None
 ) -> bytes:
-    """Return a response: header and body, no size before it.
+    """Encode a response without its size prefix: header and body.
 
     Raises:
-        EncodeError: ``body`` is no response, or cannot be written.
+        EncodeError: ``body`` is not a response, or cannot be encoded.
     """
     if body.spec.type != "response":
-        raise EncodeError(f"{body.spec.name} is no response")
+        raise EncodeError(f"{body.spec.name} is not a response")
     header = response_header_class()(correlation_id=correlation_id, unknown_tags=header_tags or ())
     return header.encode(body.spec.header_version(version)) + body.encode(version)
 
 
-def _known_class(key: int, type_: str, specs: Specs | None) -> type[Message]:
+def _find_class(key: int, type_: str, specs: Specs | None) -> type[Message]:
     try:
         return body_class(key, type_, specs=specs)
     except SpecError as error:
         raise DecodeError(str(error), position=0) from None
 
 
-def _within(cls: type[Message], data: bytes | memoryview, version: int, position: int, mode: str) -> tuple[Any, int]:
+def _decode_part(
+    cls: type[Message], data: bytes | memoryview, version: int, position: int, mode: str
+) -> tuple[Any, int]:
     try:
         return cls.decode_prefix(data, version, position=position, mode=mode, views=True)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Find messages, by name or for traffic: a user's specs, and the catalog's for all that these lack."""
+"""Lookup of messages by name or API key, in a user's specs and in the catalog."""
 
 from __future__ import annotations
 
@@ -26,68 +26,68 @@ def message(name: str, *, specs: Specs | None = None) -> type[Message]:
     """Return the class of a message (``kafkaframes.message_class``).
 
     Args:
-        name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``.
-        specs: where to find it instead of the catalog: specs, by name or one after another; or a path to a spec's
-            file or a folder of them, which is read at each call.
+        name: Kafka's name of the message, such as ``MetadataResponse`` or ``OffsetCommitValue``.
+        specs: specs that replace those of the catalog: ``MessageSpec`` objects, or the path of a JSON file or a folder,
+            which is read in each call.
 
     Raises:
-        SpecError: there is no such message, or its file is no spec.
-        OptionError: ``specs`` has no such message.
+        SpecError: the message does not exist, or its spec is invalid.
+        OptionError: ``specs`` does not contain the message.
     """
     if specs is None:
         return class_in_catalog(name)
-    known = specs_by_name(specs)
-    if name not in known:
-        raise OptionError(f"no message {name!r} among these specs: {', '.join(sorted(known)) or 'none at all'}")
-    return class_of(known[name])
+    by_name = specs_by_name(specs)
+    if name not in by_name:
+        raise OptionError(f"message {name!r} is not in the specs; they contain {', '.join(sorted(by_name)) or 'none'}")
+    return class_of(by_name[name])
 
 
 def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
     """Return a user's specs by name.
 
     Raises:
-        SpecError: a file is no spec.
+        SpecError: a file is not a valid spec.
         OptionError: a path cannot be read.
     """
     if isinstance(specs, str | Path):
-        several: Iterable[MessageSpec] = _from_path(Path(specs))
+        iterable: Iterable[MessageSpec] = _from_path(Path(specs))
     elif isinstance(specs, MessageSpec):
-        several = (specs,)
+        iterable = (specs,)
     else:
-        several = specs.values() if isinstance(specs, Mapping) else specs
-    return {spec.name: spec for spec in several}
+        iterable = specs.values() if isinstance(specs, Mapping) else specs
+    return {spec.name: spec for spec in iterable}
 
 
 def message_of(name: str, specs: Specs | None) -> type[Message]:
-    """Return the class of a message of a user's specs, or of the catalog where they have none of this name.
+    """Return the class of a message in a user's specs or, if they do not contain it, in the catalog.
 
     Raises:
-        SpecError: there is no such message, or a file is no spec.
+        SpecError: the message does not exist, or a file is not a valid spec.
         OptionError: a path cannot be read.
     """
-    own = {} if specs is None else specs_by_name(specs)
-    return class_of(own[name]) if name in own else class_in_catalog(name)
+    by_name = {} if specs is None else specs_by_name(specs)
+    return class_of(by_name[name]) if name in by_name else class_in_catalog(name)
 
 
 def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
-    """Return a user's specs by name, and the catalog's request or response of each API where they have none.
+    """Return a user's specs by name, with the catalog's requests and responses of all other APIs.
 
-    Versions below those of a user's spec are the catalog's: both ends go on speaking them.
+    Versions older than those of a user's spec are added from the catalog, so that both ends can still use them.
 
     Raises:
-        SpecError: a file is no spec, or one class cannot have its versions and the catalog's.
+        SpecError: a file is not a valid spec, or a spec cannot be merged with the catalog's older versions.
         OptionError: a path cannot be read.
     """
-    known = specs_by_name(specs)
-    own = {(spec.api_key, spec.type): name for name, spec in known.items()}
+    result = specs_by_name(specs)
+    names = {(spec.api_key, spec.type): name for name, spec in result.items()}
     for api in catalog.apis():
-        for type_, name in (("request", api.request), ("response", api.response)):
-            own_name = own.get((api.key, type_))
-            if own_name is None:
-                known.setdefault(name, catalog.load(name))
+        for type_, catalog_name in (("request", api.request), ("response", api.response)):
+            name = names.get((api.key, type_))
+            if name is None:
+                result.setdefault(catalog_name, catalog.load(catalog_name))
             else:
-                known[own_name] = merge_older(known[own_name], catalog.load(name))
-    return known
+                result[name] = merge_older(result[name], catalog.load(catalog_name))
+    return result
 
 
 def _from_path(path: Path) -> Iterator[MessageSpec]:
@@ -96,18 +96,18 @@ def _from_path(path: Path) -> Iterator[MessageSpec]:
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise OptionError(f"no spec can be read at {file}: {error}") from None
+            raise OptionError(f"spec {file} cannot be read: {error}") from None
         yield load_message(text, file=str(file))
 
 
 class Apis:
-    """All APIs, those of a user's specs among them; what ``specs`` lacks (an API, a half, a version) is the catalog's.
+    """All APIs: those of a user's specs, and the catalog for all other APIs, messages and versions.
 
-    A pickle holds the specs themselves: another process needs no files.
+    A pickle contains the specs, so that another process does not need their files.
     """
 
     def __init__(self, specs: Specs | None = None) -> None:
-        """Take specs, or a path to some; without them all is the catalog's. Raises as ``specs_by_name``."""
+        """Load a user's specs, if any. Raises like ``specs_by_name``."""
         self._own: dict[tuple[int, str], MessageSpec] = {}
         for spec in specs_by_name(specs).values() if specs is not None else ():
             if spec.api_key is not None and spec.type in RPC_TYPES and not spec.valid_versions.is_empty:
@@ -127,26 +127,26 @@ class Apis:
         """The APIs by key.
 
         Raises:
-            OptionError: an API that the catalog does not have lacks its request or its response.
+            OptionError: ``specs`` contains only the request or only the response of an API that the catalog lacks.
         """
-        known = {api.key: api for api in catalog.apis()}
+        apis = {api.key: api for api in catalog.apis()}
         for key in sorted({key for key, _ in self._own}):
-            known[key] = self._merged(key, known.get(key))
-        return known
+            apis[key] = self._merge_api(key, apis.get(key))
+        return apis
 
-    def named(self, text: str) -> Api:
-        """Return an API by its name or its number.
+    def find_api(self, text: str) -> Api:
+        """Return an API by its name or its key.
 
         Raises:
-            OptionError: there is none.
+            OptionError: the API does not exist.
         """
         for key, api in self.table.items():
             if text in (api.name, str(key)):
                 return api
-        raise OptionError(f"there is no API {text!r}{did_you_mean(text, [api.name for api in self.table.values()])}")
+        raise OptionError(f"unknown API {text!r}{did_you_mean(text, [api.name for api in self.table.values()])}")
 
     def name(self, key: int) -> str | None:
-        """Return the name of an API, None for one that does not exist.
+        """Return the name of an API, or None if it does not exist.
 
         >>> Apis().name(3), Apis().name(9999)
         ('Metadata', None)
@@ -155,14 +155,14 @@ class Apis:
         return None if api is None else api.name
 
     def is_own(self, key: int) -> bool:
-        """Tell whether a user's spec describes some version of an API."""
+        """Return whether a user's spec exists for an API."""
         return any((key, type_) in self._own for type_ in RPC_TYPES)
 
     def spec(self, key: int, type_: str, version: int) -> MessageSpec:
-        """Return the spec of a ``request`` or ``response``; the catalog's for a version that nobody has.
+        """Return the spec of a ``request`` or ``response``. Versions that no spec has map to the catalog's spec.
 
         Raises:
-            SpecError: there is no such API.
+            SpecError: the API does not exist.
         """
         own = self._own.get((key, type_))
         if own is not None and own.valid_versions.contains(version):
@@ -176,23 +176,23 @@ class Apis:
         return catalog.load(api.half(type_))
 
     def message_class(self, key: int, type_: str, version: int) -> type[Message]:
-        """Return the class of the same; raises as ``spec``."""
+        """Return the class of ``spec(key, type_, version)``."""
         return class_of(self.spec(key, type_, version))
 
-    def _merged(self, key: int, known: Api | None) -> Api:
+    def _merge_api(self, key: int, catalog_api: Api | None) -> Api:
         request, response = (self._own.get((key, type_)) for type_ in (REQUEST, RESPONSE))
-        if known is None and (request is None or response is None):
+        if catalog_api is None and (request is None or response is None):
             half = request or response
             assert half is not None
-            raise OptionError(f"{half.name} has API key {key}, and its other half is not among these specs")
-        if known is not None:
-            name = known.name
+            raise OptionError(f"{half.name} has API key {key}, but the specs lack the API's other message")
+        if catalog_api is not None:
+            name = catalog_api.name
         else:
             assert request is not None
             name = request.name.removesuffix("Request")
-        versions = _span([one.valid_versions for one in (request, response) if one is not None], known)
+        versions = _span([half.valid_versions for half in (request, response) if half is not None], catalog_api)
         spec = request or catalog.load(f"{name}Request")
-        halves = {one: (self.spec(key, REQUEST, one), self.spec(key, RESPONSE, one)) for one in versions}
+        halves = {number: (self.spec(key, REQUEST, number), self.spec(key, RESPONSE, number)) for number in versions}
         flexible = [version for version, (half, _) in halves.items() if half.is_flexible(version)]
         headers = {
             version: (first.header_version(version), second.header_version(version))
@@ -202,7 +202,7 @@ class Apis:
             key=key,
             name=name,
             versions=versions,
-            current_versions=versions if known is None else known.current_versions,
+            current_versions=versions if catalog_api is None else catalog_api.current_versions,
             flexible_since=min(flexible, default=None),
             is_latest_unstable=spec.latest_version_unstable,
             listeners=spec.listeners,
@@ -210,10 +210,10 @@ class Apis:
         )
 
 
-def _span(own: Iterable[Versions], known: Api | None) -> Versions:
+def _span(own: Iterable[Versions], catalog_api: Api | None) -> Versions:
     """Return the range from the lowest to the highest version."""
-    ranges = [*own, *([] if known is None or known.versions.is_empty else [known.versions])]
-    return Versions(min(one.lowest for one in ranges), max(one.highest for one in ranges))
+    ranges = [*own, *([] if catalog_api is None or catalog_api.versions.is_empty else [catalog_api.versions])]
+    return Versions(min(part.lowest for part in ranges), max(part.highest for part in ranges))
 
 
 CATALOG: Final = Apis()

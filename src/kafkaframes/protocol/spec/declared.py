@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kafkaframes.errors import SpecError
 from kafkaframes.protocol.spec.jsontext import Number
 from kafkaframes.protocol.spec.model import PRIMITIVES, FieldType
-from kafkaframes.protocol.spec.versions import Versions, trimmed, whole
+from kafkaframes.protocol.spec.versions import Versions, parse_integer, trim
 
 JsonPath = tuple[str | int, ...]
 
@@ -148,7 +148,7 @@ class _Object:
     def versions(self, key: str) -> Versions | None:
         """Return the range under a key; ``None`` where it is absent or blank."""
         text = self.text(key)
-        if text is None or not trimmed(text):
+        if text is None or not trim(text):
             return None
         try:
             return Versions.parse(text)
@@ -162,7 +162,7 @@ class _Object:
         if isinstance(value, Number) and value.lstrip("-").isdigit():
             return value.strip("-0") != ""
         if isinstance(value, str) and not isinstance(value, Number):
-            text = trimmed(value)
+            text = trim(value)
             if text in _TRUE:
                 return True
             if text in (*_FALSE, "", "null"):
@@ -177,7 +177,7 @@ class _Object:
             return value
         if not isinstance(value, str):
             raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
-        text = value if isinstance(value, Number) else trimmed(value)
+        text = value if isinstance(value, Number) else trim(value)
         if not isinstance(value, Number) and text in ("", "null"):
             return None
         number = _whole(text, is_number=isinstance(value, Number))
@@ -212,10 +212,10 @@ class _Object:
 
     def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
         """Return one of the choices, by its name or, as Jackson takes it too, by its number."""
-        text = trimmed(value) if isinstance(value, str) else ""
+        text = trim(value) if isinstance(value, str) else ""
         if text in choices:
             return text
-        number = whole(text) if text[:1].isdigit() and text.isascii() else None
+        number = parse_integer(text) if text[:1].isdigit() and text.isascii() else None
         if number is not None and number < len(choices):
             return choices[number]
         raise self.refusal(f"{key} is {_words(value)}: write one of {', '.join(choices)}", key)
@@ -223,7 +223,7 @@ class _Object:
 
 def _whole(text: str, *, is_number: bool) -> int | None:
     """Return the whole number of a JSON number (a fraction is cut off, as Jackson does) or of a text."""
-    number = whole(text)
+    number = parse_integer(text)
     if number is not None or not is_number:
         return number
     fraction = float(text)
@@ -245,9 +245,9 @@ def parse_type(text: str) -> FieldType:
     Raises:
         SpecError: no primitive type has this name, and it does not start with a capital as a struct's does.
     """
-    name = trimmed(text)
+    name = trim(text)
     if name.startswith("[]"):
-        element = trimmed(name[2:])
+        element = trim(name[2:])
         if not element:
             raise SpecError("type [] names no element type: write []int32, or []Name with fields")
         if element.startswith("[]"):
@@ -351,14 +351,14 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
 
 def _tagged(declared: _Object) -> Versions:
     versions = declared.versions("taggedVersions") or Versions.NONE
-    if versions.is_empty and trimmed(declared.text("taggedVersions") or "") not in ("", "none"):
+    if versions.is_empty and trim(declared.text("taggedVersions") or "") not in ("", "none"):
         raise declared.refusal("taggedVersions end before they begin", "taggedVersions")
     return versions
 
 
 def _own_flexible(declared: _Object) -> Versions | None:
     text = declared.text("flexibleVersions")
-    if text and not trimmed(text):
+    if text and not trim(text):
         raise declared.refusal(
             "flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions"
         )

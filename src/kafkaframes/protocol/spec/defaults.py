@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaframes.protocol.spec.model import NIL_UUID, Default, FieldType
-from kafkaframes.protocol.spec.versions import trimmed, whole
+from kafkaframes.protocol.spec.versions import parse_integer, trim
 from kafkaframes.wire.primitives import INTEGER_RANGES
 
 NULL_TEXT: Final = "null"
@@ -53,7 +53,7 @@ def _parse_integer(name: str) -> Callable[[str], Default]:
         digits = text[2:] if hexadecimal else text
         if not digits:
             return 0
-        value = whole(digits, base=16 if hexadecimal else 10)
+        value = parse_integer(digits, base=16 if hexadecimal else 10)
         if value is None:
             raise BadDefaultError(f"{text!r} is no whole number: write decimal digits, or 0x and hex digits")
         if not low <= value <= high:
@@ -73,7 +73,7 @@ def _parse_bool(text: str) -> Default:
 def _parse_double(text: str) -> Default:
     if not text:
         return 0.0
-    bare = trimmed(text)
+    bare = trim(text)
     if not _JAVA_DOUBLE.fullmatch(bare):
         raise BadDefaultError(f"{text!r} is no float64: write it as 1.5, 1e9, NaN or Infinity")
     if "x" in bare.lower():

@@ -1,4 +1,4 @@
-"""Load a message spec: Kafka's JSON in, a checked ``MessageSpec`` out, or a SpecError with file, line, field path."""
+"""Loading of message specs from Kafka's JSON. An invalid spec is a SpecError with file, line and field path."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kafkaframes.protocol.spec.versions import Versions
 
 
 class Dialect(NamedTuple):
-    """What a generation of Kafka's generator accepts; ``NEWEST`` is the language as it is now.
+    """Rules of one generation of Kafka's generator. ``NEWEST`` is the current language.
 
     Attributes:
-        types: the message types it knows.
-        allows_trailing_text: text behind the object is ignored (releases up to 2.8 ship such a file).
-        needs_flexible_versions: the key must be there (it came with KIP-482, in 2.4).
-        allows_removed: ``validVersions: none`` keeps the key of a removed API (since 4.0).
-        knows_header_versions: the key ``headerVersions`` exists (KIP-1313, 4.5).
+        types: supported message types.
+        allows_trailing_text: whether text after the object is ignored (releases up to 2.8 contain such a file).
+        needs_flexible_versions: whether the key is mandatory (since KIP-482, in 2.4).
+        allows_removed: whether ``validVersions: none`` is allowed, for removed APIs (since 4.0).
+        knows_header_versions: whether the key ``headerVersions`` exists (KIP-1313, since 4.5).
     """
 
     types: tuple[str, ...]
@@ -34,20 +34,22 @@ class Dialect(NamedTuple):
 
 _OLD_TYPES = ("request", "response", "header", "metadata", "data")
 NEWEST = Dialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
-#: Kafka 3.9's generator, whose verdicts are on record.
+#: The generator of Kafka 3.9. Tests compare with its recorded results.
 KAFKA_3_9 = Dialect(_OLD_TYPES, allows_removed=False, knows_header_versions=False)
-#: Whatever a release has shipped.
+#: All specs that a release contains.
 PUBLISHED = Dialect(NEWEST.types, allows_trailing_text=True, needs_flexible_versions=False)
 
 
 def load_message(source: str | bytes, *, file: str | None = None, dialect: Dialect = NEWEST) -> MessageSpec:
-    """Load one spec.
+    """Load a spec.
 
     Args:
-        dialect: which generation of the language to hold it to.
+        source: the JSON text.
+        file: file name for errors.
+        dialect: rules to apply.
 
     Raises:
-        SpecError: the text is no spec that Kafka's generator would accept; the first reason.
+        SpecError: Kafka's generator would reject the spec; the error is the first reason.
     """
     document = JsonText(source, file=file)
     for problem in problems_of(document, dialect):
@@ -56,83 +58,83 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: Diale
 
 
 def load_trusted(value: dict[str, Any]) -> MessageSpec:
-    """Return the spec of a parsed JSON object that is known to pass the rules: the catalog's own files."""
+    """Return the spec of a parsed JSON object without checking the rules, for files of the catalog."""
     return build(declare(value, NEWEST.types))
 
 
 def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Violation]:
-    """Yield everything that the generator would refuse in a document."""
-    from kafkaframes.protocol.spec.rules import violations  # the catalog's messages are loaded without them
+    """Yield all reasons for which the generator would reject a document."""
+    from kafkaframes.protocol.spec.rules import violations  # not needed for messages of the catalog
 
     if document.trailing and not dialect.allows_trailing_text:
-        yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: drop it", (), ())
+        yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: remove it", (), ())
     try:
-        declared = declaration(document, dialect)
-        if declared.struct.versions.is_empty and not dialect.allows_removed:
-            yield Violation("valid-not-empty", "validVersions has no version", ("validVersions",), ())
+        message = declaration(document, dialect)
+        if message.struct.versions.is_empty and not dialect.allows_removed:
+            yield Violation("valid-not-empty", "validVersions is empty", ("validVersions",), ())
         if "headerVersions" in document.value and not dialect.knows_header_versions:
-            yield Violation("json", "unknown key 'headerVersions': it came in 4.5", ("headerVersions",), ())
-        yield from violations(declared)
+            yield Violation("json", "unknown key 'headerVersions': it exists since 4.5", ("headerVersions",), ())
+        yield from violations(message)
     except RefusedError as refusal:
         yield Violation("json", refusal.reason, refusal.where, refusal.path)
     except RecursionError:
-        yield Violation("json", "structs nest too deep", (), ())
+        yield Violation("json", "structs are nested too deeply", (), ())
 
 
 def declaration(document: JsonText, dialect: Dialect = NEWEST) -> MessageDecl:
-    """Return what a document declares, unchecked.
+    """Return the declaration in a document, without checking the rules.
 
     Raises:
-        RefusedError: a key is unknown, missing or of the wrong kind.
+        RefusedError: a key is unknown or missing, or its value has the wrong type.
     """
-    declared = declare(document.value, dialect.types)
-    if declared.flexible_versions is None and not dialect.needs_flexible_versions:
-        return declared._replace(flexible_versions=Versions.NONE)
-    return declared
+    message = declare(document.value, dialect.types)
+    if message.flexible_versions is None and not dialect.needs_flexible_versions:
+        return message._replace(flexible_versions=Versions.NONE)
+    return message
 
 
-def build(declared: MessageDecl) -> MessageSpec:
-    """Return the resolved spec of a declaration that has passed the rules."""
-    structs, _ = registry(declared)
+def build(message: MessageDecl) -> MessageSpec:
+    """Return the resolved spec of a valid declaration."""
+    structs, _ = registry(message)
     return MessageSpec(
-        name=declared.struct.name,
-        type=declared.type,
-        struct=_struct(declared.struct),
-        flexible_versions=declared.flexible_versions or Versions.NONE,
-        api_key=declared.api_key,
-        structs={name: _struct(one) for name, one in structs.items()},
-        deprecated_versions=declared.deprecated_versions,
-        listeners=declared.listeners,
-        latest_version_unstable=declared.latest_version_unstable,
-        header_versions=_header_versions(declared),
+        name=message.struct.name,
+        type=message.type,
+        struct=_struct(message.struct),
+        flexible_versions=message.flexible_versions or Versions.NONE,
+        api_key=message.api_key,
+        structs={name: _struct(struct) for name, struct in structs.items()},
+        deprecated_versions=message.deprecated_versions,
+        listeners=message.listeners,
+        latest_version_unstable=message.latest_version_unstable,
+        header_versions=_header_versions(message),
     )
 
 
-def _struct(declared: StructDecl) -> StructSpec:
-    return StructSpec(declared.name, declared.versions, tuple(map(_field, declared.fields)), declared.is_common)
+def _struct(struct: StructDecl) -> StructSpec:
+    return StructSpec(struct.name, struct.versions, tuple(map(_field, struct.fields)), struct.is_common)
 
 
-def _field(declared: FieldDecl) -> FieldSpec:
+def _field(field: FieldDecl) -> FieldSpec:
     return FieldSpec(
-        name=declared.name,
-        type=declared.type,
-        versions=declared.versions,
-        default=parse_default(declared.type, declared.default),
-        nullable_versions=declared.nullable_versions,
-        tag=declared.tag,
-        tagged_versions=declared.tagged_versions,
-        flexible_versions=declared.flexible_versions,
-        ignorable=declared.ignorable,
-        map_key=declared.map_key,
-        entity_type=declared.entity_type,
-        zero_copy=declared.zero_copy,
-        about=declared.about,
-        written_default=declared.default,
+        name=field.name,
+        type=field.type,
+        versions=field.versions,
+        default=parse_default(field.type, field.default),
+        nullable_versions=field.nullable_versions,
+        tag=field.tag,
+        tagged_versions=field.tagged_versions,
+        flexible_versions=field.flexible_versions,
+        ignorable=field.ignorable,
+        map_key=field.map_key,
+        entity_type=field.entity_type,
+        zero_copy=field.zero_copy,
+        about=field.about,
+        written_default=field.default,
     )
 
 
-def _header_versions(declared: MessageDecl) -> tuple[tuple[Versions, int], ...] | None:
-    if declared.header_versions is None:
+def _header_versions(message: MessageDecl) -> tuple[tuple[Versions, int], ...] | None:
+    if message.header_versions is None:
         return None
-    pairs = [(Versions.parse(versions), int(header)) for versions, header in declared.header_versions]
+    pairs = [(Versions.parse(versions), int(header)) for versions, header in message.header_versions]
     return tuple(sorted(pairs, key=lambda pair: pair[0].lowest))

@@ -1,11 +1,12 @@
-"""Which versions of each API a release of Apache Kafka advertises and accepts, from 0.8.2 on: data and look-up.
+"""API versions that releases of Apache Kafka advertise and accept, from 0.8.2 on.
 
-``releases.json`` is made from the published kafka-clients of each release (``tests/interop/releases.py``): for each API
-the releases at which what it says changed. Advertised is what an ApiVersions response says, accepted is what is parsed
-and served. They differ: Kafka 4 advertises Produce from 0, for librdkafka takes less as "no compression", and refuses
-0 to 2 (KAFKA-18659). Versions that a release calls unstable are in neither.
+``releases.json`` is generated from the published kafka-clients of each release (``tests/interop/releases.py``). For
+each API it lists the releases in which the entry changed. Advertised versions are those in an ApiVersions response,
+accepted versions those that the broker serves. They differ: Kafka 4 advertises Produce from version 0, because
+librdkafka otherwise does not compress, but rejects versions 0 to 2 (KAFKA-18659). Unstable versions of a release are in
+neither.
 
-Listeners: a broker with ZooKeeper (``zk_broker``), a KRaft broker (``broker``), a KRaft ``controller``.
+Listeners: ``zk_broker`` (a broker with ZooKeeper), ``broker`` (a KRaft broker) and ``controller`` (a KRaft controller).
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ API_VERSIONS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class ApiRange:
-    """What one release says of one API.
+    """An API in one release.
 
     Attributes:
-        accepted: the versions that it serves.
-        advertised: the versions that it tells clients of.
-        deprecated: the versions among them that it calls deprecated (3.7 to 3.9, before KIP-896 took them away).
-        listeners: where it is served, some of ``LISTENERS``.
+        key: API key.
+        accepted: versions that it serves.
+        advertised: versions in its ApiVersions response.
+        deprecated: accepted versions that are deprecated (3.7 to 3.9; KIP-896 removed them in 4.0).
+        listeners: listeners that serve it, from ``LISTENERS``.
     """
 
     key: int
@@ -45,39 +47,39 @@ class ApiRange:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release: its name, and its APIs by key."""
+    """A release: its name, and its APIs by key."""
 
     name: str
     all_apis: Mapping[int, ApiRange]
 
     @property
     def line(self) -> str:
-        """The line of releases that it stands for: ``0.10.2``, ``2.8``, ``4.0``."""
+        """The release line, such as ``0.10.2``, ``2.8`` or ``4.0``."""
         return _line(self.name)
 
     @property
     def broker_listener(self) -> str:
-        """What its brokers are: with ZooKeeper until 3.2, with KRaft, which 3.3 called fit for production, since."""
+        """The usual listener of its brokers: ZooKeeper until 3.2, KRaft since 3.3, its first production release."""
         return "broker" if _numbers(self.name) >= (3, 3) else "zk_broker"
 
     def apis(self, listener: str | None = None) -> dict[int, ApiRange]:
-        """Return the APIs that a listener serves, by key.
+        """Return the APIs of a listener by key.
 
         Args:
-            listener: one of ``LISTENERS``; ``broker_listener`` if not told.
+            listener: one of ``LISTENERS``; default is ``broker_listener``.
 
         Raises:
-            OptionError: there is no such listener.
+            OptionError: the listener is unknown.
         """
-        chosen = listener or self.broker_listener
-        if chosen not in LISTENERS:
-            raise OptionError(f"listener {chosen!r}: one of {', '.join(LISTENERS)}")
-        return {key: one for key, one in self.all_apis.items() if chosen in one.listeners}
+        name = listener or self.broker_listener
+        if name not in LISTENERS:
+            raise OptionError(f"unknown listener {name!r}; expected {', '.join(LISTENERS)}")
+        return {key: api for key, api in self.all_apis.items() if name in api.listeners}
 
     def accepts(self, key: int, version: int) -> bool:
-        """Return whether any of its listeners serves this version of an API."""
-        served = self.all_apis.get(key)
-        return served is not None and served.accepted.contains(version)
+        """Return whether any listener of the release serves a version of an API."""
+        api = self.all_apis.get(key)
+        return api is not None and api.accepted.contains(version)
 
 
 @cache
@@ -88,28 +90,30 @@ def _table() -> dict[str, Any]:
 
 
 def releases() -> tuple[str, ...]:
-    """Return the releases that the table was made from, oldest first."""
+    """Return the releases in the table, oldest first."""
     return tuple(_table()["releases"])
 
 
 @cache
 def release(name: str) -> Release:
-    """Return what a release says.
+    """Return a release.
 
     Args:
-        name: a release (``4.0.1``) or a line of them (``4.3``, ``0.10``), which is the last of it in the table.
-            A patch release that is not in it is taken for the next one that is: Kafka changes its protocol in minor
-            releases; the one exception known, 4.0.0 and 4.0.1, is in the table with both.
+        name: a release (``4.0.1``) or a release line (``4.3``, ``0.10``), which means its last release in the table.
+            A patch release that is not in the table is treated as the next one in it: Kafka changes its protocol only
+            in minor releases. The table contains the only known exception, 4.0.0 and 4.0.1.
 
     Raises:
-        OptionError: no such release is known; the error lists those that are.
+        OptionError: the release is unknown.
     """
-    known, numbers = releases(), _numbers(name)
-    matching = [one for one in known if numbers and _numbers(one)[: len(numbers)] == numbers][-1:]
-    matching = matching or [one for one in known if _line(one) == _line(name) and _numbers(one) >= numbers > ()]
-    if not matching:
-        raise OptionError(f"no release {name!r} is known, but {', '.join(known)}, and lines such as {_line(known[-1])}")
-    return _release(matching[0])
+    names, numbers = releases(), _numbers(name)
+    matches = [item for item in names if numbers and _numbers(item)[: len(numbers)] == numbers][-1:]
+    matches = matches or [item for item in names if _line(item) == _line(name) and _numbers(item) >= numbers > ()]
+    if not matches:
+        raise OptionError(
+            f"unknown release {name!r}; expected {', '.join(names)}, or a release line such as {_line(names[-1])}"
+        )
+    return _release(matches[0])
 
 
 def first_release_with(key: int, version: int) -> str | None:
@@ -126,39 +130,39 @@ def first_release_with(key: int, version: int) -> str | None:
     ('2.4.1', '2.7.2')
     """
     for name in releases():
-        served = release(name).all_apis.get(key)
-        if served is not None and not served.accepted.is_empty and served.accepted.highest >= version:
+        api = release(name).all_apis.get(key)
+        if api is not None and not api.accepted.is_empty and api.accepted.highest >= version:
             return name
     return None
 
 
 def _release(name: str) -> Release:
-    known = releases()
-    until = known.index(name)
+    names = releases()
+    index = names.index(name)
     ranges: dict[int, ApiRange] = {}
     for key, changes in _table()["apis"].items():
-        said = [row for since, row in changes if known.index(since) <= until]
-        if said and said[-1] is not None:
-            ranges[int(key)] = _range(int(key), *said[-1])
+        rows = [row for since, row in changes if names.index(since) <= index]
+        if rows and rows[-1] is not None:
+            ranges[int(key)] = _range(int(key), *rows[-1])
     return Release(name, ranges)
 
 
 def _range(key: int, accepted: str, advertised: str, deprecated: str, listeners: str) -> ApiRange:
-    versions = Versions.parse(accepted)
-    announced = Versions.parse(advertised) if advertised else versions
-    old = tuple(int(one) for one in deprecated.split(",") if one)
-    return ApiRange(key, versions, announced, old, tuple(listeners.split(",")))
+    accepted_versions = Versions.parse(accepted)
+    advertised_versions = Versions.parse(advertised) if advertised else accepted_versions
+    deprecated_versions = tuple(int(number) for number in deprecated.split(",") if number)
+    return ApiRange(key, accepted_versions, advertised_versions, deprecated_versions, tuple(listeners.split(",")))
 
 
 def _numbers(name: str) -> tuple[int, ...]:
-    """Return the numbers of a release's name; empty for what is none."""
+    """Return the numbers of a release name, or an empty tuple if the text is not one."""
     parts = name.split(".")
-    is_one = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts)
-    return tuple(map(int, parts)) if is_one else ()
+    is_release = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 5 for part in parts)
+    return tuple(map(int, parts)) if is_release else ()
 
 
 def _line(name: str) -> str:
-    """Return a release's line: two numbers, three while Kafka's first number was 0.
+    """Return the release line: two numbers, or three if the first one is 0.
 
     >>> _line("0.10.2.2"), _line("4.0.1"), _line("4.3")
     ('0.10.2', '4.0', '4.3')

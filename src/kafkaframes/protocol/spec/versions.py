@@ -1,6 +1,6 @@
-"""Version ranges as message specs write them: ``0-5``, ``3+``, ``7``, ``none``. Values only, no I/O.
+"""Version ranges in message specs: ``0-5``, ``3+``, ``7``, ``none``.
 
-Blanks and digits are those that the Java of Kafka's generator trims and takes.
+Whitespace and digits are interpreted as by Kafka's generator, which is written in Java.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from typing import ClassVar, Final
 
 from kafkaframes.errors import SpecError
 
-_BLANKS: Final = "".join(map(chr, range(33)))  # String.trim: every control character and the space, and no other blank
+_BLANKS: Final = "".join(map(chr, range(33)))  # String.trim removes the space and control characters only
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _HEX: Final = re.compile(r"[+-]?[\da-fA-F]+")
-_LAST_CHAR: Final = "\uffff"  # a Java char; Integer.parseInt looks at one at a time
-MOST_DIGITS: Final = 30
+_LAST_CHAR: Final = "\uffff"  # Integer.parseInt processes UTF-16 code units
+MAX_DIGITS: Final = 30
 
 
-def trimmed(text: str) -> str:
-    """Return the text as ``String.trim`` leaves it.
+def trim(text: str) -> str:
+    """Strip whitespace like Java's ``String.trim``.
 
-    >>> trimmed("\\t0+ "), trimmed("\\u00a00+")
+    >>> trim("\\t0+ "), trim("\\u00a00+")
     ('0+', '\\xa00+')
     """
     return text.strip(_BLANKS)
 
 
-def whole(text: str, *, base: int = 10) -> int | None:
-    """Return the number that ``Integer.parseInt`` reads, digits of any script included; ``None`` where it reads none.
+def parse_integer(text: str, *, base: int = 10) -> int | None:
+    """Parse an integer like Java's ``Integer.parseInt``, with digits of any script; None if the text is not one.
 
-    A number of more than ``MOST_DIGITS`` digits is none: it fits no type.
+    The result is also None for more than ``MAX_DIGITS`` digits, which fit no type.
 
-    >>> whole("+5"), whole("٣"), whole(" 5"), whole("1.0")
+    >>> parse_integer("+5"), parse_integer("٣"), parse_integer(" 5"), parse_integer("1.0")
     (5, 3, None, None)
     """
     shape = _WHOLE if base == 10 else _HEX
-    if len(text) > MOST_DIGITS or not shape.fullmatch(text) or max(text) > _LAST_CHAR:
+    if len(text) > MAX_DIGITS or not shape.fullmatch(text) or max(text) > _LAST_CHAR:
         return None
     return int(text, base)
 
 
-MAX_VERSION = 32767  # an int16; a range that reaches it is open ("3+")
-_DIGITS = 6  # enough to be more than MAX_VERSION
-_RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?")  # digits of any script, as Short.parseShort
+MAX_VERSION = 32767  # an int16; a range that ends with it is open ("3+")
+_DIGITS = 6  # numbers with more digits are larger than MAX_VERSION
+_RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?")  # digits of any script, like Short.parseShort
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of int16 versions; empty when ``lowest > highest``.
+    """An inclusive range of int16 versions, empty if ``lowest > highest``.
 
     >>> Versions.parse("3+").contains(12), Versions.parse("none").contains(0)
     (True, False)
@@ -65,21 +65,21 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Parse a range as Kafka's generator does; blanks around it are trimmed, ``""`` and ``none`` are empty.
+        """Parse a range like Kafka's generator. Surrounding whitespace is removed; ``""`` and ``none`` are empty.
 
         Raises:
-            SpecError: the text is no range, or a bound is not in 0..32767.
+            SpecError: the text is not a range, or a bound is not in 0..32767.
         """
-        bare = trimmed(text)
+        bare = trim(text)
         if bare in ("", "none"):
             return cls.NONE
         match = _RANGE.fullmatch(bare)
         if match is None or max(bare) > "\uffff":
-            raise SpecError(f"{text!r} is no range of versions: write it as 3, 0-5, 3+ or none")
+            raise SpecError(f"{text!r} is not a range of versions; expected a form such as 3, 0-5, 3+ or none")
         low = _number(match[1])
         high = MAX_VERSION if match[2] else _number(match[3]) if match[3] else low
         if not (0 <= low <= MAX_VERSION and 0 <= high <= MAX_VERSION):
-            raise SpecError(f"{_short(text)!r} leaves the range of versions, 0 to {MAX_VERSION}")
+            raise SpecError(f"{_short(text)!r} is outside of the range of versions, 0 to {MAX_VERSION}")
         return cls(low, high) if low <= high else cls.NONE
 
     def contains(self, version: int) -> bool:
@@ -97,7 +97,7 @@ class Versions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no version is in the range."""
+        """Whether the range contains no version."""
         return self.lowest > self.highest
 
     @property
@@ -117,7 +117,7 @@ class Versions:
 
 
 def _number(text: str) -> int:
-    """Return a whole number, or one beyond every version: Python refuses to read numbers of thousands of digits."""
+    """Parse an integer. Long numbers become a shorter one above all versions: Python limits the digits of ``int``."""
     sign, digits = text[: text[0] in "+-"], text.lstrip("+-").lstrip("0") or "0"
     return int(sign + digits[:_DIGITS])
 
