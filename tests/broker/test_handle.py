@@ -329,6 +329,12 @@ def test_a_node_goes_down_and_comes_back_on_its_port():
         assert sorted(row.leader_epoch for row in answer.topics[0].partitions) == [0, 1]
         with pytest.raises(OSError, match="refused"):
             ask(before[2], "Metadata", 9, topics=None)
+        described = ask(broker.port, "DescribeCluster", 2, include_fenced_brokers=True).brokers
+        assert [(node.broker_id, node.port, node.is_fenced) for node in described] == [
+            (1, before[1], False),
+            (2, before[2], True),
+        ]
+        assert [node.broker_id for node in ask(broker.port, "DescribeCluster", 2).brokers] == [1]
         broker.start_node(2)
         assert {node.node_id: node.port for node in ask(before[2], "Metadata", 9, topics=None).brokers} == before
         with pytest.raises(OptionError, match="no node 9"):

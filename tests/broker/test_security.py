@@ -460,18 +460,24 @@ def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path
     bad = types.AclCreation(principal="alice", operation=3, **fields)
     codes = [row.error_code for row in asker.ask("CreateAcls", 3, creations=[good, bad]).results]
     assert codes == [0, ErrorCode.INVALID_REQUEST]
+    fields |= {"resource_type": 5, "resource_name": "t", "principal": "User:alice"}
+    created = asker.ask(
+        "CreateAcls", 3, creations=[types.AclCreation(operation=number, **fields) for number in (15, 16)]
+    )
+    assert [row.error_code for row in created.results] == [0, ErrorCode.INVALID_REQUEST]  # 15: TWO_PHASE_COMMIT
     asker.state.logs.abandon()
     asker = open_with_rules()
     wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     wanted |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
-    (found,) = asker.ask("DescribeAcls", 3, **wanted).resources
+    found, other = asker.ask("DescribeAcls", 3, **wanted).resources
+    assert (other.resource_name, other.acls[0].operation) == ("t", 15)
     assert (found.resource_name, found.acls[0].principal) == ("orders", "User:alice")
     asker.session.principal = "User:alice"
     assert asker.fetch(0).error_code == 0
     assert asker.produce(b"x").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     asker.session.principal = "User:ANONYMOUS"
     row = asker.types("DeleteAcls").DeleteAclsFilter(**wanted)
-    assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 1
+    assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 2
     assert asker.ask("DescribeAcls", 3, **wanted).resources == []
 
 

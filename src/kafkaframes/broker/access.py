@@ -23,6 +23,7 @@ OPERATIONS: Mapping[str, int] = {
     "IDEMPOTENT_WRITE": 12,
     "CREATE_TOKENS": 13,
     "DESCRIBE_TOKENS": 14,
+    "TWO_PHASE_COMMIT": 15,
 }
 OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
@@ -36,7 +37,7 @@ OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
         "ALTER_CONFIGS",
         "IDEMPOTENT_WRITE",
     ),
-    "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
+    "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE", "TWO_PHASE_COMMIT"),
     "DELEGATION_TOKEN": ("DESCRIBE",),
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }

@@ -14,7 +14,7 @@ from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
-from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.broker.topics import Node, Partition, Topic
 from kafkaframes.errors import AppendRefusedError, ErrorCode, KafkaframesError, code_of
 from kafkaframes.records.append import down_convert
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
@@ -97,12 +97,13 @@ def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> l
 
 def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
     """Return host, port and rack of the nodes that are up, on the listener of the request."""
-    rows = {}
-    for node_id in broker.nodes.ids:
-        node = broker.nodes.by_id[node_id]
-        at = broker.nodes.endpoint(node, request.session.listener)
-        rows[node_id] = {"host": at.host, "port": at.port, "rack": node.rack}
-    return rows
+    return {node_id: address_of(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
+
+
+def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, Any]:
+    """Return host, port and rack of a node, on the listener of the request. A stopped node keeps its last address."""
+    endpoint = broker.nodes.endpoint(node, request.session.listener)
+    return {"host": endpoint.host, "port": endpoint.port, "rack": node.rack}
 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -13,9 +13,10 @@ from uuid import UUID, uuid4
 from kafkaframes.broker import features
 from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.partitions import addresses
+from kafkaframes.broker.partitions import address_of
 from kafkaframes.broker.request import RequestOf
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Node
 from kafkaframes.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_ZERO_FEATURES = 4
 _BROKERS, _CONTROLLERS = 1, 2
+_FIRST_WITH_FENCED = 2
 _TOPIC = "__cluster_metadata"
 _FIRST_WITH_NODES = 2
 _FIRST_WITHOUT_ROWS = 2
@@ -92,7 +94,7 @@ def _range_row(request: _ApiVersions, key: int, low: int, high: int) -> kafka.Ap
     name="DescribeCluster",
     tier="T3",
     behaviour="The nodes that are up, the controller, the cluster's id.",
-    notes={"v1+": "controllers are refused, as brokers do", "v2+": "there are no fenced brokers"},
+    notes={"v1+": "controllers are refused, as brokers do", "v2+": "stopped nodes are fenced brokers (KIP-1073)"},
 )
 def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     body = request.body
@@ -101,13 +103,23 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
         return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     rows = [
-        request.response.DescribeClusterBroker(broker_id=node_id, **at)
-        for node_id, at in addresses(request, broker).items()
+        _broker_row(request, broker, node)
+        for node in broker.nodes.by_id.values()
+        if node.is_up or body.include_fenced_brokers
     ]
     answer = request.response(cluster_id=broker.cluster_id, controller_id=broker.nodes.controller_id, brokers=rows)
     if body.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return answer
+
+
+def _broker_row(
+    request: _DescribeCluster, broker: BrokerState, node: Node
+) -> kafka.DescribeClusterResponse.DescribeClusterBroker:
+    row = request.response.DescribeClusterBroker(broker_id=node.node_id, **address_of(request, broker, node))
+    if request.version >= _FIRST_WITH_FENCED:
+        row.is_fenced = not node.is_up
+    return row
 
 
 @Api(
