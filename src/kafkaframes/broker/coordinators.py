@@ -193,5 +193,5 @@ def _forget(state: BrokerState, topic: Topic) -> None:
     """Forget what groups have committed of a topic that is gone, as Kafka does (OffsetMetadataManager)."""
     with suppress(KafkaframesError):  # the log is not there now; the offsets expire
         state.groups.commits.delete_topic_offsets(topic.name)
-        state.groups.forget_share_topic(topic.topic_id)
+        state.groups.delete_share_topic(topic.topic_id)
         state.share_groups.forget_all(topic_id=topic.topic_id)

@@ -98,7 +98,7 @@ def test_an_upgrade_takes_nothing_from_who_has_it_until_it_is_given_up(bench):
     assert isinstance(bench.group(), ConsumerGroup)
     assert (young.epoch, young.assignment) == (old.generation + 1, NOTHING)
     assert bench.group().members[old.member_id].classic.session_timeout_ms == 10_000
-    assert {one.type for one in bench.coordinator.listed()} == {"consumer"}
+    assert {one.type for one in bench.coordinator.list_groups()} == {"consumer"}
 
 
 def test_members_of_both_protocols_share_the_partitions(bench):

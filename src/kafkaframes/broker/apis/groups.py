@@ -217,7 +217,7 @@ def _is_share_partition(key: str) -> bool:
 def _list_groups(request: _ListGroups, broker: BrokerState) -> Answer:
     body = request.body
     rows = []
-    for group in broker.groups.listed(states=body.states_filter, types=body.types_filter):
+    for group in broker.groups.list_groups(states=body.states_filter, types=body.types_filter):
         node = broker.nodes.coordinator_of(GROUP, group.group_id)
         is_ours = node is not None and node.node_id == request.session.node_id
         if is_ours and may(request, broker.access, "GROUP", group.group_id):

@@ -62,8 +62,8 @@ def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[s
     """Return the names of topics that are to be made, and the error codes of those that may not be."""
     names: dict[str, None] = {}
     failed: dict[str, int] = {}
-    may_make = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
-    topics = (request.body.topics or ()) if may_make and not broker.is_read_only and not _ids(request) else ()
+    may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
+    topics = (request.body.topics or ()) if may_create and not broker.is_read_only and not _ids(request) else ()
     for name in (one.name for one in topics):
         if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
             continue

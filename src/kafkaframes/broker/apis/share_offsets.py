@@ -148,7 +148,7 @@ def _altered(
     known = [
         (broker.topics[topic.topic_name], topic.partitions) for topic in requested if not refusals[topic.topic_name]
     ]
-    group = broker.groups.change_share_group(request.body.group_id, may_make=True)
+    group = broker.groups.share_group_for_offsets(request.body.group_id, may_create=True)
     if known:
         _set(broker, group, known)
     for topic in requested:
@@ -177,7 +177,7 @@ def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[
     states = broker.share_groups
     read = dict(group.initialized)
     if any(row.partition_index < 0 for _, rows in topics for row in rows):
-        broker.groups.read_share_topics(group, read)
+        broker.groups.set_share_partitions(group, read)
         raise RefusedError(ErrorCode.INVALID_REQUEST, "A partition is negative.")  # Kafka fails: UNKNOWN_SERVER_ERROR
     for topic, rows in topics:
         there = [row for row in rows if topic.partition(row.partition_index) is not None]
@@ -187,7 +187,7 @@ def _set(broker: BrokerState, group: ShareGroup, topics: list[tuple[Topic, list[
         indexes = {row.partition_index for row in there}.union(read.get(topic.topic_id, ("", ()))[1])
         if indexes:
             read[topic.topic_id] = topic.name, frozenset(indexes)
-    broker.groups.read_share_topics(group, read)
+    broker.groups.set_share_partitions(group, read)
 
 
 @Api(
@@ -207,13 +207,13 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
         return request.response(error_code=code)
     refusals = {topic.topic_name: denied(request, broker.access, "TOPIC", topic.topic_name) for topic in body.topics}
     try:
-        group = broker.groups.change_share_group(body.group_id)
+        group = broker.groups.share_group_for_offsets(body.group_id)
         left, rows = dict(group.initialized), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)
             if refusal or group.has_read:  # of a group that never read anything, Kafka says nothing
                 rows.append(_forgotten(request, broker, left, name, topic, refusal))
-        broker.groups.read_share_topics(group, left)
+        broker.groups.set_share_partitions(group, left)
     except KafkaframesError as error:
         return request.response(error_code=error_of(error), error_message=str(error))
     return request.response(responses=rows)

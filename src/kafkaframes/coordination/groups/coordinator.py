@@ -1,7 +1,8 @@
-"""The group coordinator: every group of this broker, its offsets, and their records.
+"""The group coordinator: all groups of this broker, their committed offsets, and their records.
 
-A request is a call with plain values, its answer a value, or a callable that is called later (``join``, ``sync``).
-What must outlive the broker is in ``__consumer_offsets`` before anybody is answered; ``load`` reads it back.
+A request is a method call with plain values. Its response is the return value, or the argument of a callable that is
+called later (``join``, ``sync``). State that must survive a restart is appended to ``__consumer_offsets`` before the
+response; ``load`` reads it back.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ _Kind = TypeVar("_Kind", ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup)
 
 @dataclass(slots=True)
 class GroupCoordinator:
-    """All groups.
+    """All groups of a broker.
 
     Attributes:
-        log: ``__consumer_offsets``.
-        new_id: a random UUID, for members of classic groups.
-        new_uuid: one in Kafka's text, for those of consumer groups.
-        setting: of a group, its own or the broker's.
-        unread: records that could not be read back.
+        log: the topic ``__consumer_offsets``.
+        new_id: returns a random UUID, for members of classic groups.
+        new_uuid: returns a random UUID in Kafka's text form, for members of consumer groups.
+        setting: returns a setting of a group: its own value or the broker's.
+        unread: number of records that could not be decoded.
     """
 
     clock: Clock
@@ -88,7 +89,7 @@ class GroupCoordinator:
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: ProducerIdentity | None = None) -> None:
-        """Put records of a group into the log, as one batch."""
+        """Append records of a group to the log, as one batch."""
         partition = coordinator_partition(group_id, self.log.partitions)
         if producer is None:
             self.log.append(partition, rows)
@@ -98,7 +99,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- classic groups
 
     def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
-        """Answer a JoinGroup, at once or when the generation begins."""
+        """Handle a JoinGroup. The response is sent at once, or when the generation starts."""
         if not request.group_id:
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
             return
@@ -110,7 +111,7 @@ class GroupCoordinator:
             reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
         group = self.groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and group.is_empty:  # goes in any case, as in Kafka
+        if isinstance(group, ConsumerGroup) and group.is_empty:  # deleted even if the request fails, as in Kafka
             self.write(request.group_id, self._tombstones(group))
             self._drop(group)
             group = None
@@ -123,7 +124,7 @@ class GroupCoordinator:
             self._replace(group)
         if isinstance(group, ConsumerGroup):
             reply(self.classic_members.join(group, request))
-            self._downgrade(group)  # its last member of the consumer protocol may have come back with the classic one
+            self._downgrade(group)  # the last member of the consumer protocol may have rejoined with the classic one
             return
         if not isinstance(group, ClassicGroup):
             reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
@@ -131,7 +132,7 @@ class GroupCoordinator:
         self.classic.join(group, request, reply)
 
     def sync(self, request: Sync, reply: Callable[[SyncResult], None]) -> None:
-        """Answer a SyncGroup, at once or when the assignment is there."""
+        """Handle a SyncGroup. The response is sent at once, or when the leader has sent the assignment."""
         if not request.group_id:
             reply(SyncResult(ErrorCode.INVALID_GROUP_ID))
             return
@@ -145,7 +146,7 @@ class GroupCoordinator:
         self.classic.sync(group, request, reply)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Keep a member alive; return the error code that it gets."""
+        """Extend a member's session. Return the error code of the response."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
@@ -159,7 +160,7 @@ class GroupCoordinator:
             return refused.code
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Let members go; return an error code for each. A group has an id."""
+        """Remove members. Return an error code for each. An empty group id is refused with INVALID_GROUP_ID."""
         if not group_id:
             raise RefusedError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -171,38 +172,38 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------------------- consumer groups
 
-    def consumer_heartbeat(self, beat: HeartbeatRequest, *, may_lack_id: bool = False) -> HeartbeatResult:
-        """Answer a ConsumerGroupHeartbeat; of version 0 the member ``may_lack_id``, and is given one."""
-        check(beat, may_lack_id=may_lack_id)
-        if not beat.member_id:
-            beat = beat._replace(member_id=self.new_uuid())
-        group = self.groups.get(beat.group_id)
+    def consumer_heartbeat(self, request: HeartbeatRequest, *, may_lack_id: bool = False) -> HeartbeatResult:
+        """Handle a ConsumerGroupHeartbeat. ``may_lack_id``: version 0 has no member id; the coordinator assigns one."""
+        check(request, may_lack_id=may_lack_id)
+        if not request.member_id:
+            request = request._replace(member_id=self.new_uuid())
+        group = self.groups.get(request.group_id)
         before: list[Record] = []
-        if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
-            group, before = self._consumer_group_for(beat.group_id, group)
+        if request.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
+            group, before = self._consumer_group_for(request.group_id, group)
         if group is None:
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
-        if beat.epoch < 0:
-            return self.consumer.leave(group, beat)
-        answer = self.consumer.heartbeat(group, beat, before)
-        if self.groups.get(beat.group_id) is not group:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+        if request.epoch < 0:
+            return self.consumer.leave(group, request)
+        answer = self.consumer.heartbeat(group, request, before)
+        if self.groups.get(request.group_id) is not group:
             self._replace(group)
         return answer
 
     def _consumer_group_for(self, group_id: str, old: ClassicGroup | None) -> tuple[Group | None, list[Record]]:
-        """Return the group that a member joins by the consumer protocol, and the records that make it one.
+        """Return the group that a member of the consumer protocol joins, and the records that create it.
 
-        A classic group with members is converted where the policy allows it and its members are consumers.
+        A classic group with members is converted if the policy allows it and its members are consumers.
         """
         if old is None:
             return ConsumerGroup(group_id), []
         before = self._tombstones(old)
         if old.is_empty:
             return ConsumerGroup(group_id), before
-        fits = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
-        if self.settings.consumer_migration_policy not in UPGRADES or not fits or not old.members:
+        can_convert = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
+        if self.settings.consumer_migration_policy not in UPGRADES or not can_convert or not old.members:
             return old, []
         try:
             group = to_consumer_group(old, self.topics)
@@ -211,87 +212,92 @@ class GroupCoordinator:
         return group, before + consumer_records.group_records(group, self.clock.now_ms)
 
     def _downgrade(self, group: ConsumerGroup, leaving: frozenset[str] = frozenset()) -> bool:
-        """Make a classic group of a consumer group if all speak the classic protocol, but for those who leave."""
-        left = [one for one in group.members.values() if one.member_id not in leaving]
-        gone = [one for one in group.members.values() if one.member_id in leaving]
-        if not left or any(one.classic is None for one in left) or any(one.classic is not None for one in gone):
+        """Convert a consumer group to a classic group if its last members of the consumer protocol leave.
+
+        Return whether it was converted.
+        """
+        remaining = [member for member in group.members.values() if member.member_id not in leaving]
+        leavers = [member for member in group.members.values() if member.member_id in leaving]
+        if not remaining or any(member.classic is None for member in remaining):
             return False
-        if self.settings.consumer_migration_policy not in DOWNGRADES or len(left) > self.settings.max_size:
+        if any(member.classic is not None for member in leavers):
             return False
-        made = to_classic_group(group, leaving, self.topics, self.clock.now_ms)
-        assignments = {one.member_id: one.assignment for one in made.members.values()}
-        rows = [*consumer_records.group_tombstones(group), records.group_record(made, assignments)]
+        if self.settings.consumer_migration_policy not in DOWNGRADES or len(remaining) > self.settings.max_size:
+            return False
+        classic_group = to_classic_group(group, leaving, self.topics, self.clock.now_ms)
+        assignments = {member.member_id: member.assignment for member in classic_group.members.values()}
+        rows = [*consumer_records.group_tombstones(group), records.group_record(classic_group, assignments)]
         self.write(group.group_id, rows)
-        self._replace(made)
-        self.classic.take_over(made)
+        self._replace(classic_group)
+        self.classic.start_converted_group(classic_group)
         return True
 
     # ---------------------------------------------------------------------------------------------- share groups
 
-    def share_heartbeat(self, beat: ShareHeartbeatRequest) -> HeartbeatResult:
-        """Answer a ShareGroupHeartbeat."""
-        check_share(beat)
-        group = self.groups.get(beat.group_id)
-        if group is None and beat.epoch == 0:
-            group = ShareGroup(beat.group_id)
+    def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatResult:
+        """Handle a ShareGroupHeartbeat."""
+        check_share(request)
+        group = self.groups.get(request.group_id)
+        if group is None and request.epoch == 0:
+            group = ShareGroup(request.group_id)
         if not isinstance(group, ShareGroup):
-            raise _not_found(beat.group_id, group, ShareGroup)
-        if beat.epoch < 0:
-            return self.share.leave(group, beat.member_id)
-        answer = self.share.heartbeat(group, beat)
-        self.groups[beat.group_id] = group
+            raise _not_found(request.group_id, group, ShareGroup)
+        if request.epoch < 0:
+            return self.share.leave(group, request.member_id)
+        answer = self.share.heartbeat(group, request)
+        self.groups[request.group_id] = group
         return answer
 
-    def change_share_group(self, group_id: str, *, may_make: bool = False) -> ShareGroup:
-        """Return a share group without members (else NON_EMPTY_GROUP), whose offsets may be changed; or a new one."""
-        if may_make and group_id not in self.groups:
+    def share_group_for_offsets(self, group_id: str, *, may_create: bool = False) -> ShareGroup:
+        """Return a share group whose offsets may be changed, since it has no members (else NON_EMPTY_GROUP)."""
+        if may_create and group_id not in self.groups:
             return ShareGroup(group_id)
         group = self.group(group_id, ShareGroup)
         group.check_delete()
         return group
 
-    def read_share_topics(self, group: ShareGroup, topics: Initialized) -> None:
-        """Take note of the partitions that a share group reads."""
+    def set_share_partitions(self, group: ShareGroup, topics: Initialized) -> None:
+        """Store the partitions from which a share group reads."""
         if group.group_id not in self.groups:
             self.write(group.group_id, [share_records.state_record(group.group_id, {})])
             self.groups[group.group_id], group.has_read = group, True
         self.share.put_initialized(group, topics)
 
-    def forget_share_topic(self, topic_id: UUID) -> None:
-        """Take a topic that is gone from what share groups read."""
+    def delete_share_topic(self, topic_id: UUID) -> None:
+        """Remove a deleted topic from all share groups."""
         for group in self.groups.values():
             if isinstance(group, ShareGroup) and topic_id in group.initialized:
-                left = {key: read for key, read in group.initialized.items() if key != topic_id}
-                self.share.put_initialized(group, left)
+                remaining = {key: partitions for key, partitions in group.initialized.items() if key != topic_id}
+                self.share.put_initialized(group, remaining)
 
     # ---------------------------------------------------------------------------------------------- streams groups
 
-    def streams_heartbeat(self, beat: StreamsHeartbeatRequest) -> StreamsBeaten:
-        """Answer a StreamsGroupHeartbeat that is right in itself."""
-        group = self.groups.get(beat.group_id)
-        if beat.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
+    def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsBeaten:
+        """Handle a StreamsGroupHeartbeat whose fields do not contradict each other."""
+        group = self.groups.get(request.group_id)
+        if request.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
             if group is not None:
-                self.write(beat.group_id, self._tombstones(group))
-            group = StreamsGroup(beat.group_id)
+                self.write(request.group_id, self._tombstones(group))
+            group = StreamsGroup(request.group_id)
         if not isinstance(group, StreamsGroup):
-            if group is None and beat.epoch > 0:
-                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
-            raise _not_found(beat.group_id, group, StreamsGroup)
-        if beat.epoch < 0:
-            return self.streams.leave(group, beat.member_id)
-        answer = self.streams.heartbeat(group, beat)
-        if self.groups.get(beat.group_id) is not group:
+            if group is None and request.epoch > 0:
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
+            raise _not_found(request.group_id, group, StreamsGroup)
+        if request.epoch < 0:
+            return self.streams.leave(group, request.member_id)
+        answer = self.streams.heartbeat(group, request)
+        if self.groups.get(request.group_id) is not group:
             self._replace(group)
         return answer
 
     def _replace(self, group: Group) -> None:
-        """Put a group to use, in the place of another one of its name."""
+        """Add a group. It replaces another group with its name."""
         old = self.groups.get(group.group_id)
         if old is not None:
             old.stop_timers()
         self.groups[group.group_id] = group
         if isinstance(old, ClassicGroup) and isinstance(group, ConsumerGroup):
-            self.classic.give_up(old)
+            self.classic.make_members_rejoin(old)
             self.consumer.revive(group)
 
     # ---------------------------------------------------------------------------------------------- offsets
@@ -299,7 +305,7 @@ class GroupCoordinator:
     def commit(
         self, committer: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
     ) -> dict[TopicPartition, int]:
-        """Commit offsets; return an error code for each. A commit keeps a classic member alive."""
+        """Commit offsets. Return an error code for each. A commit extends the session of a classic member."""
         codes = self.commits.commit(committer, offsets, retention_ms=retention_ms)
         group = self.groups.get(committer.group_id)
         if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
@@ -311,25 +317,25 @@ class GroupCoordinator:
         return codes
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
-        """Take over, or forget, what a transaction staged in a partition: its marker is in the log."""
+        """Commit or drop the pending offsets of a transaction whose marker is in this partition of the log."""
         self.commits.store.end_transaction((partition, producer_id), commit=commit)
 
     # ---------------------------------------------------------------------------------------------- administration
 
     def group(self, group_id: str, kind: type[_Kind]) -> _Kind:
-        """Return a group of a type, or refuse with GROUP_ID_NOT_FOUND."""
+        """Return a group of this type. Another type is refused with GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             raise _not_found(group_id, group, kind)
         return group
 
-    def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
-        """Return the groups in any of these states and of any of these types; letter case does not matter."""
+    def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Group]:
+        """Return the groups in any of these states and of any of these types. Letter case does not matter."""
         in_states, of_types = ({text.lower() for text in texts} for texts in (states, types))
         return [
-            one
-            for one in self.groups.values()
-            if (not in_states or one.state_name.lower() in in_states) and (not of_types or one.type in of_types)
+            group
+            for group in self.groups.values()
+            if (not in_states or group.state_name.lower() in in_states) and (not of_types or group.type in of_types)
         ]
 
     def delete_group(self, group_id: str) -> None:
@@ -357,10 +363,10 @@ class GroupCoordinator:
         self.clock.call_later(self.settings.offsets_retention_check_interval_ms, self._expire_all)
 
     def _expire_all(self) -> None:
-        """Delete offsets whose retention is over, and groups of which nothing is left."""
+        """Delete expired offsets, and empty groups without offsets."""
         self._expire_later()
         for group in list(self.groups.values()):
-            with suppress(KafkaframesError):  # the log is not there now; the next round finds them again
+            with suppress(KafkaframesError):  # the log is offline; the next round tries again
                 if self.commits.expire(group) and group.is_empty:
                     self.write(group.group_id, self._tombstones(group))
                     self._drop(group)
@@ -368,7 +374,7 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- loading
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
-        """Read everything back after a restart; members have a session timeout to be heard of."""
+        """Load all groups after a restart. Members have one session timeout to send a heartbeat."""
         self.unread += load(self.groups, self.commits.store, loaded)
         protocols: dict[str, Any] = {
             ClassicGroup.type: self.classic,
@@ -384,12 +390,12 @@ class GroupCoordinator:
 
 
 def _not_found(group_id: str, group: Group | None, kind: type[Group]) -> RefusedError:
-    what = "not found" if group is None else f"is not a {kind.type} group"
-    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    problem = "not found" if group is None else f"is not a {kind.type} group"
+    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
 
 
 def load(groups: dict[str, Group], offsets: OffsetStore, loaded: Iterable[LoadedRecord]) -> int:
-    """Take records over into groups and offsets; return how many could not be read."""
+    """Replay records into groups and offsets. Return how many could not be decoded."""
     unread = 0
     for record in loaded:
         if record.is_marker:
@@ -418,7 +424,7 @@ def _replay(groups: dict[str, Group], offsets: OffsetStore, record: LoadedRecord
 
 
 def _replay_modern(groups: dict[str, Group], read: CoordinatorRecord, rows: ModernRecords[Any, Any]) -> None:
-    """Replay a record of a consumer, share or streams group, which the record of its epoch ends."""
+    """Replay a record of a consumer, share or streams group. The tombstone of its epoch deletes the group."""
     group_id = read.key.group_id
     group = groups.get(group_id)
     is_there = isinstance(group, rows.group_type)

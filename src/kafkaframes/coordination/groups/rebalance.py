@@ -396,12 +396,12 @@ class Rebalances:
                 return refused.code
         return ErrorCode.NONE
 
-    def take_over(self, group: ClassicGroup) -> None:
+    def start_converted_group(self, group: ClassicGroup) -> None:
         """Start a rebalance of a group that was converted from a consumer group."""
         self.revive(group)
         self._prepare_rebalance(group)
 
-    def give_up(self, group: ClassicGroup) -> None:
+    def make_members_rejoin(self, group: ClassicGroup) -> None:
         """Make members with waiting requests rejoin, since the group is converted to a consumer group."""
         for member in list(group.members.values()):
             member.answer_join(JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
