@@ -9,8 +9,8 @@ from kafkaframes.errors import KafkaframesError
 
 def test_filters_and_options(tmp_path):
     result = ask(
-        SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--from-offset", "100",
-        "--until-offset", "110", "--option", "includeHeaders=false",
+        SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--start", "100",
+        "--end", "110", "--option", "includeHeaders=false",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     listed = sorted((tmp_path / "out" / "topic=orders").glob("*/*.csv"))
@@ -28,7 +28,7 @@ def test_filters_and_options(tmp_path):
         ([SHOP, "--to", "{tmp}/out", "--option", "columns=key"], "option columns: an export takes"),
         ([SHOP, "--to", "{tmp}/out", "--option", "mode"], "NAME=VALUE"),
         ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
-        ([SHOP, "--to", "{tmp}/out", "--from-time", "soon"], "no time"),
+        ([SHOP, "--to", "{tmp}/out", "--start", "soon"], "no time"),
         ([SHOP, "--to", "{tmp}"], "holds other files"),
     ],
 )

@@ -93,8 +93,8 @@ def test_lines_are_printable_and_limits_hold(log):
         r"t-0@1 2023-11-14 22:13:20 k1 v\x1b1",
         r"t-0@10 2023-11-14 22:13:20 k10 v\x1b10",
     ]
-    assert ask("k1", log, "--from-offset", "11", "--until-offset", "13", "--count").stdout == "2\n"
-    assert ask("k", log, "--from-time", "1700000000018", "--count").stdout == "2\n"
+    assert ask("k1", log, "--start", "11", "--end", "13", "--count").stdout == "2\n"
+    assert ask("k", log, "--start", "2023-11-14T22:13:20.018Z", "--count").stdout == "2\n"
     assert ask("k", log, "--partition", "1").exit_code == 1
     assert ask("K1", log).exit_code == 1
     assert ask("K1", log, "-i", "--count").stdout == "11\n"

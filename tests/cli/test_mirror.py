@@ -7,7 +7,7 @@ from kafkaframes.cli.main import cli
 
 def test_the_commands_help_names_every_way(tmp_path):
     said = CliRunner().invoke(cli, ["mirror", "--help"]).output
-    for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--skip-damaged", "--json"):
+    for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--on-damage", "--json"):
         assert option in said
     wrong = CliRunner().invoke(cli, ["mirror", "--from", "a:1", "--to", "b", "--from-property", "x"])
     assert "--from-property x: must be KEY=VALUE" in str(wrong.exception)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.capture.own_specs import write_specs, write_traffic
 from tests.cli.calling import ask
 
-from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, times_of, with_options
+from kafkaframes.cli.options import opens_batches, position, reads, size, spark_storage, with_options
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import SourceSettings
 from kafkaframes.protocol.messages import message
@@ -30,13 +30,12 @@ def test_sizes_are_read_as_spark_reads_them():
         size("64x")
 
 
-def test_times_are_milliseconds_or_none():
-    assert times_of({"from_time": "2025-10-09", "until_time": None}) == {
-        "from_time": 1_759_968_000_000,
-        "until_time": None,
-    }
+def test_a_position_is_an_offset_a_time_earliest_or_latest():
+    assert [position(text) for text in ("17", "2025-10-09", "latest")] == [17, "2025-10-09", "latest"]
     with pytest.raises(OptionError, match="soon"):
-        times_of({"from_time": "soon", "until_time": None})
+        position("soon")
+    with pytest.raises(OptionError, match="cannot be a group"):
+        position("group:g")
 
 
 def test_options_are_added_in_their_order():

@@ -76,7 +76,7 @@ def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
         ("--config", "=9"),
         ("--topic-id", "orders=x"),
         ("--topic", "no"),
-        ("--from-time", "soon"),
+        ("--start", "soon"),
     ],
 )
 def test_options_that_say_nothing_are_refused(tmp_path, option, value):

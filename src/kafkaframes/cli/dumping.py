@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from kafkaframes.cli.options import MERGE, times_of
+from kafkaframes.cli.options import MERGE
 from kafkaframes.cli.text import records_out, say
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.jobs.dump import columns, files, kcat
@@ -24,6 +24,7 @@ from kafkaframes.jobs.dump.styles import TextOptions
 from kafkaframes.jobs.dump.text import dump_text
 from kafkaframes.jobs.export.csv_file import CsvFile
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.scan.ranges import EARLIEST, AtTime, Bound, log_bound
 from kafkaframes.storage.files.atomic import named_file, refuse_inside
 
 EXIT_FAULT = 1
@@ -108,15 +109,23 @@ def _decoder(flags: dict[str, Any]) -> str:
 
 def _conditions(flags: dict[str, Any]) -> Filter:
     requested = kcat.parse_offsets(flags["offsets"])
-    from_offset, times = flags["from_offset"], times_of(flags)
+    start, end = (log_bound(name, flags[name], unset=EARLIEST) for name in ("start", "end"))
     return Filter(
-        from_offset=requested.start_offset if from_offset is None else from_offset,
-        until_offset=flags["until_offset"],
-        from_timestamp=requested.start_timestamp if times["from_time"] is None else times["from_time"],
-        until_timestamp=requested.end_timestamp if times["until_time"] is None else times["until_time"],
+        from_offset=_offset_of(start, requested.start_offset),
+        until_offset=_offset_of(end, None),
+        from_timestamp=_time_of(start, requested.start_timestamp),
+        until_timestamp=_time_of(end, requested.end_timestamp),
         keys=frozenset(key.encode() for key in flags["keys"]) or None,
         key_pattern=key_pattern(flags["key_regex"]) if flags["key_regex"] else None,
     )
+
+
+def _offset_of(bound: Bound, unset: int | None) -> int | None:
+    return bound if isinstance(bound, int) and bound >= 0 else unset
+
+
+def _time_of(bound: Bound, unset: int | None) -> int | None:
+    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else unset
 
 
 @contextmanager

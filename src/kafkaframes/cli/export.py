@@ -22,10 +22,8 @@ from kafkaframes.cli.options import (
     log_option,
     master_option,
     opens_batches,
-    range_options,
     reads,
     settings_options,
-    times_of,
     with_options,
     workers_option,
 )
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
 
 EXIT_INCOMPLETE = 1
 _ELSEWHERE = (  # have flags of their own, of other commands too, or are options of kafka-log
-    *("format", "start", "end", "offset", "timestamp", "keys", "key_regex", "headers", "storage"),
-    *("mode", "verify_crc", "control_records", "internal_topics", "partitions"),
+    *("format", "timestamp", "keys", "key_regex", "headers", "storage"),
+    *("verify_crc", "internal_topics"),
 )
 
 
@@ -69,7 +67,7 @@ _ELSEWHERE = (  # have flags of their own, of other commands too, or are options
     "--catalog", metavar="NAME", help="Iceberg: a catalog of pyiceberg's configuration. Default: DIR/catalog.db."
 )
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
-@with_options(*range_options, *key_options, settings_options(ExportSettings, *_ELSEWHERE))
+@with_options(*key_options, settings_options(ExportSettings, *_ELSEWHERE))
 @with_options(log_option, master_option, workers_option, json_option)
 @opens_batches
 @reads("paths")
@@ -175,12 +173,10 @@ def _read_options(
 def _settings(flags: Mapping[str, Any]) -> ExportSettings:
     """Read what holds for all segments; what ``--option`` says is stronger."""
     named = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
-    times, form = times_of(flags), flags["form"]
+    form = flags["form"]
     return ExportSettings(
         **{**named, "keys": tuple(key.encode() for key in flags["keys"])},
         format=form if form in FORMATS else "parquet",
-        offset=(flags["from_offset"], flags["until_offset"]),
-        timestamp=(times["from_time"], times["until_time"]),
     )
 
 

@@ -17,16 +17,15 @@ from kafkaframes.cli.options import (
     reads,
     replicas_option,
     selection_options,
-    times_of,
     with_options,
 )
 from kafkaframes.cli.text import base64_text, printable, say, time_text
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.dump.names import HEADERS, KEY, SEARCHED, VALUE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.scan.where import Where
 
 EXIT_NOTHING, EXIT_DAMAGED = 1, 2
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
@@ -95,24 +94,20 @@ def _batches(
     Damage is appended to ``errors``, what there is to report otherwise to ``notes``.
     """
     from kafkaframes.scan.functions import scan_log
-    from kafkaframes.scan.where import where_of
 
-    times = times_of(flags)
-    where = where_of(
-        offset=(flags["from_offset"], flags["until_offset"]),
-        timestamp=(times["from_time"], times["until_time"]),
-        partition=flags["partitions"] or None,
-    )
     if flags["follow"]:
-        yield from _followed(paths, flags, where)
+        yield from _followed(paths, flags)
     scan = scan_log(
         paths,
         topics=flags["topics"],
+        partitions=flags["partitions"],
+        start=flags["start"],
+        end=flags["end"],
         isolation="read_uncommitted",
         replicas=flags["replicas"],
         storage=flags["storage"],
     )
-    batches = scan.narrowed(where).select(*COLUMNS).to_batches()
+    batches = scan.select(*COLUMNS).to_batches()
     try:
         yield from batches
     finally:
@@ -120,10 +115,21 @@ def _batches(
         notes += batches.notes
 
 
-def _followed(paths: Sequence[str], flags: dict[str, Any], where: Where) -> Iterator[pa.RecordBatch]:
+def _followed(paths: Sequence[str], flags: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     from kafkaframes.scan.log.following import AppendedRows
+    from kafkaframes.scan.ranges import EARLIEST, log_bound
+    from kafkaframes.scan.where import where_of
 
-    follower = AppendedRows(paths, flags["topics"], columns=COLUMNS, where=where, storage=flags["storage"])
+    if flags["end"] is not None:
+        raise OptionError("--end cannot be combined with --follow, which does not end")
+    follower = AppendedRows(
+        paths,
+        flags["topics"],
+        columns=COLUMNS,
+        where=where_of(partition=flags["partitions"] or None),
+        start=log_bound("start", flags["start"], unset=EARLIEST),
+        storage=flags["storage"],
+    )
     while True:
         yield from follower.new()
         for error in follower.errors:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkaframes.cli.placeholders import HELP, resolve_placeholders
-from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import PartitionSettings, SourceSettings, choices_of, kinds_of
+from kafkaframes.jobs.settings import POSITION, PartitionSettings, SourceSettings, choices_of, kinds_of
+from kafkaframes.scan.ranges import EARLIEST, log_bound
 from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.storage.files.units import parse_size
 
@@ -41,6 +42,13 @@ def size(text: str) -> int:
 def json_option_of(help_text: str) -> Callable[[Any], Any]:
     """Return ``--json`` of a command that prints something else than one object: one a line, or a list of rows."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def position(text: str) -> int | str:
+    """Read an offset, a time in ISO 8601 (UTC without a zone), earliest or latest."""
+    value = int(text) if text.isdecimal() else text
+    log_bound("start", value, unset=EARLIEST)
+    return value
 
 
 json_option = json_option_of("Print one JSON object.")
@@ -86,12 +94,18 @@ replicas_option = click.option(
     help="Several copies of a partition (brokers, disks): merge them into one log, or take all.",
 )
 range_options = (
-    click.option("--from-offset", type=click.IntRange(0), help="Start at this offset in every partition."),
-    click.option("--until-offset", type=click.IntRange(0), help="Stop before this offset."),
     click.option(
-        "--from-time", metavar="TIME", help="Start at this timestamp: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
+        "--start",
+        type=position,
+        metavar=POSITION,
+        help="Start in each partition at this offset, or at the first record that reaches this time.",
     ),
-    click.option("--until-time", metavar="TIME", help="Stop before this timestamp."),
+    click.option(
+        "--end",
+        type=position,
+        metavar=POSITION,
+        help="Stop in each partition before this offset, or before the first record that reaches this time.",
+    ),
 )
 key_options = (
     click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
@@ -153,6 +167,9 @@ def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Com
     return with_options(*(_flag(settings, entry) for entry in chosen))
 
 
+_TYPES = {POSITION: position, "PATH": click.Path(exists=True)}
+
+
 def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     facts, kind = entry.metadata, kinds_of(settings)[entry.name]
     names = (facts["flag"] or f"--{entry.name.replace('_', '-')}").split()
@@ -166,8 +183,8 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
         options["type"] = click.Choice(choices)
     elif facts["shown"] == "SIZE":
         options |= {"type": size, "default": f"{cast(int, entry.default) >> 20}m"}
-    elif facts["shown"] == "PATH":
-        options["type"] = click.Path(exists=True)
+    elif facts["shown"] in _TYPES:
+        options["type"] = _TYPES[facts["shown"]]
     elif kind is float:
         options["type"] = click.FloatRange(facts["least"])
     elif kind in (int, int | None, Sequence[int]):
@@ -252,11 +269,6 @@ def name_links(paths: Sequence[str]) -> None:
         say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
     if len(links) > MAX_LINKS:
         say(f"kafkaframes: left out: {len(links) - MAX_LINKS:,} more symbolic links", err=True)
-
-
-def times_of(flags: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return ``from_time`` and ``until_time`` in milliseconds."""
-    return {name: None if flags[name] is None else milliseconds(flags[name]) for name in ("from_time", "until_time")}
 
 
 MOST_DECISIONS = 20  # of one check are printed

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.convert import RECORD_FORMATS, run_options
-from kafkaframes.cli.options import range_options, times_of, with_options
 from kafkaframes.cli.text import print_table, say, size_text
 from kafkaframes.cli.workers import runner
 from kafkaframes.errors import LogDirError, OptionError
@@ -22,20 +21,13 @@ if TYPE_CHECKING:
 
 EXIT_LOST = 1
 # Settings whose flags other commands have, too.
-_ELSEWHERE = (
-    "from_offset",
-    "until_offset",
-    "from_timestamp_ms",
-    "until_timestamp_ms",
-    "record_format",
-)
+_ELSEWHERE = ("record_format",)
 
 
 @click.command("restore")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
-@with_options(*range_options)
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
     "--record-format",
@@ -95,9 +87,6 @@ def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettin
     """Return settings with those whose flags other commands have, too."""
     flags["record_format"] = RECORD_FORMATS[flags["record_format"]]
     ids_file = flags.pop("into_cluster_ids")
-    for name, value in times_of(flags).items():
-        del flags[name]
-        flags[f"{name}stamp_ms"] = value
     settings = replace(settings, **flags)
     if ids_file is None:
         return settings

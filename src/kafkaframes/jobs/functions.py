@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
     from kafkaframes.jobs.verify.verify import Report as VerifyReport
     from kafkaframes.scan.ranges import Limit
-    from kafkaframes.scan.where import OffsetRange, TimeRange
+    from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
 _MOST_LINES = 20  # of one kind are in a result's text
@@ -208,11 +208,10 @@ def export_log(
     to: Path,
     *,
     topics: Sequence[str] = (),
-    partitions: Mapping[str, Sequence[int]] | None = None,
+    partitions: Sequence[int] = (),
     start: Limit = None,
     end: Limit = None,
     format: Literal["parquet", "arrow", "csv", "json"] = "parquet",  # noqa: A002 (as the command's flag)
-    offset: OffsetRange | None = None,
     timestamp: TimeRange | None = None,
     keys: Sequence[bytes] = (),
     key_regex: str | None = None,
@@ -239,7 +238,6 @@ def export_log(
         start: where to begin, as of ``scan_log``: earliest, an offset, a time, or one for each partition.
         end: where to end, as of ``scan_log``; the end itself is not read.
         format: the format of the files.
-        offset: the offsets (from, to) of the records, as of ``Scan.where``.
         timestamp: keep only records with timestamps in this range (from, to), as ``Scan.where`` does.
         keys: only records with one of these keys.
         key_regex: only records whose key matches this.
@@ -268,7 +266,6 @@ def export_log(
         start=start,
         end=end,
         format=format,
-        offset=offset,
         timestamp=timestamp,
         keys=keys,
         key_regex=key_regex,
@@ -493,10 +490,8 @@ def restore_log(
     keep_retention: bool = False,
     offsets: Literal["keep", "reassign"] = "keep",
     start_offset: int = 0,
-    from_offset: int | None = None,
-    until_offset: int | None = None,
-    from_timestamp_ms: int | None = None,
-    until_timestamp_ms: int | None = None,
+    start: Limit = None,
+    end: Limit = None,
     on_damage: Literal["fail", "drop"] = "fail",
     open_transactions: Literal["keep", "abort"] = "keep",
     leader_epoch: int | None = None,
@@ -534,10 +529,9 @@ def restore_log(
             nothing.
         offsets: keep the offsets, or number the records of each partition anew, without holes.
         start_offset: with ``offsets="reassign"``: the first offset.
-        from_offset: the first offset that is restored, as the source has it.
-        until_offset: the first offset that is not restored.
-        from_timestamp_ms: restore from the first record that reaches this time, in milliseconds.
-        until_timestamp_ms: restore up to the first record that reaches this time.
+        start: where to begin in each partition: an offset of the source or a time, which is
+            looked up as ListOffsets does.
+        end: where to end in each partition; the end itself is not restored.
         on_damage: at a damaged batch: stop, or leave it out and report it.
         open_transactions: leave open transactions open, or abort them with a marker at the log's end.
         leader_epoch: write this epoch into every batch of format 2. Use 0 for an existing cluster.
@@ -577,10 +571,8 @@ def restore_log(
         keep_retention=keep_retention,
         offsets=offsets,
         start_offset=start_offset,
-        from_offset=from_offset,
-        until_offset=until_offset,
-        from_timestamp_ms=from_timestamp_ms,
-        until_timestamp_ms=until_timestamp_ms,
+        start=start,
+        end=end,
         on_damage=on_damage,
         open_transactions=open_transactions,
         leader_epoch=leader_epoch,
@@ -613,7 +605,7 @@ def mirror_topics(
     dry_run: bool = False,
     keep_retention: bool = False,
     offsets: Literal["keep", "reassign"] | None = None,
-    skip_damaged: bool = False,
+    on_damage: Literal["fail", "drop"] = "fail",
     unverified: bool = False,
     compare: Literal["all", "samples"] | None = None,
     state_dir: str | None = None,
@@ -639,7 +631,7 @@ def mirror_topics(
         dry_run: print what would be copied, and from which offset; write nothing.
         keep_retention: let the target delete records by the source's retention settings.
         offsets: keep the offsets, or let the target assign new ones. Default: keep, where the target can.
-        skip_damaged: leave out batches with a wrong CRC instead of stopping.
+        on_damage: at a batch with a wrong CRC: stop, or omit it.
         unverified: resume even if source and copy hold no common offset that shows that the copy is of this
             source.
         compare: which common records to compare before resuming. Default: all between directories, else
@@ -657,7 +649,7 @@ def mirror_topics(
     Raises:
         BrokerError, NetworkError: an end refuses, or cannot be reached.
         LogDirError: a directory or the mapping cannot be used, or what was read and written does not add up.
-        CorruptRecordError: a batch is damaged; ``skip_damaged=True`` leaves such out.
+        CorruptRecordError: a batch is damaged; ``on_damage="drop"`` omits it.
         OptionError: there is no such topic, or a setting does not exist or fit.
     """
     from kafkaframes.client.loop import run_alone
@@ -670,7 +662,7 @@ def mirror_topics(
         dry_run=dry_run,
         keep_retention=keep_retention,
         offsets=offsets,
-        skip_damaged=skip_damaged,
+        on_damage=on_damage,
         unverified=unverified,
         compare=compare,
         state_dir=state_dir,

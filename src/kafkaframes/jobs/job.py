@@ -200,6 +200,8 @@ def described(settings: Any) -> dict[str, Any]:
             result[entry.name] = value
         elif stored.name or value != entry.default:
             result[stored.name or entry.name] = stored.values.get(value, value)
+    if hasattr(settings, "stored_values"):
+        result |= settings.stored_values()
     return result
 
 

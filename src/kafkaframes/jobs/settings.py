@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+POSITION = "OFFSET|TIME"  # the metavar of settings that are an offset or a time
 BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # as ``records.build`` and brokers have them
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")

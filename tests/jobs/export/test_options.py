@@ -9,7 +9,7 @@ from kafkaframes.errors import OptionError
 
 
 def test_topics_offsets_and_keys_are_chosen(tmp_path):
-    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], offset=(100, 110))
+    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], start=100, end=110)
     truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
     assert done.report.summary.records == len(truth) == done.to_dict()["records"]
     key = next(row["key"] for file in (tmp_path / "out").rglob("*.parquet") for row in pq.read_table(file).to_pylist())
@@ -28,9 +28,8 @@ def test_topics_offsets_and_keys_are_chosen(tmp_path):
 def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
     for given, reason in (
         ({"topics": ["x"]}, "no topic x"),
-        ({"topics": ["orders"], "partitions": {"orders": [0]}}, "only one of `subscribe`, `assign`"),
-        ({"partitions": {"orders": [7]}}, "no topic partition orders-7"),
-        ({"partitions": {"orders": [0]}, "start": {}}, "`start` names no offset for orders-0"),
+        ({"topics": ["orders"], "partitions": [7]}, "none of the chosen topics has the partition 7"),
+        ({"topics": ["orders"], "partitions": [0], "start": {}}, "`start` names no offset for orders-0"),
     ):
         with pytest.raises(OptionError, match=reason):
             kafkaframes.export_log(SHOP, tmp_path / "out", **given)

@@ -146,9 +146,9 @@ def damaged(tmp_path: Path) -> Path:
 
 def test_damage_stops_it_or_is_left_out_and_counted(tmp_path):
     source = damaged(tmp_path)
-    with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`skip_damaged` goes on\)"):
+    with pytest.raises(CorruptRecordError, match=r"does not have the CRC of its bytes \(`on_damage`=drop omits it\)"):
         run_mirror(source, tmp_path / "stopped")
-    report = run_mirror(source, tmp_path / "copy", skip_damaged=True)
+    report = run_mirror(source, tmp_path / "copy", on_damage="drop")
     left = [one for one in report.partitions if one.batches_left_out]
     assert [one.batches_left_out["damaged"] for one in left] == [1]
     place = TopicPartition(left[0].topic, left[0].partition)

@@ -96,12 +96,12 @@ def test_offsets_are_assigned_in_every_format(tmp_path, record_format, codec):
 def test_ranges_topics_and_partitions_are_chosen(tmp_path):
     every = [table(topic=topic, partition=number, offsets=range(100)) for topic in ("t", "u") for number in (0, 1)]
     pq.write_table(pa.concat_tables(every), tmp_path / "a.parquet")
-    settings = {"topics": ("t",), "partitions": (1,), "from_offset": 10}
-    restored(tmp_path / "a.parquet", tmp_path / "new", until_timestamp_ms=1_700_000_000_030, **settings)
+    settings = {"topics": ("t",), "partitions": (1,), "start": 10}
+    restored(tmp_path / "a.parquet", tmp_path / "new", end="2023-11-14T22:13:20.030", **settings)
     new = log_of(tmp_path / "new")
     assert list(new) == [TopicPartition("t", 1)]
     assert [row["offset"] for row in rows(new[TopicPartition("t", 1)])] == list(range(10, 30))
-    restored(tmp_path / "a.parquet", tmp_path / "late", from_timestamp_ms=1_700_000_000_090, topics=("u",))
+    restored(tmp_path / "a.parquet", tmp_path / "late", start="2023-11-14T22:13:20.090", topics=("u",))
     assert len(rows(log_of(tmp_path / "late")[TopicPartition("u", 0)])) == 10
 
 
@@ -181,9 +181,7 @@ def test_only_partitions_that_occur_are_made(tmp_path, partition):
 @pytest.mark.parametrize("record_format", [0, 1, 2])
 def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, codec):
     pq.write_table(table(offsets=range(500)), tmp_path / "a.parquet")
-    report = restored(
-        tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, from_offset=17
-    )
+    report = restored(tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, start=17)
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (500, 483)
     assert one.records_left_out == {"outside the selected offsets or times": 17}

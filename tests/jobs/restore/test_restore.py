@@ -6,6 +6,7 @@ import contextlib
 import errno
 import itertools
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,10 @@ SOURCES = [
 ]
 NOW_MS = 1_800_000_000_000
 COLUMNS = ["offset", "timestamp", "timestamp_type", "key", "value", "headers", "control", "transactional"]
+
+
+def datetime_of(time_ms):
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def new_ids():
@@ -209,7 +214,7 @@ def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, nam
 
 def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
     source = write_log(tmp_path / "source", [records(0, 10), records(10, 10)], name="t-0")
-    report = restored(source, tmp_path / "new", offsets="reassign", from_offset=3, until_offset=17)
+    report = restored(source, tmp_path / "new", offsets="reassign", start=3, end=17)
     (one,) = report.partitions
     assert (one.records_read, one.records_written) == (20, 14)
     assert one.records_left_out == {"outside the selected offsets or times": 6}
@@ -225,9 +230,9 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
     times = sorted(row["timestamp"] for found in old.values() for row in found if row["timestamp"])
     moment = times[len(times) // 3]
     stamp = int(moment.timestamp() * 1000 + 0.5)
-    restored(source, tmp_path / "offsets", offsets=offsets, from_offset=37, until_offset=301)
-    restored(source, tmp_path / "from", offsets=offsets, from_timestamp_ms=stamp)
-    restored(source, tmp_path / "until", offsets=offsets, until_timestamp_ms=stamp)
+    restored(source, tmp_path / "offsets", offsets=offsets, start=37, end=301)
+    restored(source, tmp_path / "from", offsets=offsets, start=datetime_of(stamp))
+    restored(source, tmp_path / "until", offsets=offsets, end=datetime_of(stamp))
     new = {name: log_of(tmp_path / name) for name in ("offsets", "from", "until")}
     for name, found in old.items():
         reached = [row["offset"] for row in found if row["timestamp"] and row["timestamp"] >= moment]

@@ -161,7 +161,7 @@ def test_a_dump_has_every_offset_once(copies, form):
         return [int(found[1]) for found in re.finditer(_OFFSETS[form], text, re.MULTILINE)]
 
     assert dumped(*copies) == list(range(40))
-    assert dumped(*copies, "--from-offset", 12, "--until-offset", 31) == list(range(12, 31))
+    assert dumped(*copies, "--start", 12, "--end", 31) == list(range(12, 31))
     assert dumped(*copies, "--offset", "-3") == [37, 38, 39]
     files = [path / "orders-0" / f"{15:020}.log" for path in copies]
     assert dumped(*files) == [*range(15, 25), *range(15, 25)]  # files that are named are dumped as they are

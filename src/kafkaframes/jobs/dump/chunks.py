@@ -102,7 +102,7 @@ def errors_in(chunk: Decoded) -> dict[int, DecodeError]:
     return {batch: error for batch, error in result if error is not None}
 
 
-class _Source(NamedTuple):
+class SegmentSource(NamedTuple):
     """A dumped file as a source of batches."""
 
     file: DumpFile
@@ -110,13 +110,16 @@ class _Source(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The path of the file."""
         return self.file.path
 
     @property
     def size_bytes(self) -> int:
+        """The size of the file."""
         return self.file.size_bytes
 
     def read(self, position: int, length: int) -> Bytes:
+        """Return some bytes of the file."""
         return as_array(self.file.filesystem.read(self.file.path, position=position, length=length))
 
 
@@ -143,7 +146,7 @@ class ChunkReader:
         return size if self.max_bytes is None else min(size, self.max_bytes)
 
     def __iter__(self) -> Iterator[Decoded]:
-        source = _Source(self.file)
+        source = SegmentSource(self.file)
         chunks = Chunks(source, rules=scan.FILE, start=self.bytes_read, end=self.end, chunk_bytes=self.chunk_bytes)
         waiting = iter(chunks)
         while self.bytes_read < self.end:

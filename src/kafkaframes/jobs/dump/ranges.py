@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.jobs.dump.chunks import NO_FILTER, Filter, Limited, Selection
+from kafkaframes.jobs.dump.chunks import NO_FILTER, Filter, Limited, SegmentSource, Selection
 from kafkaframes.jobs.dump.files import DumpFile
 from kafkaframes.records import scan
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import check_same_log, copies_of, merge_copies
 from kafkaframes.storage.copies.reading import group
@@ -24,6 +26,7 @@ from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.log.discover import discover
 
 _HEADERS_BYTES = 4 << 20
+_NO_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Requested:
 def requested_files(files: list[DumpFile], conditions: Filter, *, limit: int | None = None) -> Iterator[Requested]:
     """Yield the files that may hold a requested record.
 
-    A negative ``from_offset`` counts from the end of each partition; ``limit`` is of records, over all files.
+    A negative ``from_offset`` counts from the end of each partition. Times are looked up as
+    ListOffsets does. ``limit`` is of records, over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for listed in _by_directory(files).values():
@@ -97,12 +101,36 @@ def _may_hold(file: DumpFile, after: int | None, conditions: Filter) -> bool:
 
 
 def _resolved(group: list[DumpFile], conditions: Filter) -> Filter:
-    least = conditions.from_offset
-    if least is None or least >= 0:
-        return conditions
+    least, limit = conditions.from_offset, conditions.until_offset
     segments = [file for file in group if file.kind == "log"]
-    end = _end(segments[-1]) if segments else 0
-    return replace(conditions, from_offset=max(end + least, 0))
+    if least is not None and least < 0:
+        end = _end(segments[-1]) if segments else 0
+        least = max(end + least, 0)
+    if conditions.from_timestamp is not None:
+        first = _first_reaching(segments, conditions.from_timestamp)
+        least = max(least or 0, _NO_OFFSET if first is None else first)
+    if conditions.until_timestamp is not None:
+        first = _first_reaching(segments, conditions.until_timestamp)
+        limit = limit if first is None else min(first, _NO_OFFSET if limit is None else limit)
+    return replace(conditions, from_offset=least, until_offset=limit, from_timestamp=None, until_timestamp=None)
+
+
+def _first_reaching(segments: Sequence[DumpFile], time_ms: int) -> int | None:
+    """Return the first offset whose record reaches a time, as ListOffsets finds it; None if no record does.
+
+    Batches whose header has an earlier largest timestamp are not decompressed.
+    """
+    where = Where(timestamps_ms=(time_ms, None))
+    options = ReadOptions(
+        columns=("offset", "timestamp"), rules=scan.FILE, unwanted=where.batches_without_rows, part_bytes=1 << 20
+    )
+    for file in segments:
+        for batch in RecordReader(SegmentSource(file), options, end=file.size_bytes):
+            late = where.rows(batch.column("timestamp"))
+            row = 0 if late is None else int(late.argmax())
+            if late is None or late[row]:
+                return int(batch.column("offset")[row].as_py())
+    return None
 
 
 def _end(file: DumpFile) -> int:

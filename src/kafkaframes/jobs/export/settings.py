@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaframes.errors import OptionError
-from kafkaframes.jobs.settings import Checked, setting
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Limit, log_bound
-from kafkaframes.scan.where import OffsetRange, TimeRange, where_of
+from kafkaframes.jobs.settings import POSITION, Checked, setting
+from kafkaframes.scan.ranges import Limit
+from kafkaframes.scan.selection import Selection
+from kafkaframes.scan.where import TimeRange, where_of
 
 if TYPE_CHECKING:
     from kafkaframes.jobs.export.task import Settings
@@ -24,25 +25,28 @@ class ExportSettings(Checked):
     topics: Sequence[str] = setting(
         (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
     )
-    start: Limit = setting(
-        None, "Where to begin, as of `scan_log`: earliest, an offset, a time, or one for each partition."
+    partitions: Sequence[int] = setting(
+        (), "Only this partition of these topics; repeatable.", least=0, flag="-p --partition"
     )
-    end: Limit = setting(None, "Where to end, likewise.")
-    offset: OffsetRange | None = setting(None, "The offsets (from, to) of the records, as of `Scan.where`.")
-    timestamp: TimeRange | None = setting(None, "The times (from, to), likewise.")
+    start: Limit = setting(
+        None, "Where to begin in each partition: an offset, or a time, as ListOffsets finds it.", shown=POSITION
+    )
+    end: Limit = setting(None, "Where to end in each partition; the end itself is not exported.", shown=POSITION)
+    timestamp: TimeRange | None = setting(None, "Only records with a timestamp in this range (from, to).")
     keys: Sequence[bytes] = setting((), "Only records with one of these keys.")
     key_regex: str | None = setting(None, "Only records whose key matches this.", shown="REGEX")
     headers: bool = setting(True, "Whether headers are among the columns.")
     base64: bool = setting(False, "CSV: write keys, values and header values in base64, so that no byte is lost.")
     overwrite: bool = setting(False, "Replace what an earlier export wrote.")
-    on_damage: Literal["keep", "drop", "fail"] = setting("keep", "What is done with damage.")
-    verify_crc: bool = setting(True, "Whether a wrong CRC is damage.")
-    control_records: bool = setting(False, "Transaction markers are records, too.")
-    internal_topics: bool = setting(False, "Kafka's own topics, too.")
+    on_damage: Literal["keep", "drop", "fail"] = setting(
+        "keep", "At damage: read what Kafka would, omit damaged batches, or stop."
+    )
+    verify_crc: bool = setting(True, "Count a wrong CRC as damage.")
+    control_records: bool = setting(False, "Also export transaction markers.")
+    internal_topics: bool = setting(False, "Also export Kafka's own topics.")
     replicas: Literal["merge", "all"] = setting(
         "merge", "Several copies of a partition (brokers, disks): merge them into one log, or take all."
     )
-    partitions: Mapping[str, Sequence[int]] | None = setting(None, "Numbers by topic, instead of `topics`.")
     storage: Mapping[str, Any] | None = setting(None, "What fsspec's constructor takes for a store.", secret=True)
 
     def _refuse(self) -> None:
@@ -53,22 +57,22 @@ class ExportSettings(Checked):
 
     def read_fields(self) -> dict[str, Any]:
         """Return what is read, as fields of ``ReadOptions`` beside the paths."""
-        from kafkaframes.scan.selection import topic_choice
-
-        assign = None if self.partitions is None else {name: tuple(some) for name, some in self.partitions.items()}
+        selection = Selection(
+            topics=self.topics,
+            partitions=self.partitions,
+            start=self.start,
+            end=self.end,
+            isolation="read_uncommitted",
+            control_records=self.control_records,
+            on_damage=self.on_damage,
+        )
         return {
-            "assign": assign,
-            "start": log_bound("start", self.start, unset=EARLIEST),
-            "end": log_bound("end", self.end, unset=LATEST),
-            "where": where_of(offset=self.offset),
+            **selection.log_fields(),
             "include_headers": self.headers,
-            "include_control": self.control_records,
             "include_internal": self.internal_topics,
             "replicas": self.replicas,
-            "on_damage": self.on_damage,
             "verify_crc": self.verify_crc,
             "storage": self.storage or {},
-            **topic_choice(self.topics),
         }
 
     def files(self, to: str, read: ReadOptions) -> Settings:

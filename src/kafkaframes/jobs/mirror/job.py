@@ -171,10 +171,12 @@ class _Job:
         cluster = ClusterClient(ClientSettings.of(for_admin(target)))
         stack.push_async_callback(cluster.close)
         if keeps:
-            return KeepingWriter(cluster, self.settings.skip_damaged)
+            return KeepingWriter(cluster, self.settings.on_damage == "drop")
         if self.settings.state_dir is None:
             raise OptionError(f"{self.target} assigns its own offsets: `state_dir` is needed to keep the mapping")
-        writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
+        writer = MappingWriter(
+            cluster, self.settings.state_dir, self.settings.on_damage == "drop", self.settings.dry_run
+        )
         stack.callback(writer.close)
         return writer
 
@@ -301,7 +303,7 @@ class _Job:
         """
         assert self.readers is not None
         of_source, of_copy = self.readers
-        skips, wait_s = self.settings.skip_damaged, max(self.settings.timeout_s, _STALLED_S)
+        skips, wait_s = self.settings.on_damage == "drop", max(self.settings.timeout_s, _STALLED_S)
         source = PartitionSide(of_source, partition, skips, wait_s)
         copied = PartitionSide(of_copy, partition, timeout_s=wait_s)
         begins = (await of_copy.beginning_offsets([partition]))[partition]

@@ -259,7 +259,9 @@ def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
     damaged: Flags = check_crcs(as_array(fetched.data), batches) == 0
     if damaged.any() and not skip:
         offset = int(batches.column("last_offset")[int(np.flatnonzero(damaged)[0])])
-        reason = f"the batch that ends at offset {offset:,} does not have the CRC of its bytes (`skip_damaged` goes on)"
+        reason = (
+            f"the batch that ends at offset {offset:,} does not have the CRC of its bytes (`on_damage`=drop omits it)"
+        )
         raise CorruptRecordError(reason, file=str(fetched.partition))
     return damaged
 

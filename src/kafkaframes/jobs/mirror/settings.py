@@ -32,7 +32,7 @@ class MirrorSettings(Checked):
     offsets: Literal["keep", "reassign"] | None = setting(
         None, "Keep the offsets, or let the target assign new ones. Default: keep, where the target can."
     )
-    skip_damaged: bool = setting(False, "Leave out batches with a wrong CRC instead of stopping.")
+    on_damage: Literal["fail", "drop"] = setting("fail", "At a batch with a wrong CRC: stop, or omit it.")
     unverified: bool = setting(
         False, "Resume even if source and copy hold no common offset that shows that the copy is of this source."
     )

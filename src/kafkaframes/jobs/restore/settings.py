@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import (
     BATCH_BYTES,
     INDEX_INTERVAL_BYTES,
+    POSITION,
     STORED_MODE,
     Checked,
     CodecName,
     PartitionSettings,
     setting,
 )
+from kafkaframes.scan.ranges import EARLIEST, LATEST, AtTime, Limit, log_bound
 
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
@@ -50,7 +52,7 @@ Pairs = Sequence[tuple[str, str]]
 class RestoreSettings(PartitionSettings, Checked):
     """The settings of a restore; picklable, for it travels to other processes.
 
-    Timestamps are milliseconds. ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
+    ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
     built of rows (Parquet, DataFrames).
     """
 
@@ -68,10 +70,12 @@ class RestoreSettings(PartitionSettings, Checked):
         KEEP, "Keep the offsets, or number the records of each partition anew, without holes."
     )
     start_offset: int = setting(0, "With --offsets reassign: the first offset.", least=0)
-    from_offset: int | None = setting(None, "The first offset that is restored, as the source has it.")
-    until_offset: int | None = setting(None, "The first one that is not.")
-    from_timestamp_ms: int | None = setting(None, "Likewise the first record that reaches a time.")
-    until_timestamp_ms: int | None = setting(None, "The first one that is not.")
+    start: Limit = setting(
+        None, "Where to begin in each partition: an offset of the source or a time.", shown=POSITION, recorded=False
+    )
+    end: Limit = setting(
+        None, "Where to end in each partition; the end itself is not restored.", shown=POSITION, recorded=False
+    )
     on_damage: Literal["fail", "drop"] = setting(
         "fail", "At a damaged batch: stop, or leave it out and report it.", stored=STORED_MODE
     )
@@ -116,6 +120,37 @@ class RestoreSettings(PartitionSettings, Checked):
             raise OptionError("a topic map names a topic twice")
         for _, text in self.topic_ids:
             uuid_of(text)
+        for name, bound in (("start", self.start), ("end", self.end)):
+            if isinstance(bound, Mapping):
+                raise OptionError(f"`{name}` is one offset or time; restore partitions with other ranges separately")
+            log_bound(name, bound, unset=EARLIEST)
+        if log_bound("start", self.start, unset=EARLIEST) == LATEST:
+            raise OptionError("`start`: a restore cannot start at latest")
+
+    @property
+    def from_offset(self) -> int | None:
+        """The first offset that is restored."""
+        return _offset(self.start)
+
+    @property
+    def until_offset(self) -> int | None:
+        """The first offset after the range."""
+        return _offset(self.end)
+
+    @property
+    def from_timestamp_ms(self) -> int | None:
+        """The time that the first restored record reaches, in milliseconds."""
+        return _time_ms(self.start)
+
+    @property
+    def until_timestamp_ms(self) -> int | None:
+        """The time that the first record after the range reaches, in milliseconds."""
+        return _time_ms(self.end)
+
+    def stored_values(self) -> dict[str, Any]:
+        """Return the range under the names that reports have stored from the beginning."""
+        names = ("from_offset", "until_offset", "from_timestamp_ms", "until_timestamp_ms")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def moves_offsets(self) -> bool:
@@ -133,6 +168,16 @@ class RestoreSettings(PartitionSettings, Checked):
     def new_name(self, topic: str) -> str:
         """Return what a topic is called afterwards."""
         return dict(self.topic_map).get(topic, topic)
+
+
+def _offset(limit: Limit) -> int | None:
+    bound = log_bound("start", limit, unset=EARLIEST)
+    return bound if isinstance(bound, int) and bound >= 0 else None
+
+
+def _time_ms(limit: Limit) -> int | None:
+    bound = log_bound("start", limit, unset=EARLIEST)
+    return bound.times if isinstance(bound, AtTime) and isinstance(bound.times, int) else None
 
 
 def uuid_of(topic_id: str) -> uuid.UUID:

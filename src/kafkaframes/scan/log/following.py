@@ -28,6 +28,8 @@ from kafkaframes.scan.log.resolve import Logs, ReadPlan, check_loss, end_of, log
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
+    AtTime,
+    Bound,
     limit_offsets,
     lost_start,
     per_partition,
@@ -42,6 +44,7 @@ from kafkaframes.storage.files.filesystem import FileSystem
 from kafkaframes.storage.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.discover import discover, is_selected
+from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.open_segment import open_planned
 from kafkaframes.storage.log.transactions import transactions_of
 
@@ -239,6 +242,7 @@ class AppendedRows:
         topics: names or patterns; by default those that are not Kafka's own.
         columns: of the rows, as of ``kafkaframes.scan_log``.
         where: what rows are kept.
+        start: the first offset of each partition, or a time that its first record reaches.
         storage: options of the stores.
 
     Attributes:
@@ -252,11 +256,12 @@ class AppendedRows:
         *,
         columns: Sequence[str],
         where: Where,
+        start: Bound = EARLIEST,
         storage: Mapping[str, Any],
     ) -> None:
         self.errors: list[ReadError] = []
         self._paths, self._topics, self._storage = list(paths), topics, storage
-        self._columns, self._where = tuple(columns), where
+        self._columns, self._where, self._start = tuple(columns), where, start
         self._progress: dict[str, _PartitionProgress] = {}
         self._options = RecordOptions(
             columns=sources_of(columns, where),
@@ -286,11 +291,22 @@ class AppendedRows:
     def _rest_of(self, filesystem: FileSystem, partition: Partition) -> Iterator[pa.RecordBatch]:
         progress = self._progress.get(partition.directory)
         if progress is None or not progress.is_of(partition):
-            progress = self._progress[partition.directory] = _PartitionProgress()
+            progress = self._progress[partition.directory] = _PartitionProgress(
+                next_offset=self._first_offset(filesystem, partition)
+            )
         progress.topic_id = "" if partition.metadata is None else partition.metadata.topic_id
         for segment in partition.segments:
             yield from self._rest_of_segment(filesystem, partition.topic_partition, segment, progress)
             progress.last_base = segment.base_offset
+
+    def _first_offset(self, filesystem: FileSystem, partition: Partition) -> int:
+        start = self._start
+        if start == LATEST:
+            return log_end_offset(filesystem, partition)
+        if isinstance(start, AtTime) and isinstance(start.times, int):
+            result = offset_for_timestamp(filesystem, partition, start.times)
+            return log_end_offset(filesystem, partition) if result is None else result.offset
+        return max(start, 0) if isinstance(start, int) else 0
 
     def _rest_of_segment(
         self, filesystem: FileSystem, of: TopicPartition, segment: Segment, progress: _PartitionProgress
