@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.consumer import AsyncConsumer
     from kafkaframes.client.fetched import ConsumerRecord, Fetched
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+    from kafkaframes.client.interceptors import ProducerRecord
     from kafkaframes.client.metadata import TopicPartition
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
@@ -103,6 +104,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartitionReassignment",
     "Producer",
+    "ProducerRecord",
     "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
@@ -172,6 +174,7 @@ _MODULES = {
     "consumer": ("AsyncConsumer",),
     "fetched": ("ConsumerRecord", "Fetched"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
+    "interceptors": ("ProducerRecord",),
     "metadata": ("TopicPartition",),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
     "producer": ("AsyncProducer",),

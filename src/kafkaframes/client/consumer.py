@@ -12,7 +12,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import UUID
@@ -27,6 +29,7 @@ from kafkaframes.client.consumer_machine import Callback, CallbackKind, Consumer
 from kafkaframes.client.consumer_task import ConsumerTask
 from kafkaframes.client.fetched import BufferedBatches, ConsumerRecord, Fetched, Records, placed, schema_of
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.interceptors import CONSUMER_HOOKS, Interceptors
 from kafkaframes.client.loop import CLOSE_TIMEOUT_MS, background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
@@ -97,6 +100,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._iterated: tuple[Records, int] | None = None  # what an iteration reads, and what was left of it
         self._listeners: tuple[Listener | None, Listener | None] = (None, None)
         self._call_listener = _call_listener  # the plain Consumer calls listeners in its caller's thread
+        self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
+        self._call_interceptors: Callable[[Callable[[], Any]], Awaitable[Any]] = _call_here  # as listeners
+        self._unreported_commits: deque[dict[TopicPartition, CommittedOffset]] = deque()
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -129,6 +135,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
             await cancelled(self._auto_commit)
             await self._task.close()
             await self._cluster.close()
+            await self._report_commits()
+            if self._interceptors is not None:
+                await self._call_interceptors(self._interceptors.close)
 
     # ------------------------------------------------------------------------------------------------- assignment
 
@@ -263,6 +272,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             request = self._machine.end()
             if request is not None:
                 await self._task.leave(request)
+            await self._report_commits()
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
@@ -419,11 +429,13 @@ class AsyncConsumer(AsyncTopicLookupClient):
             The batches, or None if none arrive in time.
 
         Raises:
-            OptionError: another task is reading from this consumer.
+            OptionError: another task is reading from this consumer, or an interceptor has ``on_consume``.
             BrokerError: a partition cannot be read.
             UnsupportedFormatError: the next batch has a record format that is not in the setting `formats`; the
                 position stays before it.
         """
+        if self._interceptors is not None:
+            self._interceptors.reject_bytes("fetch()", "use `poll` or `fetch_arrow`", "on_consume")
         with self._reading("fetch()"):
             return await self._fetch(_deadline(timeout_ms))
 
@@ -479,6 +491,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
     async def _attend(self) -> None:
         """Poll: run due callbacks, raise the next error, commit if that is due."""
         self._raise_own_failure()
+        await self._report_commits()
         if self._machine.polled(time.monotonic()):
             self._task.wake()
         while (callback := self._machine.next_callback()) is not None:
@@ -514,10 +527,17 @@ class AsyncConsumer(AsyncTopicLookupClient):
             ``kafkaframes.records.limits.current_budget()`` the next call brings the rest.
 
         Raises:
-            BrokerError, CorruptRecordError, OptionError: as ``fetch``.
+            BrokerError, CorruptRecordError: as ``fetch``.
+            OptionError: another task is reading from this consumer, or an interceptor has ``on_consume`` and not
+                ``on_consume_table``.
         """
+        if self._interceptors is not None:
+            self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
         with self._reading("fetch_arrow()"):
-            return await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
+            table = await self._fetch_arrow(_deadline(timeout_ms), columns, max_bytes)
+        if self._interceptors is None:
+            return table
+        return await self._call_interceptors(partial(self._interceptors.on_consume_table, table))
 
     async def _fetch_arrow(self, deadline: float | None, columns: Sequence[str], max_bytes: int) -> pa.Table:
         inner, schema = schema_of(tuple(columns))
@@ -566,7 +586,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
             if await self._open_next(_deadline(timeout_ms)):
                 while len(taken) < most and (records := self._next_records()) is not None:
                     taken += records.take(most - len(taken))
-        return taken
+        if self._interceptors is None or not taken:
+            return taken
+        result: list[ConsumerRecord] = await self._call_interceptors(partial(self._interceptors.on_consume, taken))
+        return result
 
     async def _open_next(self, deadline: float | None) -> bool:
         """Wait until there are decoded records; return False if there are none at the deadline.
@@ -643,7 +666,11 @@ class AsyncConsumer(AsyncTopicLookupClient):
             records = await self._next_iterated()
             while not (records.is_empty or records.is_interrupted):
                 for record in islice(records, self.settings.max_poll_records):
-                    yield record
+                    if self._interceptors is None:
+                        yield record
+                        continue
+                    for result in self._interceptors.on_consume([record]):
+                        yield result
                 await asyncio.sleep(0)  # heartbeats and other tasks go on
 
     # --------------------------------------------------------------------------------------------------- committing
@@ -684,6 +711,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
         await cancelled(self._auto_commit)  # it would write older offsets later
         await self._commit(requested, self.settings.default_api_timeout_ms)
         self._committed_at = time.monotonic()
+        await self._report_commits()
 
     def _positions_to_commit(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         states = (self._machine.state_of(entry) for entry in partitions)
@@ -713,6 +741,13 @@ class AsyncConsumer(AsyncTopicLookupClient):
                     skip_unknown_topics=skip_unknown_topics,
                     topic_ids=self._topic_ids(offsets),
                 )
+                if self._interceptors is not None and offsets:
+                    self._unreported_commits.append(
+                        {
+                            entry: value if isinstance(value, CommittedOffset) else CommittedOffset(value)
+                            for entry, value in offsets.items()
+                        }
+                    )
                 return
             except BrokerError as error:
                 self._machine.commit_refused(error, time.monotonic())
@@ -720,6 +755,12 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 is_stale = error.code == ErrorCode.STALE_MEMBER_EPOCH
                 if not is_stale or not await self._has_new_identity(member, deadline):
                     raise
+
+    async def _report_commits(self) -> None:
+        """Call ``on_commit`` of interceptors for the commits that have succeeded since the last call."""
+        while self._unreported_commits and self._interceptors is not None:
+            committed = self._unreported_commits.popleft()
+            await self._call_interceptors(partial(self._interceptors.on_commit, committed))
 
     def _topic_ids(self, offsets: Iterable[TopicPartition]) -> dict[str, UUID]:
         """Return the ids of the topics that offsets are of, as far as they are known."""
@@ -800,6 +841,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
 def _deadline(timeout_ms: int | None) -> float | None:
     return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+
+
+async def _call_here(work: Callable[[], Any]) -> Any:
+    return work()
 
 
 async def _call_listener(listener: Listener, partitions: Collection[TopicPartition]) -> None:

@@ -161,6 +161,8 @@ class ProducerOptions(ClientOptions, total=False):
     """Whether records without a key prefer partitions with short queues (KIP-794). Default: True."""
     partitioner_availability_timeout_ms: int
     """Records without a key avoid leaders that took no batch for this long; 0 turns this off. Default: 0."""
+    interceptors: str | Sequence[Any]
+    """Objects with ``on_send`` or ``on_acknowledgement``, or ``module:name`` with commas (KIP-42)."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -206,6 +208,8 @@ class ConsumerOptions(ClientOptions, total=False):
     """Whether checksums are verified. Default: True."""
     formats: Sequence[int]
     """The record formats that this consumer reads; another is an error. Default: 0, 1, 2."""
+    interceptors: str | Sequence[Any]
+    """Objects with ``on_consume`` or ``on_commit``, or ``module:name`` with commas (KIP-42)."""
 
 
 class ShareConsumerOptions(ClientOptions, total=False):

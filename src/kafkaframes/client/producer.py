@@ -32,6 +32,7 @@ from kafkaframes.client.batches import (
 )
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset
+from kafkaframes.client.interceptors import PRODUCER_HOOKS, Acknowledgement, Interceptors, producer_record
 from kafkaframes.client.loop import background, cancelled, waited, warn_unclosed
 from kafkaframes.client.metadata import (
     PartitionLike,
@@ -51,7 +52,7 @@ from kafkaframes.client.outgoing import (
     written,
 )
 from kafkaframes.client.partitioners import partition_choice
-from kafkaframes.client.record_futures import LoopResults, ThreadResults, settle
+from kafkaframes.client.record_futures import LoopResults, OnDelivery, ThreadResults, settle
 from kafkaframes.client.sender import PRODUCE, Sender, takes_format
 from kafkaframes.client.settings import ProducerSettings, merged
 from kafkaframes.client.transactions import Transactions
@@ -97,6 +98,7 @@ class AsyncProducer:
         self._gathered = asyncio.Event()
         settings = self.settings
         self._partitioner = partition_choice(settings.partitioner, ignores_keys=settings.partitioner_ignore_keys)
+        self._interceptors = Interceptors.load(settings.interceptors, PRODUCER_HOOKS)
         self._accumulator = Accumulator(
             settings, self._cluster.cluster, wake=self._gathered.set, partitioner=self._partitioner
         )
@@ -187,6 +189,8 @@ class AsyncProducer:
                 gathering.results.dropped(NetworkError("the producer was closed before this was sent"))
             await self._sender.close()
             await self._cluster.close()
+            if self._interceptors is not None:
+                self._interceptors.close()
 
     # ------------------------------------------------------------------------------------------------- one by one
 
@@ -202,14 +206,40 @@ class AsyncProducer:
         """Queue one record; return a future of where it went. Takes and raises what ``Producer.send`` does."""
         self._home.check()
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
-        if partition is None and self._partitioner.function is not None:
+        if self._interceptors is None:
+            return await self._send(record, None)
+        record, acknowledgement = self._intercept(self._interceptors, record, timestamp_ms, None)
+        try:
+            return await self._send(record, acknowledgement)
+        except BaseException as error:
+            acknowledgement.acknowledge(error)
+            raise
+
+    def _intercept(
+        self,
+        interceptors: Interceptors,
+        record: CheckedRecord,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> tuple[CheckedRecord, Acknowledgement]:
+        """Return the record that interceptors send instead of this one, and the call for its result."""
+        largest = self.settings.max_request_size
+        result = interceptors.on_send(producer_record(record, timestamp_ms), largest)
+        return checked_record(*result, largest), Acknowledgement(interceptors, result, on_delivery)
+
+    async def _send(
+        self, record: CheckedRecord, acknowledgement: Acknowledgement | None
+    ) -> asyncio.Future[RecordMetadata]:
+        if record[4] is None and self._partitioner.function is not None:
             record = await self._choose_partition(record)
-        while (future := self._accumulator.add(record)) is None:
+        while (future := self._accumulator.add(record, on_delivery=acknowledgement)) is None:
             try:
                 await self._prepare(record)
             except TransactionRefused as refused:
                 future = asyncio.get_running_loop().create_future()
                 future.set_exception(refused.reason)
+                if acknowledgement is not None:
+                    acknowledgement.acknowledge(refused.reason)
                 break
         result: asyncio.Future[RecordMetadata] = future
         return result
@@ -373,7 +403,28 @@ class AsyncProducer:
             EncodeError: a column is unknown, or a row does not fit or is larger than ``max_request_size``; nothing is
                 sent, and ``path`` names the column and the row.
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
+            OptionError: an interceptor has ``on_send`` or ``on_acknowledgement``, and not the same for tables.
         """
+        if self._interceptors is None:
+            return await self._send_table(table, topic)
+        table = self._intercept_table(self._interceptors, table, topic)
+        try:
+            result = await self._send_table(table, topic)
+        except BaseException as error:
+            self._interceptors.on_acknowledgement_table(None, error)
+            raise
+        self._interceptors.on_acknowledgement_table(result, None)
+        return result
+
+    def _intercept_table(
+        self, interceptors: Interceptors, table: pa.Table | pa.RecordBatch, topic: str | None
+    ) -> pa.Table | pa.RecordBatch:
+        """Return the table that interceptors send instead of this one; any thread may call this method."""
+        interceptors.require_table_hooks("send_arrow()", "on_send", "on_acknowledgement")
+        check_table(table, self.settings.max_request_size)
+        return interceptors.on_send_table(table, topic, self.settings.max_request_size)
+
+    async def _send_table(self, table: pa.Table | pa.RecordBatch, topic: str | None) -> pa.Table:
         check_table(table, self.settings.max_request_size)
         async with self._queueing:
             await self.start()
@@ -425,7 +476,11 @@ class AsyncProducer:
 
         Raises:
             BrokerError, NetworkError: the first batch that was refused; others may have been written.
+            OptionError: an interceptor is to see records, which this method does not decode.
         """
+        if self._interceptors is not None:
+            remedy = "use `send` or `send_arrow`"
+            self._interceptors.reject_bytes("send_batches()", remedy, "on_send", "on_acknowledgement")
         target = to_partition(partition)
         await self.start()
         batches = [await self._put(target, batch, count) for batch, count in split(data)]

@@ -165,7 +165,7 @@ _REFUSED: Final = {
     "give bytes or text: encode before `send`, decode what is read": """
         key.serializer value.serializer key.deserializer value.deserializer
     """,
-    "Java classes are not run": "interceptor.classes sasl.login.class",
+    "Java classes are not run": "sasl.login.class",
     "Java classes are not run; sasl.oauthbearer.token.provider names a Python function": """
         sasl.oauthbearer.jwt.retriever.class
     """,
@@ -198,6 +198,7 @@ _REFUSED: Final = {
 _OTHER_NAMES: Final = {
     "metadata.broker.list": "bootstrap_servers",
     "partitioner.class": "partitioner",
+    "interceptor.classes": "interceptors",
     "sasl.plain.username": "sasl_username",
     "sasl.plain.password": "sasl_password",
     "sasl.mechanisms": "sasl_mechanism",

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from kafkaframes.client.batches import PartResult, RecordMetadata
+from kafkaframes.client.interceptors import Acknowledgement
 from kafkaframes.client.loop import CallbackThread
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import KafkaframesError
@@ -146,7 +147,7 @@ class ThreadResults:
         row = self.count
         self.count = row + 1
         if on_delivery is not None:
-            self._calls.append((row, on_delivery))
+            self._calls.append((row, _with_partition(on_delivery, self._target)))
         return RecordFuture(self, row, owner)
 
     def watched(self, future: RecordFuture, row: int) -> Watched:
@@ -215,6 +216,13 @@ def _metadata(target: TopicPartition, part: PartResult, row: int, timestamp: int
     return RecordMetadata(target.topic, target.partition, offset, time_ms)
 
 
+def _with_partition(on_delivery: OnDelivery, target: TopicPartition) -> OnDelivery:
+    """Return the function, which learns the record's partition if interceptors are called with it."""
+    if isinstance(on_delivery, Acknowledgement):
+        on_delivery.partition = target.partition
+    return on_delivery
+
+
 def _called(function: Callable[..., object], *arguments: object) -> None:
     """Call what a user passed; what it raises is logged, for the batches of others go on."""
     try:
@@ -226,22 +234,31 @@ def _called(function: Callable[..., object], *arguments: object) -> None:
 class LoopResults:
     """The results of one batch, for callers on the event loop."""
 
-    __slots__ = ("_futures", "_loop", "_target", "_timestamps")
+    __slots__ = ("_calls", "_futures", "_loop", "_target", "_timestamps")
 
     def __init__(self, target: TopicPartition, timestamps: list[int]) -> None:
         self._target = target
         self._timestamps = timestamps
         self._futures: list[asyncio.Future[RecordMetadata]] = []
+        self._calls: list[tuple[int, OnDelivery]] = []
         self._loop = asyncio.get_running_loop()
 
     def future(self, owner: object, on_delivery: OnDelivery | None) -> asyncio.Future[RecordMetadata]:
-        """Return the future of the record that comes next; it has ``add_done_callback`` for ``on_delivery``."""
+        """Return the future of the record that comes next; ``on_delivery`` is called although it may be cancelled."""
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
+        if on_delivery is not None:
+            self._calls.append((len(self._futures), _with_partition(on_delivery, self._target)))
         self._futures.append(future)
         return future
 
     def finish(self, parts: Sequence[PartResult]) -> None:
-        """Give each future its record's metadata or its error."""
+        """Give each future its record's metadata or its error; first call each ``on_delivery``."""
+        calls, self._calls = self._calls, []
+        for row, on_delivery in calls:
+            part = _part_of(parts, row)
+            assert part is not None
+            metadata = None if part.error else _metadata(self._target, part, row, self._timestamps[row])
+            _called(on_delivery, part.error, metadata)
         for part in parts:
             for row, future in enumerate(self._futures[part.first : part.first + part.records], part.first):
                 if future.done():

@@ -192,6 +192,7 @@ class ProducerSettings(ClientSettings):
     partitioner_ignore_keys: bool = False
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0
+    interceptors: str | Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""
@@ -240,6 +241,7 @@ class ConsumerSettings(ClientSettings):
     max_poll_records: int = 500
     check_crcs: bool = True
     formats: Sequence[int] = (0, 1, 2)
+    interceptors: str | Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""
@@ -294,6 +296,8 @@ class ShareConsumerSettings(ClientSettings):
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Return settings as ``ClientSettings.of`` does; reject those that share groups do not have (KIP-932)."""
         for name in options:
+            if name.replace("_", ".") in ("interceptors", "interceptor.classes") and options[name]:
+                raise OptionError(f"{name} has no meaning in a share group: share consumers call no interceptors")
             if name.replace("_", ".") in _WITHOUT_MEANING_IN_SHARE_GROUPS:
                 raise OptionError(
                     f"{name} has no meaning in a share group; set what the group has with `alter_configs`"

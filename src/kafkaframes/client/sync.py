@@ -11,7 +11,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack
@@ -23,6 +23,7 @@ from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.consumer import AsyncConsumer, Listener
 from kafkaframes.client.fetched import ConsumerRecord
 from kafkaframes.client.group_offsets import GroupMember
+from kafkaframes.client.interceptors import Interceptors
 from kafkaframes.client.loop import (
     CLOSE_GRACE_S,
     CLOSE_TIMEOUT_MS,
@@ -32,7 +33,7 @@ from kafkaframes.client.loop import (
     call_in_caller,
 )
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.outgoing import Headers, checked_record
+from kafkaframes.client.outgoing import CheckedRecord, Headers, checked_record
 from kafkaframes.client.producer import AsyncProducer, TransactionRefused
 from kafkaframes.client.record_futures import OnDelivery, RecordFuture, ThreadResults
 from kafkaframes.client.share_consumer import AsyncShareConsumer
@@ -83,6 +84,7 @@ class Producer(SyncClient):
         self._callbacks = CallbackThread(f"{self._name} on_delivery")
         self._accumulator.results = partial(ThreadResults, callbacks=self._callbacks)
         self._chooses_partitions = self._twin._partitioner.function is not None
+        self._interceptors = self._twin._interceptors
         self._largest = self._twin.settings.max_request_size
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
@@ -171,7 +173,18 @@ class Producer(SyncClient):
             NetworkError: it has waited for ``max_block_ms``; the client was closed.
         """
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
-        if partition is None and self._chooses_partitions:
+        if self._interceptors is None:
+            return self._send(record, on_delivery)
+        record, acknowledgement = self._twin._intercept(self._interceptors, record, timestamp_ms, on_delivery)
+        try:
+            return self._send(record, acknowledgement)
+        except BaseException as error:
+            acknowledgement.acknowledge(error)
+            raise
+
+    def _send(self, record: CheckedRecord, on_delivery: OnDelivery | None) -> RecordFuture:
+        topic = record[0]
+        if record[4] is None and self._chooses_partitions:
             while (chosen := self._accumulator.choose_partition(record)) is None:  # in the caller's thread
                 self._loop.call(self._twin._learn_in_time(topic))
             record = chosen
@@ -186,7 +199,19 @@ class Producer(SyncClient):
         sent: RecordFuture = future
         return sent
 
-    send_arrow = sync_method(AsyncProducer.send_arrow)
+    @wraps(AsyncProducer.send_arrow)
+    def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
+        """Write a table's rows; interceptors are called in the caller's thread."""
+        if self._interceptors is None:
+            return self._loop.call(self._twin._send_table(table, topic))
+        table = self._twin._intercept_table(self._interceptors, table, topic)
+        try:
+            result = self._loop.call(self._twin._send_table(table, topic))
+        except BaseException as error:
+            self._interceptors.on_acknowledgement_table(None, error)
+            raise
+        self._interceptors.on_acknowledgement_table(result, None)
+        return result
 
     def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
         """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does.
@@ -194,7 +219,22 @@ class Producer(SyncClient):
         The table is held until then: wait for some where there are many. ``flush``, ``close`` and the end of a
         transaction wait for all.
         """
-        return self._loop.begin(self._twin.send_arrow(table, topic=topic))
+        if self._interceptors is None:
+            return self._loop.begin(self._twin._send_table(table, topic))
+        table = self._twin._intercept_table(self._interceptors, table, topic)
+        try:
+            future = self._loop.begin(self._twin._send_table(table, topic))
+        except BaseException as error:
+            self._interceptors.on_acknowledgement_table(None, error)
+            raise
+        future.add_done_callback(partial(self._acknowledge_table, self._interceptors))
+        return future
+
+    def _acknowledge_table(self, interceptors: Interceptors, future: Future[pa.Table]) -> None:
+        """Report the result of ``queue_arrow`` to interceptors, in the thread of ``on_delivery``."""
+        error = CancelledError() if future.cancelled() else future.exception()
+        written = None if error is not None else future.result()
+        self._callbacks.put(partial(interceptors.on_acknowledgement_table, written, error))
 
     send_batches = sync_method(AsyncProducer.send_batches)
     partitions_for = sync_method(AsyncProducer.partitions_for)
@@ -245,6 +285,7 @@ class Consumer(SyncClient):
         """Take settings as keywords (``ConsumerOptions``), or a dict of properties, as ``Producer`` does."""
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
         self._twin._call_listener = _call_listener
+        self._twin._call_interceptors = call_in_caller
         self._loop = LoopThread(self._name, closing=partial(self._twin.close, commit=False))
         self._reader = threading.Lock()
 
@@ -301,7 +342,7 @@ class Consumer(SyncClient):
     end_offsets = sync_method(AsyncConsumer.end_offsets)
     skip_gap = sync_method(AsyncConsumer.skip_gap)
     fetch = _reads(AsyncConsumer.fetch)
-    fetch_arrow = _reads(AsyncConsumer.fetch_arrow)
+    fetch_arrow = _reads(AsyncConsumer.fetch_arrow)  # interceptors are called in the caller's thread
     poll = _reads(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
@@ -314,7 +355,11 @@ class Consumer(SyncClient):
         while True:
             with self._reading("iteration"):
                 records = self._loop.call(self._twin._next_iterated())
-            yield from records
+            if self._twin._interceptors is None:
+                yield from records
+            else:
+                for record in records:
+                    yield from self._twin._interceptors.on_consume([record])
 
 
 class ShareConsumer(SyncClient):

@@ -44,7 +44,7 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
     "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
     "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
-    "kafka.interceptor.classes": "there are no Java classes here",
+    "kafka.interceptor.classes": "use the client's `interceptors` in Python; change columns in the query",
 }
 
 

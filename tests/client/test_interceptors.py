@@ -1,0 +1,479 @@
+"""Interceptors (KIP-42): called for each record or table, in order, and never at the cost of a record."""
+
+import asyncio
+import logging
+import threading
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
+from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, ProducerRecord, ShareConsumer
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.errors import BrokerError, EncodeError, ErrorCode, NetworkError, OptionError
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = f"t{abs(hash(request.node.nodeid))}"
+    broker.create_topic(name, 2)
+    return name
+
+
+class Recorder:
+    """An interceptor with every method: appends its name to values, and notes calls and their threads."""
+
+    def __init__(self, name: str = "a") -> None:
+        self.name = name
+        self.calls: list = []
+        self.threads: dict[str, threading.Thread] = {}
+
+    def _note(self, hook: str, *arguments) -> None:
+        self.calls.append((hook, *arguments))
+        self.threads[hook] = threading.current_thread()
+
+    def of(self, hook: str) -> list:
+        return [call[1] if len(call) == 2 else call[1:] for call in self.calls if call[0] == hook]
+
+    def on_send(self, record):
+        self._note("on_send", record)
+        return record._replace(value=(record.value or b"") + self.name.encode())
+
+    def on_acknowledgement(self, metadata, error):
+        self._note("on_acknowledgement", metadata, error)
+
+    def on_send_table(self, table, topic):
+        self._note("on_send_table", table, topic)
+        values = [value + self.name.encode() for value in table.column("value").to_pylist()]
+        return table.set_column(table.schema.get_field_index("value"), "value", pa.array(values, pa.binary()))
+
+    def on_acknowledgement_table(self, written, error):
+        self._note("on_acknowledgement_table", written, error)
+
+    def on_consume(self, records):
+        self._note("on_consume", records)
+        return [record._replace(value=record.value + self.name.encode()) for record in records]
+
+    def on_consume_table(self, table):
+        self._note("on_consume_table", table)
+        return table.slice(0, 1)
+
+    def on_commit(self, offsets):
+        self._note("on_commit", offsets)
+
+
+class Failing:
+    """An interceptor whose methods raise, or return what cannot be used."""
+
+    def __init__(self, result=None):
+        self._result = result
+
+    def _fail(self, *_):
+        if self._result is None:
+            raise RuntimeError("the interceptor's own fault")
+        return self._result
+
+    on_send = on_acknowledgement = on_consume = on_commit = _fail
+    on_send_table = on_acknowledgement_table = on_consume_table = _fail
+
+
+class Observer:
+    """An interceptor that changes nothing: its methods return None."""
+
+    def __init__(self):
+        self.count = 0
+
+    def on_send(self, record):
+        self.count += 1
+
+    def on_consume(self, records):
+        self.count += len(records)
+
+
+def stored_values(broker, topic) -> list[bytes]:
+    return sorted(record.value for number in range(2) for record in broker.records(topic, number))
+
+
+async def send_all_async(servers, topic, values, **settings):
+    async with AsyncProducer(servers, **settings) as producer:
+        futures = [await producer.send(topic, value) for value in values]
+        return [await future for future in futures]
+
+
+def send_all(servers, topic, values, **settings):
+    with Producer(servers, **settings) as producer:
+        return [future.result(PATIENCE_S) for future in [producer.send(topic, value) for value in values]]
+
+
+SENDERS = {
+    "sync": send_all,
+    "async": lambda *arguments, **settings: asyncio.run(send_all_async(*arguments, **settings)),
+}
+
+
+@pytest.fixture(params=SENDERS)
+def send(request, broker, topic):
+    return lambda values, **settings: SENDERS[request.param](broker.bootstrap_servers, topic, values, **settings)
+
+
+def test_interceptors_are_called_in_order_each_with_the_record_of_the_one_before(broker, topic, send):
+    first, second = Recorder("a"), Recorder("b")
+    metadata = send([b"1", "2"], interceptors=[first, second])
+    assert stored_values(broker, topic) == [b"1ab", b"2ab"]
+    assert [record.value for record in first.of("on_send")] == [b"1", b"2"]  # text is encoded already
+    assert [record.value for record in second.of("on_send")] == [b"1a", b"2a"]
+    assert first.of("on_acknowledgement") == second.of("on_acknowledgement") == [(entry, None) for entry in metadata]
+
+
+UNUSABLE = [
+    None,  # raises
+    3,
+    ProducerRecord(""),
+    ProducerRecord("t", value=3),
+    ProducerRecord("t", partition="1"),
+    ProducerRecord("t", value=b"v" * 2_000_000),
+]
+
+
+@pytest.mark.parametrize("result", UNUSABLE)
+def test_an_interceptor_that_fails_is_logged_and_the_record_of_the_one_before_is_sent(
+    broker, topic, send, result, caplog
+):
+    last = Recorder("c")
+    with caplog.at_level(logging.ERROR, "kafkaframes.client"):
+        send([b"1"], interceptors=[Recorder("a"), Failing(result), last])
+    assert stored_values(broker, topic) == [b"1ac"]
+    assert "interceptor Failing failed in on_send" in caplog.text
+    assert [error for _, error in last.of("on_acknowledgement")] == [None]
+
+
+def test_none_leaves_a_record_unchanged(broker, topic, send):
+    observer = Observer()
+    send([b"1", b"2"], interceptors=[observer])
+    assert (stored_values(broker, topic), observer.count) == ([b"1", b"2"], 2)
+
+
+def test_a_function_adds_headers(broker, topic, send):
+    send([b"1"], interceptors=[lambda record: {"topic": record.topic}, lambda record: [("n", None)], lambda _: None])
+    headers = [record.headers for number in range(2) for record in broker.records(topic, number)]
+    assert [[tuple(pair) for pair in pairs] for pairs in headers] == [[(b"topic", topic.encode()), (b"n", None)]]
+
+
+def test_an_interceptor_may_name_topic_partition_and_timestamp(broker, topic, send):
+    class Router:
+        def on_send(self, record):
+            return record._replace(topic=f"{topic}-b", partition=1, timestamp_ms=5)
+
+    broker.create_topic(f"{topic}-b", 2)
+    (metadata,) = send([b"1"], interceptors=[Router()])
+    assert metadata[:2] + metadata[3:] == (f"{topic}-b", 1, 5)
+
+
+def test_a_record_that_the_broker_refuses_is_acknowledged_with_its_partition_and_its_error(broker, topic, send):
+    recorder = Recorder()
+    broker.create_topic(f"{topic}-small", 2, max_message_bytes=200)
+    with pytest.raises(BrokerError):
+        SENDERS["sync"](broker.bootstrap_servers, f"{topic}-small", [b"v" * 500], interceptors=[recorder])
+    ((metadata, error),) = recorder.of("on_acknowledgement")
+    assert metadata.topic == f"{topic}-small"
+    assert metadata.partition in (0, 1)
+    assert (metadata.offset, error.code) == (-1, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def test_a_record_that_is_not_queued_is_acknowledged_with_the_error_that_send_raises(broker, send, topic):
+    """KAFKA-3162: Java calls ``onAcknowledgement`` for records that fail before they are sent, too."""
+    recorder = Recorder()
+
+    class ToNoPartition:
+        def on_send(self, record):
+            return record._replace(partition=9)
+
+    with pytest.raises(BrokerError, match="has no partition 9"):
+        send([b"1"], interceptors=[ToNoPartition(), recorder])
+    ((metadata, error),) = recorder.of("on_acknowledgement")
+    assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 9, -1)
+    assert isinstance(error, BrokerError)
+
+
+def test_a_record_that_cannot_be_sent_is_refused_before_interceptors_see_it(send):
+    recorder = Recorder()
+    with pytest.raises(EncodeError, match="value is an int"):
+        send([3], interceptors=[recorder])
+    assert recorder.calls == []
+
+
+def test_records_of_a_closed_producer_are_acknowledged(broker, topic):
+    recorder = Recorder()
+    producer = Producer(broker.bootstrap_servers, interceptors=[recorder], linger_ms=60_000)
+    future = producer.send(topic, b"1")
+    producer.close(flush=False)
+    assert isinstance(future.exception(PATIENCE_S), NetworkError)
+    with pytest.raises(NetworkError):
+        producer.send(topic, b"2")
+    assert [type(error) for _, error in recorder.of("on_acknowledgement")] == [NetworkError, NetworkError]
+
+
+def test_a_cancelled_future_does_not_hide_the_acknowledgement(broker, topic):
+    recorder = Recorder()
+
+    async def run():
+        async with AsyncProducer(broker.bootstrap_servers, interceptors=[recorder], linger_ms=200) as producer:
+            (await producer.send(topic, b"1")).cancel()
+
+    asyncio.run(run())
+    ((metadata, error),) = recorder.of("on_acknowledgement")
+    assert (metadata.offset, error) == (0, None)
+
+
+def test_on_send_runs_in_the_thread_that_sends_and_acknowledgement_before_on_delivery(broker, topic):
+    recorder, order = Recorder(), []
+    recorder.on_acknowledgement = lambda *_: order.append("interceptor")
+    with Producer(broker.bootstrap_servers, interceptors=[recorder, Failing()]) as producer:
+        producer.send(topic, b"1", on_delivery=lambda *_: order.append("on_delivery"))
+        producer.flush()
+    assert order == ["interceptor", "on_delivery"]
+    assert recorder.threads["on_send"] is threading.current_thread()
+
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+
+def queue_table(producer, table, topic):
+    return producer.queue_arrow(table, topic=topic).result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("write", [Producer.send_arrow, queue_table], ids=["send_arrow", "queue_arrow"])
+def test_tables_are_intercepted_as_a_whole(broker, topic, write):
+    recorder = Recorder()
+    with Producer(broker.bootstrap_servers, interceptors=[recorder, Failing(pa.table({"value": [b"x"]}))]) as producer:
+        written = write(producer, pa.table({"value": [b"1", b"2"]}), topic=topic)
+        producer.flush()
+    assert stored_values(broker, topic) == [b"1a", b"2a"]
+    assert recorder.of("on_acknowledgement_table") == [(written, None)]
+    assert recorder.threads["on_send_table"] is threading.current_thread()
+
+
+def test_the_async_producer_intercepts_tables_and_reports_their_errors(broker, topic):
+    recorder = Recorder()
+
+    async def run():
+        async with AsyncProducer(broker.bootstrap_servers, interceptors=[recorder]) as producer:
+            written = await producer.send_arrow(pa.table({"value": [b"1"]}), topic=topic)
+            with pytest.raises(BrokerError) as caught:
+                await producer.send_arrow(pa.table({"value": [b"2"], "partition": [7]}), topic=topic)
+            assert recorder.of("on_acknowledgement_table") == [(written, None), (None, caught.value)]
+
+    asyncio.run(run())
+    assert stored_values(broker, topic) == [b"1a"]
+
+
+def test_methods_for_tables_and_bytes_refuse_interceptors_that_would_miss_records(broker, topic):
+    with Producer(broker.bootstrap_servers, interceptors=[Observer()]) as producer:
+        for write in (producer.send_arrow, producer.queue_arrow):
+            with pytest.raises(OptionError, match=r"Observer has `on_send`, .* add the method `on_send_table`"):
+                write(pa.table({"value": [b"1"]}), topic=topic)
+        with pytest.raises(OptionError, match=r"Observer has `on_send`, and send_batches\(\) handles batches as bytes"):
+            producer.send_batches((topic, 0), b"")
+    with (
+        Producer(broker.bootstrap_servers, interceptors=[lambda record: {}]) as producer,
+        pytest.raises(OptionError, match=r"lambda.*has `on_send`"),
+    ):
+        producer.send_arrow(pa.table({"value": [b"1"]}), topic=topic)
+    with Consumer(broker.bootstrap_servers, interceptors=[Observer()]) as consumer:
+        with pytest.raises(OptionError, match=r"Observer has `on_consume`, .* add the method `on_consume_table`"):
+            consumer.fetch_arrow(0)
+        with pytest.raises(OptionError, match=r"Observer has `on_consume`, and fetch\(\) handles batches as bytes"):
+            consumer.fetch(0)
+    assert stored_values(broker, topic) == []
+
+
+# --------------------------------------------------------------------------------------------------------- consumers
+
+
+@contextmanager
+def consumer_of(broker, topic, count, **settings):
+    send_all(broker.bootstrap_servers, topic, [b"%d" % number for number in range(count)], batch_size=100)
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        yield consumer
+
+
+def poll_all(consumer, count):
+    records = []
+    for _ in range(1_000):
+        records += consumer.poll(100)
+        if len(records) >= count:
+            return records
+    raise AssertionError(f"{len(records)} of {count} records")
+
+
+def test_poll_hands_out_what_interceptors_return_in_the_callers_thread(broker, topic):
+    first, second = Recorder("a"), Recorder("b")
+    with consumer_of(broker, topic, 20, interceptors=[first, Failing(), Failing([1]), second]) as consumer:
+        records = poll_all(consumer, 20)
+    assert sorted(record.value for record in records) == sorted(b"%dab" % number for number in range(20))
+    assert first.threads["on_consume"] is threading.current_thread()
+    assert all(first.of("on_consume"))  # never without records
+
+
+def test_an_interceptor_that_drops_records_does_not_hold_back_the_position(broker, topic):
+    class Odd:
+        def on_consume(self, records):
+            return [record for record in records if int(record.value) % 2]
+
+    with consumer_of(broker, topic, 20, interceptors=[Odd()]) as consumer:
+        assert sorted(int(record.value) for record in poll_all(consumer, 10)) == list(range(1, 20, 2))
+        assert sum(consumer.position((topic, number)) for number in (0, 1)) == 20
+
+
+def test_iteration_calls_interceptors_for_each_record(broker, topic):
+    class Twice:
+        def on_consume(self, records):
+            sizes.append(len(records))
+            return [*records, *records]
+
+    sizes = []
+    with consumer_of(broker, topic, 5, interceptors=[Twice()]) as consumer:
+        values = [record.value for _, record in zip(range(10), consumer, strict=False)]
+    assert sorted(values) == sorted([b"%d" % number for number in range(5)] * 2)
+    assert sizes == [1] * 5
+
+
+def test_the_async_consumer_calls_the_same_methods(broker, topic):
+    send_all(broker.bootstrap_servers, topic, [b"1", b"2"])
+    recorder = Recorder("a")
+
+    async def run():
+        settings = {"auto_offset_reset": "earliest", "group_id": topic, "interceptors": [recorder, Failing()]}
+        async with AsyncConsumer(broker.bootstrap_servers, enable_auto_commit=False, **settings) as consumer:
+            await consumer.assign([(topic, 0), (topic, 1)])
+            values = []
+            async for record in consumer:
+                values.append(record.value)
+                if len(values) == 2:
+                    break
+            await consumer.commit({(topic, 0): 1})
+            return values
+
+    assert sorted(asyncio.run(run())) == [b"1a", b"2a"]
+    assert [{str(key): value.offset for key, value in call.items()} for call in recorder.of("on_commit")] == [
+        {f"{topic}-0": 1}
+    ]
+
+
+def test_fetch_arrow_hands_out_the_table_of_the_interceptors(broker, topic, caplog):
+    recorder = Recorder()
+    with consumer_of(broker, topic, 20, interceptors=[recorder, Failing(pa.table({"a": [1]})), Failing()]) as consumer:
+        table = consumer.fetch_arrow(30_000)
+    assert table.num_rows == 1  # as the recorder returns; the others fail
+    assert recorder.threads["on_consume_table"] is threading.current_thread()
+    assert caplog.text.count("interceptor Failing failed in on_consume_table") == 2
+
+
+def test_on_commit_is_called_in_the_callers_thread_for_every_kind_of_commit(broker, topic):
+    recorder = Recorder()
+    settings = {"group_id": topic, "auto_commit_interval_ms": 1, "interceptors": [Failing(), recorder]}
+    with consumer_of(broker, topic, 20, **settings) as consumer:
+        poll_all(consumer, 20)
+        for _ in range(1_000):  # the automatic commit is reported by a later poll
+            if recorder.of("on_commit"):
+                break
+            consumer.poll(20)
+        by_itself = len(recorder.of("on_commit"))
+        assert by_itself
+        consumer.commit()
+        assert len(recorder.of("on_commit")) > by_itself
+        consumer.seek((topic, 0), 0)
+        before_close = len(recorder.of("on_commit"))
+    assert recorder.of("on_commit")[before_close:]  # ``close`` commits positions
+    assert recorder.threads["on_commit"] is threading.current_thread()
+
+
+def test_a_commit_that_fails_is_not_reported(broker, topic):
+    recorder = Recorder()
+    settings = {"group_id": topic, "enable_auto_commit": False, "interceptors": [recorder]}
+    with (
+        consumer_of(broker, topic, 1, **settings) as consumer,
+        broker.on("OffsetCommit").error(ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        pytest.raises(BrokerError),
+    ):
+        consumer.commit({(topic, 0): 1})
+    assert recorder.of("on_commit") == []
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+CLOSED: list[str] = []
+
+
+class Closing:
+    """An interceptor that a client creates by its name, and closes."""
+
+    def on_send(self, record):
+        return record._replace(headers=(*record.headers, ("by", b"name")))
+
+    def on_send_table(self, table, topic):
+        return pa.table({"value": pa.array([b"named"] * table.num_rows)})
+
+    def on_consume_table(self, table):
+        return table.set_column(table.schema.get_field_index("value"), "value", pa.array([b"read"] * table.num_rows))
+
+    def on_commit(self, offsets):
+        pass
+
+    def close(self):
+        CLOSED.append("closed")
+
+
+def test_classes_are_created_and_closed_by_the_client_and_objects_are_not(broker):
+    CLOSED.clear()
+    for client in (Producer, Consumer):
+        client(broker.bootstrap_servers, interceptors=[Closing()]).close()
+    assert CLOSED == []
+    for client in (Producer, Consumer):
+        for interceptors in ([Closing], f"{__name__}:Closing", f" {__name__}:Closing , {__name__}:Closing"):
+            client({"bootstrap.servers": broker.bootstrap_servers, "interceptor.classes": interceptors}).close()
+    assert CLOSED == ["closed"] * 8
+
+
+def test_the_command_line_takes_interceptors(broker, topic):
+    run = CliRunner().invoke
+    servers, option = broker.bootstrap_servers, f"interceptor.classes={__name__}:Closing"
+    result = run(cli, ["produce", "-b", servers, topic, "-X", option], input="one\n", catch_exceptions=False)
+    assert (result.exit_code, stored_values(broker, topic)) == (0, [b"named"])
+    result = run(cli, ["consume", "-b", servers, topic, "-X", option, "-c", "1"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "read" in result.output
+
+
+def test_interceptors_that_a_client_would_never_call_are_refused():
+    class WithoutMethods:
+        pass
+
+    for settings, interceptors, reason in [
+        (AsyncProducer, [WithoutMethods()], "WithoutMethods: expected an object with one of the methods on_send"),
+        (AsyncProducer, [type("C", (), {"on_consume": print})], "expected an object with one of the methods on_send"),
+        (AsyncConsumer, [type("P", (), {"on_send": print})], "one of the methods on_consume, on_commit"),
+        (AsyncConsumer, [lambda record: {}], "one of the methods on_consume, on_commit"),
+        (AsyncProducer, "com.example.Interceptor", "must be module:"),
+        (AsyncProducer, f"{__name__}:nothing", "has no attribute 'nothing'"),
+        (AsyncProducer, [Recorder, type("F", (), {"__init__": lambda self, name: None})], "without arguments"),
+    ]:
+        with pytest.raises(OptionError, match=reason):
+            settings("a:1", interceptors=interceptors)
+    with pytest.raises(OptionError, match=r"interceptor\.classes has no meaning in a share group"):
+        ShareConsumer({"bootstrap.servers": "a:1", "group.id": "g", "interceptor.classes": f"{__name__}:Closing"})
+    assert ProducerSettings.of({"bootstrap.servers": "a:1", "interceptor.classes": ""}).interceptors == ""
+    assert ConsumerSettings.of({"bootstrap.servers": "a:1"}).interceptors == ()
+    assert AsyncProducer("a:1", interceptors="")._interceptors is None
