@@ -99,7 +99,7 @@ def test_the_error_of_the_only_item_is_raised_as_it_is():
 
 def test_a_partial_failure_has_the_results_of_all_items():
     error = BrokerError("no", ErrorCode.INVALID_REQUEST)
-    with pytest.raises(PartialFailureError, match="1 of 2 failed; the first: no") as raised:
+    with pytest.raises(PartialFailureError, match="1 of 2 items failed; the first: no") as raised:
         require_success({"a": 1, "b": error})
     assert raised.value.results == {"a": 1, "b": error}
     assert raised.value.errors == {"b": error}

@@ -35,6 +35,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
+from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
 from kafkaframes.protocol.messages.envelopes import decode_versioned
@@ -202,7 +203,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             )
             for entry in requested
         ]
-        await self._change_topics(body, "topics")
+        await self._change_topics(body, "topics", [entry.name for entry in requested])
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
         """Delete topics by name or by id (KIP-516, Kafka 2.8 and later).
@@ -226,7 +227,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             if any(isinstance(one, UUID) for one in requested):
                 raise OptionError("topics can be deleted by id on brokers of Kafka 2.8 or later (KIP-516); give names")
             body.topic_names = requested
-        await self._change_topics(body, "responses")
+        await self._change_topics(body, "responses", requested)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions: ``counts`` is how many they have afterwards."""
@@ -235,7 +236,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         body.topics = [
             cls.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
         ]
-        await self._change_topics(body, "results")
+        await self._change_topics(body, "results", counts)
 
     async def delete_records(self, before: PartitionMapping[int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition (KIP-107).
@@ -280,6 +281,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
                         if row.error_code in LEADER_MOVED:
                             self._cluster.cluster.expire(topic.name)
                 _raise_first([(code, None, f"partition {partition}") for partition, code in codes.items()])
+                require_rows(partitions, low_watermarks, "deletion of records")
 
         await self._cluster.retried(step)
         return {partition: low_watermarks[partition] for partition in requested}
@@ -307,7 +309,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
         answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
-        (result,) = answer.results
+        result = require_one_row(answer.results, f"{kind} {name}")
         _raise_first([(result.error_code, result.error_message, f"{kind} {name}")])
         return {
             entry.name: ConfigEntry(
@@ -381,7 +383,8 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
         body = cls(resources=[resource], validate_only=validate_only)
         answer = await self._cluster.retried(lambda: self._of_resource(kind, name, body))
-        _raise_first((entry.error_code, entry.error_message, f"{kind} {name}") for entry in answer.responses)
+        row = require_one_row(answer.responses, f"{kind} {name}")
+        _raise_first([(row.error_code, row.error_message, f"{kind} {name}")])
 
     async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
         """Ask the broker itself for a broker's settings, any broker for the others."""
@@ -435,19 +438,13 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         connection = await self._cluster.retried(self._cluster.any_connection)
         if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
             cls = self.settings.message("ConsumerGroupDescribeRequest")
-            answer = await self._send_to_coordinator(
-                group_id, cls(group_ids=[group_id]), f"group {group_id}", lambda entry: entry.groups[0].error_code
-            )
-            (match,) = answer.groups
+            match = await self._send_about_group(group_id, cls(group_ids=[group_id]))
             if not match.error_code:
                 return _new_group(match)
             if match.error_code not in _OF_OTHER_PROTOCOL:
                 _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
         cls = self.settings.message("DescribeGroupsRequest")
-        answer = await self._send_to_coordinator(
-            group_id, cls(groups=[group_id]), f"group {group_id}", lambda entry: entry.groups[0].error_code
-        )
-        (match,) = answer.groups
+        match = await self._send_about_group(group_id, cls(groups=[group_id]))
         _raise_first([(match.error_code, match.error_message, f"group {group_id}")])
         return _classic_group(match)
 
@@ -456,9 +453,12 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         cls = self.settings.message("DeleteGroupsRequest")
         for name in group_ids:
             answer = await self._send_to_coordinator(
-                name, cls(groups_names=[name]), f"group {name}", lambda entry: entry.results[0].error_code
+                name,
+                cls(groups_names=[name]),
+                f"group {name}",
+                lambda entry: require_one_row(entry.results, "deletion of a group").error_code,
             )
-            _raise_first((entry.error_code, None, f"group {entry.group_id}") for entry in answer.results)
+            _raise_first([(answer.results[0].error_code, None, f"group {name}")])
 
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None
@@ -489,6 +489,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             for topic in answer.topics
             for entry in topic.partitions
         )
+        rows = {
+            TopicPartition(topic.name, entry.partition_index) for topic in answer.topics for entry in topic.partitions
+        }
+        require_rows(requested, rows, f"offsets of group {group_id}")
 
     # -------------------------------------------------------------------------------------------- delegation tokens
 
@@ -536,13 +540,15 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         _raise_first([(answer.error_code, None, what)])
         return answer
 
-    async def _change_topics(self, body: Message, field: str) -> None:
+    async def _change_topics(self, body: Message, field: str, requested: Iterable[str | UUID]) -> None:
         """Send a change of topics to the controller; ``field`` of the response has a row for each topic."""
         answer = await self._send_to_controller(body, type(body).__name__, lambda answer: getattr(answer, field))
         rows = getattr(answer, field)
         for row in rows:
             self._cluster.cluster.topics.pop(row.name, None)
         _raise_first((row.error_code, row.error_message, f"topic {row.name}") for row in rows)
+        names = {row.name for row in rows} | {getattr(row, "topic_id", None) for row in rows}
+        require_rows(requested, names, "topics")
 
 
 def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:

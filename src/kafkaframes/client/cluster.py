@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 from kafkaframes.client.loop import Home, background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.network import Connection
+from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import COORDINATOR_MOVED, BrokerError, ErrorCode, NetworkError, broker_error
 from kafkaframes.protocol.addresses import format_address
@@ -354,7 +355,8 @@ class ClusterClient:
         else:
             body.key = key
         response = await connection.request(body, version=at)
-        result = response.coordinators[0] if at >= _KEYS_IN_A_LIST else response
+        rows = response.coordinators if at >= _KEYS_IN_A_LIST else [response]
+        result = require_one_row(rows, f"coordinator of {key}")
         if result.error_code:
             raise broker_error(result.error_code, f"coordinator of {key}")
         return Broker(result.node_id, result.host, result.port)

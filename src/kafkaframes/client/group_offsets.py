@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition, by_topic
+from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 
@@ -73,12 +74,15 @@ async def committed_once(
         else:
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
         response = await connection.request(body, version=at)
-    answer = response.groups[0] if at >= _GROUPS else response
-    cluster.check_coordinator(answer.error_code, f"committed offsets of group {group_id}", group_id)
+    subject = f"committed offsets of group {group_id}"
+    answer = require_one_row(response.groups, subject) if at >= _GROUPS else response
+    cluster.check_coordinator(answer.error_code, subject, group_id)
     if at > _BY_NAME:
         by_id = {topic_id: name for name, topic_id in ids.items()}
         for topic in answer.topics:
             topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
+    rows = {TopicPartition(topic.name, entry.partition_index) for topic in answer.topics for entry in topic.partitions}
+    require_rows(requested or (), rows, subject)
     return _matches(cluster, group_id, answer.topics)
 
 
@@ -161,14 +165,17 @@ async def commit(
             ]
             response = await connection.request(body, version=at)
         names = {topic_id: name for name, topic_id in ids.items()}
+        rows = set()
         for topic in response.topics:
             name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
             for entry in topic.partitions:
+                rows.add(TopicPartition(name, entry.partition_index))
                 _forget_stale(cluster, name, entry.error_code)
                 if skip_unknown_topics and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue
                 what = f"commit of {name}-{entry.partition_index} for group {member.group_id}"
                 cluster.check_coordinator(entry.error_code, what, member.group_id)
+        require_rows(valid, rows, f"commit for group {member.group_id}")
 
     if offsets:
         await cluster.retried(step, timeout_ms=timeout_ms)

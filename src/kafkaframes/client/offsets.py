@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.fetch_session import BY_ID, NO_SESSION, NONE, Requested, SessionRequest, write_partitions
 from kafkaframes.client.metadata import Broker, TopicPartition, by_topic
+from kafkaframes.client.response_rows import require_rows
 from kafkaframes.errors import LEADER_MOVED, broker_error
 from kafkaframes.protocol.spec.model import NIL_UUID
 from kafkaframes.protocol.spec.versions import Versions
@@ -75,13 +76,19 @@ async def list_offsets(
         missing = [entry for entry in requested if entry not in result]
         for partition in missing:
             await cluster.leader_of(partition)
+        groups = {leader: group for leader, group in cluster.cluster.by_leader(missing) if leader is not None}
         asks = [
-            _ask(cluster, leader, {entry: requested[entry] for entry in partitions}, read_committed)
-            for leader, partitions in cluster.cluster.by_leader(missing)
-            if leader is not None
+            _ask(cluster, leader, {entry: requested[entry] for entry in group}, read_committed)
+            for leader, group in groups.items()
         ]
         errors = []
-        for answers in await asyncio.gather(*asks):
+        all_answers = await asyncio.gather(*asks)
+        require_rows(
+            [entry for group in groups.values() for entry in group],
+            {partition for answers in all_answers for partition in answers},
+            "offsets",
+        )
+        for answers in all_answers:
             for partition, answer in answers.items():
                 if isinstance(answer, OffsetAndTimestamp):
                     result[partition] = answer

@@ -20,6 +20,7 @@ from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.network import Connection
 from kafkaframes.client.refusals import RefusalLog
+from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.sequencing import Ended, Sequencer
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.size_limits import SizeLimits
@@ -452,7 +453,8 @@ async def produce_raw(
     except NetworkError:
         cluster.cluster.topics.pop(partition.topic, None)
         raise
-    answer = response.responses[0].partition_responses[0]
+    rows = [row for topic in response.responses for row in topic.partition_responses]
+    answer = require_one_row(rows, f"produce to {partition}")
     if answer.error_code:
         if answer.error_code in LEADER_MOVED:
             cluster.cluster.topics.pop(partition.topic, None)

@@ -21,6 +21,7 @@ from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriab
 from kafkaframes.client.fetched import Fetched, Records, placed, schema_of
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.response_rows import missing_row_error
 from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_session import (
     ACKNOWLEDGEMENTS,
@@ -680,7 +681,15 @@ class AsyncShareConsumer:
                 response.error_code, f"acknowledgement at {_describe_node(node)}", response.error_message
             )
         session.advance()
-        return {
+        rows = {
+            PartitionId(topic.topic_id, row.partition_index) for topic in response.responses for row in topic.partitions
+        }
+        missing = [partition_id for partition_id in pending if partition_id not in rows]
+        errors: dict[PartitionId, BrokerError] = {
+            partition_id: missing_row_error([partition_id], f"acknowledgement at {_describe_node(node)}")
+            for partition_id in missing
+        }
+        return errors | {
             PartitionId(topic.topic_id, row.partition_index): broker_error(
                 row.error_code, f"acknowledgement at {_describe_node(node)}", row.error_message
             )

@@ -16,6 +16,7 @@ from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient
 from kafkaframes.client.group_offsets import CommittedOffset
 from kafkaframes.client.metadata import TopicPartition, by_topic
 from kafkaframes.client.network import Connection
+from kafkaframes.client.response_rows import require_rows
 from kafkaframes.client.sender import Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import (
@@ -186,6 +187,12 @@ class Transactions:
             ]
             for number, what in sorted(results, key=lambda entry: entry[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
                 self._check(number, what)
+            rows = {
+                TopicPartition(entry.name, result.partition_index)
+                for entry in response.results_by_topic_v3_and_below
+                for result in entry.results_by_partition
+            }
+            require_rows(partitions, rows, "adding partitions to the transaction")
 
         await self._cluster.retried(step)
 
@@ -303,6 +310,12 @@ class Transactions:
             for topic in response.topics:
                 for entry in topic.partitions:
                     self._check(entry.error_code, f"offsets of {topic.name}-{entry.partition_index}", group_id)
+            rows = {
+                TopicPartition(topic.name, entry.partition_index)
+                for topic in response.topics
+                for entry in topic.partitions
+            }
+            require_rows(offsets, rows, f"offsets of group {group_id} in the transaction")
 
         await self._cluster.retried(step)
 

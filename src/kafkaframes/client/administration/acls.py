@@ -14,6 +14,7 @@ from kafkaframes.client.administration.base import (
     require_success,
     row_error,
 )
+from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.errors import BrokerError, OptionError
 
 RESOURCE_TYPES: Final = {
@@ -103,8 +104,9 @@ class AclMethods(AdminRequests):
         require_success(
             {
                 binding: row_error(row, f"access rule {binding}")
-                for binding, row in zip(distinct_bindings, response.results, strict=True)
-            }
+                for binding, row in zip(distinct_bindings, response.results, strict=False)
+            },
+            distinct_bindings,
         )
 
     async def delete_acls(self, conditions: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
@@ -119,12 +121,12 @@ class AclMethods(AdminRequests):
         body = cls(filters=[cls.DeleteAclsFilter(**_to_filter_fields(condition)) for condition in distinct_conditions])
         response = await self._send_to_controller(body, "access rules", lambda response: response.filter_results)
         results: dict[AclFilter, list[AclBinding] | BrokerError] = {}
-        for condition, row in zip(distinct_conditions, response.filter_results, strict=True):
+        for condition, row in zip(distinct_conditions, response.filter_results, strict=False):
             errors = [row_error(row, f"access rules of {condition}")]
             errors += [row_error(match, f"access rule {_to_binding(match, match)}") for match in row.matching_acls]
             first_error = next((error for error in errors if error is not None), None)
             results[condition] = first_error or [_to_binding(match, match) for match in row.matching_acls]
-        return require_success(results)
+        return require_success(results, distinct_conditions)
 
     async def authorized_operations(self, resource_type: str, name: str = CLUSTER_NAME) -> frozenset[str]:
         """Return the operations that this client's principal may execute (KIP-430).
@@ -144,14 +146,11 @@ class AclMethods(AdminRequests):
             cls = self.settings.message("MetadataRequest")
             body = cls(topics=[cls.MetadataRequestTopic(name=name)], include_topic_authorized_operations=True)
             body.allow_auto_topic_creation = False
-            (row,) = (await self._send_to_any_broker(body, f"topic {name}")).topics
+            row = require_one_row((await self._send_to_any_broker(body, f"topic {name}")).topics, f"topic {name}")
         elif resource_type == "group":
             cls = self.settings.message("DescribeGroupsRequest")
             body = cls(groups=[name], include_authorized_operations=True)
-            response = await self._send_to_coordinator(
-                name, body, f"group {name}", lambda entry: int(entry.groups[0].error_code)
-            )
-            (row,) = response.groups
+            row = await self._send_about_group(name, body)
         else:
             raise OptionError(f"resource type {resource_type!r} has no operations; expected cluster, topic or group")
         if (error := row_error(row, f"{resource_type} {name}")) is not None:

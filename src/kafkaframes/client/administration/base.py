@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from kafkaframes.client.cluster import GROUP, ClusterClient
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.response_rows import missing_row_error, require_one_row
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import (
     COORDINATOR_MOVED,
@@ -100,6 +101,14 @@ class AdminRequests:
 
         return await self._cluster.retried(step)
 
+    async def _send_about_group(self, group_id: str, body: Message) -> Any:
+        """Send a request that describes one group to its coordinator, and return the group's response row."""
+        subject = f"group {group_id}"
+        response = await self._send_to_coordinator(
+            group_id, body, subject, lambda entry: int(require_one_row(entry.groups, subject).error_code)
+        )
+        return response.groups[0]
+
     async def _send_to_leader(
         self, partition: TopicPartition, body: Message, get_row: Callable[[Any], Any], broker_id: int | None = None
     ) -> Any:
@@ -189,13 +198,19 @@ def row_error(row: Any, subject: str) -> BrokerError | None:
     return broker_error(row.error_code, subject, getattr(row, "error_message", None))
 
 
-def require_success(results: Mapping[Item, Value | BrokerError]) -> dict[Item, Value]:
+def require_success(results: Mapping[Item, Value | BrokerError], requested: Iterable[Item] = ()) -> dict[Item, Value]:
     """Return the values of all items.
+
+    Args:
+        results: values and errors of the response.
+        requested: items that the response must have. An item without a result has failed.
 
     Raises:
         BrokerError: an item failed. If it is the only item, its own error is raised, otherwise a
                 ``PartialFailureError`` with the results of all items.
     """
+    missing = [item for item in requested if item not in results]
+    results = {**results, **{item: missing_row_error([item], "the request") for item in missing}}
     errors = [result for result in results.values() if isinstance(result, BrokerError)]
     if errors and len(results) == 1:
         raise errors[0]

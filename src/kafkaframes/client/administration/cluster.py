@@ -199,7 +199,10 @@ class ClusterMethods(AdminRequests):
             )
         body = cls(timeout_ms=self.settings.request_timeout_ms, feature_updates=rows, validate_only=validate_only)
         response = await self._send_to_controller(body, "features")
-        require_success({row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()})
+        requested = updates if response.results else ()  # version 2 has no results of single features (KIP-1022)
+        require_success(
+            {row.feature: row_error(row, f"feature {row.feature}") for row in response.results or ()}, requested
+        )
 
     async def describe_quorum(self) -> QuorumInfo:
         """Return the leader, the voters and the observers of the controller quorum.

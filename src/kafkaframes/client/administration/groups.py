@@ -134,14 +134,12 @@ class GroupMethods(AdminRequests):
         cls = self.settings.message("LeaveGroupRequest")
         if instance_ids is None:
             describe = self.settings.message("DescribeGroupsRequest")(groups=[group_id])
-            response = await self._send_to_coordinator(
-                group_id, describe, subject, lambda entry: int(entry.groups[0].error_code)
-            )
-            if (error := row_error(response.groups[0], subject)) is not None:
+            group = await self._send_about_group(group_id, describe)
+            if (error := row_error(group, subject)) is not None:
                 raise error
             members = [
                 cls.MemberIdentity(member_id=entry.member_id, group_instance_id=entry.group_instance_id, reason=reason)
-                for entry in response.groups[0].members
+                for entry in group.members
             ]
         else:
             members = [
@@ -159,7 +157,8 @@ class GroupMethods(AdminRequests):
                     row, f"member {row.group_instance_id or row.member_id} of {subject}"
                 )
                 for row in response.members
-            }
+            },
+            [entry.group_instance_id or entry.member_id for entry in members],
         )
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
@@ -205,10 +204,7 @@ class GroupMethods(AdminRequests):
 
     async def _describe_group(self, request: str, group_id: str) -> Any:
         body = self.settings.message(request)(group_ids=[group_id])
-        response = await self._send_to_coordinator(
-            group_id, body, f"group {group_id}", lambda entry: int(entry.groups[0].error_code)
-        )
-        (row,) = response.groups
+        row = await self._send_about_group(group_id, body)
         if (error := row_error(row, f"group {group_id}")) is not None:
             raise error
         return row
@@ -226,18 +222,16 @@ class GroupMethods(AdminRequests):
             BrokerError: the group does not exist, or the principal may not describe it or a topic.
         """
         cls = self.settings.message("DescribeShareGroupOffsetsRequest")
+        requested = None if partitions is None else to_partitions(partitions)
         topics = None
-        if partitions is not None:
+        if requested is not None:
             topics = [
                 cls.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-                for name, numbers in by_topic(to_partitions(partitions)).items()
+                for name, numbers in by_topic(requested).items()
             ]
         body = cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
         subject = f"group {group_id}"
-        response = await self._send_to_coordinator(
-            group_id, body, subject, lambda entry: int(entry.groups[0].error_code)
-        )
-        (group,) = response.groups
+        group = await self._send_about_group(group_id, body)
         if (error := row_error(group, subject)) is not None:
             raise error
         results: dict[TopicPartition, ShareGroupOffset | BrokerError] = {}
@@ -246,7 +240,7 @@ class GroupMethods(AdminRequests):
                 partition = TopicPartition(topic.topic_name, row.partition_index)
                 numbers = (None if number < 0 else number for number in (row.start_offset, row.leader_epoch, row.lag))
                 results[partition] = row_error(row, f"offset of {partition}") or ShareGroupOffset(*numbers)
-        return require_success(results)
+        return require_success(results, requested or ())
 
     async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
         """Set the start offsets of a share group without members.
@@ -274,7 +268,8 @@ class GroupMethods(AdminRequests):
                 for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.topic_name, row.partition_index)]
-            }
+            },
+            starts,
         )
 
     async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
@@ -284,10 +279,11 @@ class GroupMethods(AdminRequests):
             BrokerError: the group has members (NON_EMPTY_GROUP), or it has no offsets for a topic.
         """
         cls = self.settings.message("DeleteShareGroupOffsetsRequest")
-        rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in dict.fromkeys(topics)]
+        names = list(dict.fromkeys(topics))
+        rows = [cls.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
         response = await self._send_to_group_coordinator(cls(group_id=group_id, topics=rows), group_id)
         require_success(
-            {row.topic_name: row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses}
+            {row.topic_name: row_error(row, f"offsets of topic {row.topic_name}") for row in response.responses}, names
         )
 
     async def _send_to_group_coordinator(self, body: Any, group_id: str) -> Any:

@@ -92,11 +92,11 @@ class ReplicaMethods(AdminRequests):
         """
         number = protocol_number("election type", election_type, ELECTION_TYPES)
         cls = self.settings.message("ElectLeadersRequest")
+        requested = None if partitions is None else to_partitions(partitions)
         topics = None
-        if partitions is not None:
+        if requested is not None:
             topics = [
-                cls.TopicPartitions(topic=name, partitions=numbers)
-                for name, numbers in by_topic(to_partitions(partitions)).items()
+                cls.TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(requested).items()
             ]
         body = cls(election_type=number, topic_partitions=topics, timeout_ms=self.settings.request_timeout_ms)
         response = await self._send_to_controller(
@@ -112,7 +112,7 @@ class ReplicaMethods(AdminRequests):
                 is_needed = row.error_code != ErrorCode.ELECTION_NOT_NEEDED
                 error = row_error(row, f"election of {partition}") if is_needed else None
                 results[partition] = is_needed if error is None else error
-        return require_success(results)
+        return require_success(results, requested or ())
 
     async def alter_partition_reassignments(
         self,
@@ -162,7 +162,8 @@ class ReplicaMethods(AdminRequests):
                 for topic in response.responses
                 for row in topic.partitions
                 for partition in [TopicPartition(topic.name, row.partition_index)]
-            }
+            },
+            requested,
         )
 
     async def list_partition_reassignments(
@@ -266,7 +267,7 @@ class ReplicaMethods(AdminRequests):
                 for row in topic.partitions:
                     replica = Replica(topic.topic_name, row.partition_index, broker_id)
                     results[replica] = row_error(row, f"replica {replica}")
-        require_success(results)
+        require_success(results, paths)
 
 
 def _to_log_dir_description(row: Any) -> LogDirDescription:

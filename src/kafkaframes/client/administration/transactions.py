@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kafkaframes.client.administration.base import AdminRequests, require_success, row_error
 from kafkaframes.client.cluster import TRANSACTION
 from kafkaframes.client.metadata import PartitionLike, TopicPartition, to_partition, to_partitions
+from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.errors import BrokerError, ErrorCode, OptionError, broker_error
 
 _DURATION_VERSION, _PATTERN_VERSION = 1, 2  # first versions of ListTransactions with these filters
@@ -135,9 +136,13 @@ class TransactionMethods(AdminRequests):
         subject = f"transactional id {transactional_id!r}"
         body = self.settings.message("DescribeTransactionsRequest")(transactional_ids=[transactional_id])
         response = await self._send_to_coordinator(
-            transactional_id, body, subject, lambda entry: int(entry.transaction_states[0].error_code), TRANSACTION
+            transactional_id,
+            body,
+            subject,
+            lambda entry: int(require_one_row(entry.transaction_states, subject).error_code),
+            TRANSACTION,
         )
-        (row,) = response.transaction_states
+        row = response.transaction_states[0]
         if (error := row_error(row, subject)) is not None:
             raise error
         coordinator = await self._cluster.coordinator(transactional_id, TRANSACTION)
@@ -170,7 +175,12 @@ class TransactionMethods(AdminRequests):
             cls = self.settings.message("DescribeProducersRequest")
             body = cls(topics=[cls.TopicRequest(name=partition.topic, partition_indexes=[partition.partition])])
             row = await self._send_to_leader(
-                partition, body, lambda response: response.topics[0].partitions[0], broker_id
+                partition,
+                body,
+                lambda response: require_one_row(
+                    [row for topic in response.topics for row in topic.partitions], f"producers of {partition}"
+                ),
+                broker_id,
             )
             if (error := row_error(row, f"producers of {partition}")) is not None:
                 raise error
@@ -206,10 +216,14 @@ class TransactionMethods(AdminRequests):
             topics=[topic],
             coordinator_epoch=coordinator_epoch,
         )
-        row = await self._send_to_leader(
-            target, cls(markers=[marker]), lambda response: response.markers[0].topics[0].partitions[0]
-        )
-        if (error := row_error(row, f"abort of producer {producer_id} in {target}")) is not None:
+        subject = f"abort of producer {producer_id} in {target}"
+
+        def get_row(response: Any) -> Any:
+            topics = [topic for entry in response.markers for topic in entry.topics]
+            return require_one_row([row for topic in topics for row in topic.partitions], subject)
+
+        row = await self._send_to_leader(target, cls(markers=[marker]), get_row)
+        if (error := row_error(row, subject)) is not None:
             raise error
 
     async def force_terminate_transaction(self, transactional_id: str) -> None:

@@ -16,7 +16,7 @@ from kafkaframes.client.administration.base import (
     require_success,
     row_error,
 )
-from kafkaframes.errors import BrokerError, ErrorCode, OptionError
+from kafkaframes.errors import BrokerError, OptionError
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -97,7 +97,8 @@ class UserMethods(AdminRequests):
             BrokerError: a user has no credential (RESOURCE_NOT_FOUND), or the principal may not describe the cluster.
         """
         cls = self.settings.message("DescribeUserScramCredentialsRequest")
-        body = cls(users=None if users is None else [cls.UserName(name=name) for name in users])
+        names = None if users is None else list(users)
+        body = cls(users=None if names is None else [cls.UserName(name=name) for name in names])
         response = await self._send_to_any_broker(body, "SCRAM credentials")
         return require_success(
             {
@@ -107,7 +108,8 @@ class UserMethods(AdminRequests):
                     for info in row.credential_infos
                 )
                 for row in response.results
-            }
+            },
+            names or (),
         )
 
     async def alter_user_scram_credentials(
@@ -132,7 +134,10 @@ class UserMethods(AdminRequests):
             ],
         )
         response = await self._send_to_controller(body, "SCRAM credentials", lambda response: response.results)
-        require_success({row.user: row_error(row, f"SCRAM credentials of {row.user!r}") for row in response.results})
+        require_success(
+            {row.user: row_error(row, f"SCRAM credentials of {row.user!r}") for row in response.results},
+            dict.fromkeys(row.name for row in [*body.upsertions, *body.deletions]),
+        )
 
     async def describe_client_quotas(
         self,
@@ -198,9 +203,7 @@ class UserMethods(AdminRequests):
         for row in response.entries:
             entity = _to_quota_entity(row.entity)
             results[entity] = row_error(row, f"quotas of {entity}")
-        for entity in changes.keys() - results.keys():
-            results[entity] = BrokerError(f"quotas of {entity}: the response has no result for them", ErrorCode.NONE)
-        require_success(results)
+        require_success(results, changes)
 
 
 def _to_upsertion_fields(credential: ScramCredential) -> dict[str, Any]:
