@@ -137,7 +137,7 @@ def attach(state: BrokerState) -> None:
     transactions.load(_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
     states.load(_stored_records(state, SHARE_GROUP_STATE))
-    groups.share.begin = lambda group_id, epoch, topic_id, index: states.begin(
+    groups.share.start_reading = lambda group_id, epoch, topic_id, index: states.begin(
         ShareKey(group_id, topic_id, index), epoch
     )
     state.share_groups = states

@@ -190,7 +190,7 @@ def test_a_client_may_ask_for_a_retention_of_its_own(bench):
 def test_groups_are_listed_by_state_and_type(bench):
     bench.member()
     bench.coordinator.commit(Committer("lonely"), {T0: Offset(1)})
-    listed = bench.coordinator.listed
+    listed = bench.coordinator.list_groups
     assert {(one.group_id, one.state_name, one.protocol_type_name, one.type) for one in listed()} == {
         ("g", "Stable", "consumer", "classic"),
         ("lonely", "Empty", "", "classic"),

@@ -261,14 +261,14 @@ class GroupCoordinator:
         if group.group_id not in self.groups:
             self.write(group.group_id, [share_records.state_record(group.group_id, {})])
             self.groups[group.group_id], group.has_read = group, True
-        self.share.put_initialized(group, topics)
+        self.share.set_partitions(group, topics)
 
     def delete_share_topic(self, topic_id: UUID) -> None:
         """Remove a deleted topic from all share groups."""
         for group in self.groups.values():
             if isinstance(group, ShareGroup) and topic_id in group.initialized:
                 remaining = {key: partitions for key, partitions in group.initialized.items() if key != topic_id}
-                self.share.put_initialized(group, remaining)
+                self.share.set_partitions(group, remaining)
 
     # ---------------------------------------------------------------------------------------------- streams groups
 

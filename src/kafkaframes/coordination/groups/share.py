@@ -18,7 +18,7 @@ from kafkaframes.errors import ErrorCode, RefusedError
 
 @dataclass(frozen=True, slots=True)
 class ShareMember(GroupMember[Partition]):
-    """One member; it has nothing to give up first. Its topics are sorted."""
+    """A member of a share group. It has nothing to revoke before an assignment. Its topics are sorted."""
 
     topics: tuple[str, ...] = ()
 
@@ -31,8 +31,8 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
     """One share group.
 
     Attributes:
-        initialized: topics whose partitions the group has begun to read: name and partitions, by id.
-        has_read: whether it has ever begun to read one.
+        initialized: name and partitions of each topic from which the group reads, by topic id.
+        has_read: whether the group has ever read from a partition.
     """
 
     initialized: Initialized = field(default_factory=dict)
@@ -43,53 +43,52 @@ class ShareGroup(EpochGroup[ShareMember, Partition]):
 
     @property
     def state_name(self) -> str:
-        """Its state, in Kafka's spelling."""
+        """Name of the state, in Kafka's spelling."""
         return "Stable" if self.members else "Empty"
 
     @property
     def has_unassigned(self) -> bool:
-        """Whether it reads partitions of its members' topics that nobody is assigned."""
-        assigned = frozenset[Partition]().union(*self.targets.values())
-        names = {name for one in self.members.values() for name in one.topics}
+        """Whether a partition of the members' topics is assigned to no member."""
+        assigned_partitions = frozenset[Partition]().union(*self.targets.values())
+        names = {name for member in self.members.values() for name in member.topics}
         return any(
-            {index for owner, index in assigned if owner == topic_id} != indexes
+            {index for owner, index in assigned_partitions if owner == topic_id} != indexes
             for topic_id, (name, indexes) in self.initialized.items()
             if name in names
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
-        return any(topic in one.topics for one in self.members.values())
+        """Whether a member subscribes to the topic."""
+        return any(topic in member.topics for member in self.members.values())
 
     def check_commit(self, committer: Committer, *, transactional: bool) -> None:
-        """Refuse committed offsets, of which a share group has none: GROUP_ID_NOT_FOUND, as Kafka answers."""
+        """Reject committed offsets, which share groups do not have: GROUP_ID_NOT_FOUND, as in Kafka."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is a share group.")
 
     def check_fetch(self, committer: Committer) -> None:
-        """Refuse nobody: there is nothing to be fetched."""
+        """Allow every fetch. It finds no committed offsets."""
 
     def check_offset_delete(self) -> None:
-        """Refuse as for commits."""
+        """Reject the deletion as a commit is rejected."""
         self.check_commit(Committer(self.group_id), transactional=False)
 
     def retention_start(self) -> Callable[[int], int] | None:
-        """Return None: nothing of a share group expires."""
+        """Return None, since a share group has no offsets that expire."""
         return None
 
 
 def assign(members: Mapping[str, frozenset[UUID]], partitions: Mapping[UUID, Sequence[int]]) -> dict[str, Assignment]:
-    """Give every partition to at least one member, and every member at least one partition (the ``simple`` assignor).
+    """Assign every partition to at least one member, and at least one partition to every member (``simple`` assignor).
 
     Args:
-        members: the topics of each.
-        partitions: of each topic, those that can be assigned.
+        members: subscribed topics by member id.
+        partitions: partitions to assign, by topic.
     """
-    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in members}
+    assignments: dict[str, set[Partition]] = {member_id: set() for member_id in members}
     topics = sorted(frozenset[UUID]().union(*members.values())) if members else []
     for topic in topics:
-        subscriber_counts: Sequence[str] = sorted(member_id for member_id, mine in members.items() if topic in mine)
-        for at in range(max(len(partitions[topic]), len(subscriber_counts))):
-            assigned[subscriber_counts[at % len(subscriber_counts)]].add(
-                (topic, partitions[topic][at % len(partitions[topic])])
-            )
-    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
+        subscribers = sorted(member_id for member_id, subscription in members.items() if topic in subscription)
+        indexes = partitions[topic]
+        for turn in range(max(len(indexes), len(subscribers))):
+            assignments[subscribers[turn % len(subscribers)]].add((topic, indexes[turn % len(indexes)]))
+    return {member_id: frozenset(assignment) for member_id, assignment in assignments.items()}
