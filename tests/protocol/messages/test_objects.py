@@ -255,7 +255,7 @@ def test_specs_of_the_user(tmp_path):
     assert kafkaframes.message_class("Mine", specs=spec) is kafkaframes.message_class("Mine", specs=[spec])
     with pytest.raises(OptionError, match="Other"):
         kafkaframes.message_class("Other", specs=[spec])
-    with pytest.raises(OptionError, match="nowhere.json cannot be read"):
+    with pytest.raises(OptionError, match=r"nowhere\.json cannot be read"):
         kafkaframes.message_class("Mine", specs=tmp_path / "nowhere.json")
     with pytest.raises(SpecError, match="did you mean MetadataRequest"):
         kafkaframes.message_class("MetadataReqest")
