@@ -368,7 +368,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "differences": (ROOT / "docs" / "broker-support.md", differences_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
-    "java-admin": (ROOT / "docs" / "admin.md", java_admin_table),
+    "java-admin": (ROOT / "docs" / "java-admin.md", java_admin_table),
     **{
         f"{client}-settings": (ROOT / "docs" / "client-settings.md", partial(client_settings_table, client))
         for client in CLIENT_SETTINGS

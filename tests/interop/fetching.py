@@ -35,7 +35,7 @@ def fetched(name: str, tool: str, make: Callable[[Path], Commands]) -> Path:
         folder.mkdir(parents=True)
         for command in make(folder):
             if said := _run(list(map(str, command)), folder):
-                _refused[name] = f"{name} cannot be had: {said}"
+                _refused[name] = f"{name} could not be downloaded: {said}"
                 pytest.skip(_refused[name])
         (folder / ".complete").touch()
     return folder
