@@ -7,10 +7,12 @@ from collections import Counter
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
 from kafkaframes.client import AsyncProducer, Producer
 from kafkaframes.client.accumulator import Accumulator
 from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
@@ -137,6 +139,23 @@ def test_a_function_chooses(send):
     assert send(records, **{"partitioner.class": f"{__name__}:by_last_byte"}) == expected
 
 
+@pytest.mark.parametrize("name", [f"{__name__}:by_last_byte", f"{JAVA}RoundRobinPartitioner"])
+def test_the_command_line_takes_a_partitioner(name, broker):
+    """Two keys of each last byte: a function of the key and a turn for each record differ."""
+    topic = f"cli-{name.rpartition('.')[2].replace(':', '-')}"
+    broker.create_topic(topic, PARTITIONS)
+    lines = [f"{index}{letter}" for letter in "abc" for index in range(2)]
+    arguments = ["produce", "-b", broker.bootstrap_servers, topic, "-K", ":", "-X", f"partitioner.class={name}"]
+    result = CliRunner().invoke(cli, arguments, input="".join(f"{line}:{line}\n" for line in lines))
+    assert result.exit_code == 0, result.output
+    partitions = {
+        record.key.decode(): number for number in range(PARTITIONS) for record in broker.records(topic, number)
+    }
+    by_key = {line: ord(line[-1]) % PARTITIONS for line in lines}
+    by_turn = {line: turn for turn, line in enumerate(lines)}
+    assert partitions == (by_key if name.endswith("by_last_byte") else by_turn)
+
+
 def test_none_of_a_function_is_the_sticky_partition(send):
     assert len(set(send([(None, b"%d" % index) for index in range(20)], partitioner=by_last_byte))) == 1
 
@@ -159,7 +178,7 @@ def test_an_answer_that_is_not_a_partition_names_the_function(answer, broker):
         assert producer.send("t", b"good").result(30).partition == 1
         with pytest.raises(EncodeError, match="wrong returned") as caught:
             producer.send_arrow(pa.table({"value": [b"good", b"bad"]}), topic="t")
-        assert caught.value.path == (1,) or "1" in str(caught.value)
+        assert caught.value.path == (1,)
 
 
 def test_an_exception_fails_its_record_only(broker):
