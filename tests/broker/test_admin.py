@@ -56,6 +56,12 @@ def test_names_that_differ_only_in_dots_collide(asker):
     assert create(asker, "a_b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_topics_of_one_request_do_not_collide_as_in_kafka(asker):
+    row = asker.types("CreateTopics").CreatableTopic
+    rows = [row(name=name, num_partitions=1, replication_factor=1) for name in ("a.b", "a_b")]
+    assert [topic.error_code for topic in asker.ask("CreateTopics", 7, topics=rows).topics] == [0, 0]
+
+
 def test_a_deleted_topic_is_made_anew_under_another_id(asker):
     first = create(asker, "orders").topic_id
     types = asker.types("DeleteTopics")

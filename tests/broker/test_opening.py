@@ -19,8 +19,9 @@ from tests.storage.copies.cluster import Batch, write_partition
 import kafkaframes
 from kafkaframes.broker import Broker, Served
 from kafkaframes.broker.metadata_file import FILE_NAME
+from kafkaframes.broker.state import BrokerState
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError
+from kafkaframes.errors import BrokerError, ErrorCode, LogDirError, OptionError, StorageError
 from kafkaframes.protocol.messages import message
 from kafkaframes.records.batch import read_values
 from kafkaframes.storage.files.names import TopicPartition, segment_file_name
@@ -337,6 +338,57 @@ def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
             consumer.commit({TopicPartition("orders", 0): 5})
             assert consumer.committed([TopicPartition("orders", 0)])[TopicPartition("orders", 0)].offset == 5
     assert tree(first, second) == before
+
+
+def test_the_markers_of_decided_transactions_stay_over_a_restart_of_a_served_broker(tmp_path):
+    """The broker of the directory was killed between its decision to commit and the markers."""
+    partition = TopicPartition("orders", 0)
+
+    def refuse_markers(state: BrokerState) -> None:
+        def write_marker(*_: object, **__: object) -> None:
+            raise StorageError("the disk takes no markers")
+
+        state.transactions.write_marker = write_marker
+
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders", partitions=1)
+        with Consumer(broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.commit({partition: 1})
+        broker.call(refuse_markers)
+        with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
+            producer.begin_transaction()
+            producer.send("orders", value=b"x")
+            producer.send_offsets_to_transaction({partition: 7}, "readers")
+            producer.commit_transaction()
+        broker.kill()
+    before = tree(tmp_path)
+    with Broker(serve=tmp_path) as served:
+        for _ in range(3):
+            assert served.groups["readers"].offsets == {partition: 7}
+            assert [row[2] for row in consumed(served, "orders")] == [b"x"]
+            served.kill()
+            served.restart()
+        with Consumer(served.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.commit({partition: 8})
+        served.restart()
+        assert served.groups["readers"].offsets == {partition: 8}  # the marker does not bring the older offset back
+    assert tree(tmp_path) == before
+
+
+def test_a_served_broker_takes_no_new_transactions(copies):
+    fields = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "group_id": "readers"}
+    types = message("TxnOffsetCommitRequest")
+    row = types.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topics = [types.TxnOffsetCommitRequestTopic(name="orders", partitions=[row])]
+    added = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    names = {f"v3_and_below_{name}": fields[name] for name in ("transactional_id", "producer_id", "producer_epoch")}
+    with Broker(serve=copies) as served:
+        assert ask(served.port, "AddOffsetsToTxn", 3, **fields).error_code == ErrorCode.POLICY_VIOLATION
+        answer = ask(served.port, "TxnOffsetCommit", 3, topics=topics, generation_id_or_member_epoch=-1, **fields)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
+        answer = ask(served.port, "AddPartitionsToTxn", 3, v3_and_below_topics=[added], **names)
+        (topic,) = answer.results_by_topic_v3_and_below
+        assert topic.results_by_partition[0].partition_error_code == ErrorCode.POLICY_VIOLATION
 
 
 def test_a_directory_that_was_not_stopped_cleanly_is_recovered_beside_others(copies, tmp_path):

@@ -43,8 +43,7 @@ class TopicLog:
             StorageError: the disk fails.
         """
         if self.state.is_read_only:
-            if producer_id < 0:
-                self.state.records_in_memory.append(self.topic, partition, records, now_ms=self.state.clock.now_ms)
+            self.state.records_in_memory.append(self.topic, partition, records, now_ms=self.state.clock.now_ms)
             return
         self.state.internal.append(
             self.topic,
@@ -134,6 +133,7 @@ def attach(state: BrokerState) -> None:
         in_turns=state.changes.beside,
     )
     state.transactions = transactions
+    _restore_markers(state)
     transactions.load(_stored_records(state, TRANSACTION_STATE))
     states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), lambda key: _wake(state, key))
     states.load(_stored_records(state, SHARE_GROUP_STATE))
@@ -148,6 +148,20 @@ def _stored_records(state: BrokerState, topic: str) -> Iterator[LoadedRecord]:
     """Yield the records of an internal topic: those of its log, then those in memory."""
     yield from state.internal.replay(topic)
     yield from state.records_in_memory.replay(topic)
+
+
+def _restore_markers(state: BrokerState) -> None:
+    """Write the markers of earlier starts of a broker that only reads, whose logs do not contain them."""
+    for where, marker in tuple(state.records_in_memory.markers()):
+        partition = state.partition(where.topic, where.partition)
+        if partition is not None:
+            with suppress(KafkaframesError):  # the directory has changed; reads of the partition report it
+                state.internal.write_marker(
+                    partition,
+                    commit=marker.is_commit,
+                    producer_id=marker.producer_id,
+                    producer_epoch=marker.producer_epoch,
+                )
 
 
 def resolve_patterns_in(state: BrokerState, run: Callable[[Callable[[], None]], Later]) -> None:
@@ -166,15 +180,22 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
         where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         partition = state.partition(where.topic, where.partition)
-        if partition is None:
-            return
-        state.internal.write_marker(
-            partition,
-            commit=commit,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-        )
+        if partition is not None:
+            state.internal.write_marker(
+                partition,
+                commit=commit,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+            )
+        if state.is_read_only:
+            state.records_in_memory.add_marker(
+                where,
+                commit=commit,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                now_ms=state.clock.now_ms,
+            )
         if where.topic == GROUP_OFFSETS:
             groups.end_transaction(where.partition, producer_id, commit=commit)
 

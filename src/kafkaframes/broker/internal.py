@@ -12,6 +12,7 @@ from kafkaframes.records.append.settings import LARGEST_INT64
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import FILE
+from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.log.producers import COORDINATOR
 from kafkaframes.storage.partition.fetch import LOG_END
 from kafkaframes.wire.checksum import crc32c
@@ -184,10 +185,13 @@ class InternalTopics:
 
 
 class RecordsInMemory:
-    """The latest record of each key of internal topics: what groups commit at a broker that only reads."""
+    """What coordinators write at a broker that only reads: the latest record of each key, and transaction markers.
+
+    A marker is kept once for each partition and producer: a broker that only reads accepts no new transactions.
+    """
 
     def __init__(self) -> None:
-        self._records: dict[str, dict[tuple[int, bytes | None], LoadedRecord]] = {}
+        self._records: dict[str, dict[tuple[int, bytes | int | None], LoadedRecord]] = {}
         self._count = 0
 
     def append(self, topic: str, partition: int, records: Sequence[Record], *, now_ms: int) -> None:
@@ -198,8 +202,34 @@ class RecordsInMemory:
             latest[partition, key] = LoadedRecord(partition, self._count, now_ms, key, value, -1, -1, False, False)
             self._count += 1
 
+    def add_marker(
+        self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, now_ms: int
+    ) -> None:
+        """Add the marker that ends a producer's transaction in a partition of any topic."""
+        key = struct.pack(">hh", 0, int(commit))
+        marker = LoadedRecord(
+            where.partition,
+            self._count,
+            now_ms,
+            key,
+            None,
+            producer_id,
+            producer_epoch,
+            is_transactional=True,
+            is_marker=True,
+        )
+        self._records.setdefault(where.topic, {}).setdefault((where.partition, producer_id), marker)
+        self._count += 1
+
+    def markers(self) -> Iterator[tuple[TopicPartition, LoadedRecord]]:
+        """Yield the markers of all topics, each with its partition."""
+        for topic, records in self._records.items():
+            for record in records.values():
+                if record.is_marker:
+                    yield TopicPartition(topic, record.partition), record
+
     def replay(self, topic: str) -> Iterator[LoadedRecord]:
-        """Yield the records of an internal topic, in the order in which they were added."""
+        """Yield the records and markers of an internal topic, in the order in which they were added."""
         yield from tuple(self._records.get(topic, {}).values())
 
 

@@ -120,7 +120,7 @@ def _txn_offset_commit(request: _TxnOffsetCommit, broker: BrokerState) -> Answer
 def _staged_answer(request: _TxnOffsetCommit, broker: BrokerState, rows: OffsetRows) -> Answer:
     body, types = request.body, request.response
     done: dict[TopicPartition, int] | int
-    done = elsewhere(request, broker, GROUP, body.group_id)
+    done = ErrorCode.POLICY_VIOLATION if broker.is_read_only else elsewhere(request, broker, GROUP, body.group_id)
     if done == ErrorCode.NONE and not body.group_id:
         done = ErrorCode.INVALID_GROUP_ID
     if done == ErrorCode.NONE and rows.offsets:

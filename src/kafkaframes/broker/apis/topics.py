@@ -37,7 +37,8 @@ class _Batch:
     """What one request has made so far.
 
     Attributes:
-        metrics_names: the names of all topics, by what metrics make of them.
+        metrics_names: names of the topics that existed before the request, by their name in metrics. As in Kafka 4.3.1, a
+            request may create two topics with the same name in metrics.
         made: topics that are there with their logs, and are to be kept.
     """
 
@@ -118,7 +119,6 @@ def _create(
         topic = yield from broker.making_topic(requested.name, replicas, configs)
         row.topic_id = topic.topic_id
         batch.made[requested.name] = topic
-        batch.metrics_names[_metrics_name(requested.name)] = requested.name
     _describe(request, broker, row, replicas, configs)
 
 
