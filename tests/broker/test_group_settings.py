@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from tests.broker.direct import DirectBroker
 
-from kafkaframes.broker.settings import KAFKA_DEFAULTS
+from kafkaframes.broker.config_changes import check_group
+from kafkaframes.broker.settings import KAFKA_DEFAULTS, BrokerSettings
+from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages import message
 
 NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
@@ -83,3 +86,23 @@ def test_intervals_of_assignments_are_kafkas_where_its_defaults_are_asked_for():
 @pytest.mark.parametrize("name", ["heartbeat_interval_ms", "session_timeout_ms", "assignment_interval_ms"])
 def test_settings_beyond_the_brokers_bounds_are_refused(broker, kind, name):
     assert change(broker, kind, **{name: "90000"}) != 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("session.timeout.ms", "1", "must be greater than or equal to group.{kind}.min.session.timeout.ms"),
+        ("session.timeout.ms", "999999", "must be less than or equal to group.{kind}.max.session.timeout.ms"),
+        (
+            "heartbeat.interval.ms",
+            "60000",
+            "{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms",
+        ),
+    ],
+)
+def test_settings_of_a_group_are_refused_with_kafkas_words(kind, setting, value, reason):
+    settings = BrokerSettings({f"group.{kind}.max.heartbeat.interval.ms": "99999"})
+    with pytest.raises(OptionError, match=re.escape(reason.format(kind=kind))):
+        check_group(settings, {f"{kind}.{setting}": value})
+    check_group(settings, {f"{kind}.heartbeat.interval.ms": "7000"})

@@ -215,17 +215,24 @@ def _is_of_a_start(key: str) -> bool:
 
 
 def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:
-    """Refuse, by name, settings that no group takes, or that lie beyond the broker's bounds for groups."""
+    """Reject unknown settings of a group, values outside the broker's bounds, and sessions as short as a heartbeat."""
     for name, value in configs.items():
         if name not in GROUP_SETTINGS:
             raise OptionError(f"Unknown group config name: {name}")
         text = normalized(name, value)
         kind, _, rest = name.partition(".")
-        for word, sign in (("min", 1), ("max", -1)):
+        for word, sign, relation in (("min", 1, "greater"), ("max", -1, "less")):
             limit = f"group.{kind}.{word}.{rest.removeprefix('num.')}"
             bound = settings.text(limit)
             if bound and sign * int(text) < sign * int(bound):
-                raise OptionError(f"{name} is {text}, beyond {limit}, {bound}")
+                raise OptionError(f"{name} must be {relation} than or equal to {limit}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session_ms, heartbeat_ms = (
+            int(configs.get(name) or settings.text(GROUP_SETTINGS[name])) for name in (session, heartbeat)
+        )
+        if not configs.keys().isdisjoint((session, heartbeat)) and session_ms <= heartbeat_ms:
+            raise OptionError(f"{session} must be greater than {heartbeat}")
 
 
 def check_metrics(settings: BrokerSettings, configs: Mapping[str, str]) -> None:

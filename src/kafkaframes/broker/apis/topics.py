@@ -37,8 +37,8 @@ class _Batch:
     """What one request has made so far.
 
     Attributes:
-        metrics_names: names of the topics that existed before the request, by their name in metrics. As in Kafka 4.3.1, a
-            request may create two topics with the same name in metrics.
+        metrics_names: names of the topics that existed before the request, by their name in metrics. A request may
+            create two topics with the same name in metrics, as in Kafka 4.3.1.
         made: topics that are there with their logs, and are to be kept.
     """
 
