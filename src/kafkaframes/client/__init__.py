@@ -64,9 +64,10 @@ if TYPE_CHECKING:
     from kafkaframes.client.fetched import ConsumerRecord, Fetched
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
-    from kafkaframes.client.metadata import TopicPartition
+    from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
+    from kafkaframes.client.record_futures import RecordFuture
     from kafkaframes.client.share_consumer import AsyncShareConsumer, ShareRecord
     from kafkaframes.client.sync import Admin, Consumer, Producer, ShareConsumer
 
@@ -84,6 +85,7 @@ __all__ = [
     "AsyncProducer",
     "AsyncShareConsumer",
     "BrokerNode",
+    "Cluster",
     "CommittedOffset",
     "ConfigEntry",
     "ConfigResource",
@@ -110,6 +112,7 @@ __all__ = [
     "QuorumReplica",
     "QuotaEntity",
     "QuotaMatch",
+    "RecordFuture",
     "RecordMetadata",
     "Replica",
     "ReplicaInfo",
@@ -124,6 +127,7 @@ __all__ = [
     "StreamsGroupMember",
     "Subtopology",
     "TaskId",
+    "TopicMetadata",
     "TopicPartition",
     "TransactionDescription",
     "TransactionListing",
@@ -175,9 +179,10 @@ _MODULES = {
     "fetched": ("ConsumerRecord", "Fetched"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
-    "metadata": ("TopicPartition",),
+    "metadata": ("Cluster", "TopicMetadata", "TopicPartition"),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
     "producer": ("AsyncProducer",),
+    "record_futures": ("RecordFuture",),
     "share_consumer": ("AsyncShareConsumer", "ShareRecord"),
     "sync": ("Admin", "Consumer", "Producer", "ShareConsumer"),
 }

@@ -1,0 +1,110 @@
+"""Write the public API as text: the names, signatures and defaults of everything in ``__all__`` of the public packages.
+
+``python tools/public_api.py`` rewrites ``tests/public_api.txt``. A test fails if the API and this file differ, so that
+a change of the API shows in review.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "kafkaframes",
+    "kafkaframes.broker",
+    "kafkaframes.client",
+    "kafkaframes.errors",
+    "kafkaframes.scan.scan",
+    "kafkaframes.spark",
+)
+_EXTRA_NAMES = {"kafkaframes.scan.scan": ("Scan",)}
+TARGET = Path(__file__).parents[1] / "tests" / "public_api.txt"
+
+
+def api_lines() -> Iterator[str]:
+    """Yield a line for each public function, class, method, property and constant."""
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in sorted(_EXTRA_NAMES.get(package, getattr(module, "__all__", ()))):
+            value = getattr(module, name)
+            if inspect.ismodule(value):
+                yield f"{package}.{name}: module"
+            elif inspect.isclass(value) and package == PACKAGES[0]:
+                yield f"{package}.{name}: class, see below"
+            elif inspect.isclass(value):
+                yield from _class_lines(f"{package}.{name}", value)
+            elif callable(value):
+                yield f"{package}.{name}{_signature(value)}"
+            elif name != "__version__":
+                yield f"{package}.{name}: {type(value).__name__}"
+
+
+def _class_lines(name: str, kind: type) -> Iterator[str]:
+    yield f"{name}{_signature(kind)}"
+    is_exception = issubclass(kind, BaseException)
+    for member in sorted(dir(kind)):
+        if member.startswith("_") or (is_exception and hasattr(BaseException, member)):
+            continue
+        value = inspect.getattr_static(kind, member)
+        if not _is_ours(kind, member):
+            continue
+        if isinstance(value, property):
+            yield f"{name}.{member}: property -> {_return_of(value)}"
+        elif isinstance(value, staticmethod | classmethod) or callable(value):
+            yield f"{name}.{member}{_signature(getattr(kind, member))}"
+        else:
+            yield f"{name}.{member}"
+
+
+def _is_ours(kind: type, member: str) -> bool:
+    owner = next((base for base in kind.__mro__ if member in vars(base)), kind)
+    return owner.__module__.startswith("kafkaframes")
+
+
+def _return_of(value: property) -> str:
+    return "?" if value.fget is None else str(value.fget.__annotations__.get("return", "?"))
+
+
+def _signature(value: Any) -> str:
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    parameters = [
+        parameter.replace(annotation=_Text(parameter.annotation), default=_default(parameter.default))
+        for parameter in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=parameters, return_annotation=_Text(signature.return_annotation)))
+
+
+class _Text:
+    """An annotation or a default as its source text, without quotes and addresses in memory."""
+
+    def __new__(cls, value: Any) -> Any:
+        return value if value is inspect.Parameter.empty else super().__new__(cls)
+
+    def __init__(self, value: Any) -> None:
+        self._text = value if isinstance(value, str) else inspect.formatannotation(value)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _default(value: Any) -> Any:
+    if value is inspect.Parameter.empty or isinstance(value, bool | int | float | str | bytes | tuple | None):
+        return value
+    if " at 0x" in repr(value) or "factory" in repr(value):
+        return _Text(f"<{type(value).__name__}>")
+    return value
+
+
+def main() -> None:
+    """Rewrite the snapshot."""
+    TARGET.write_text("".join(f"{line}\n" for line in api_lines()))
+
+
+if __name__ == "__main__":
+    main()
