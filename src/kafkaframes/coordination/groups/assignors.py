@@ -1,6 +1,6 @@
-"""The server side assignors of consumer groups: ``uniform`` and ``range`` (KIP-848). Pure functions.
+"""The server-side assignors of consumer groups, ``uniform`` and ``range`` (KIP-848), as pure functions.
 
-Both are sticky: who has a partition keeps it as long as the assignment stays balanced.
+Both are sticky: a member keeps its partitions as long as the assignment stays balanced.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from uuid import UUID
 
 from kafkaframes.coordination.groups.consumer import NOTHING, Assignment, Partition
 
-Subscriptions = Mapping[str, frozenset[UUID]]  # topics by member
-Counts = Mapping[UUID, int]  # partitions by topic
+Subscriptions = Mapping[str, frozenset[UUID]]  # topic ids by member id
+Counts = Mapping[UUID, int]  # number of partitions by topic id
 Assignor = Callable[[Subscriptions, Mapping[str, Assignment], Counts], dict[str, Assignment]]
 
 
 def uniform(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
-    """Spread all partitions evenly: with equal subscriptions no two members differ by more than one.
+    """Distribute all partitions evenly. With equal subscriptions, members differ by at most one partition.
 
     Args:
-        subscriptions: the topics of each member that there are.
-        current: the target that each member has.
-        counts: how many partitions each topic has.
+        subscriptions: existing topics of each member's subscription, by member id.
+        current: current target assignment, by member id.
+        counts: number of partitions, by topic id.
     """
     if len(set(subscriptions.values())) == 1:
-        return _uniform_of_equals(subscriptions, current, counts)
-    return _uniform_of_others(subscriptions, current, counts)
+        return _assign_equal_subscriptions(subscriptions, current, counts)
+    return _assign_different_subscriptions(subscriptions, current, counts)
 
 
-def _uniform_of_equals(
+def _assign_equal_subscriptions(
     subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
 ) -> dict[str, Assignment]:
     topics = next(iter(subscriptions.values()))
-    everything = _partitions(topics, counts)
-    least, extra = divmod(len(everything), len(subscriptions))
-    kept: dict[str, set[Partition]] = {}
+    partitions = _list_partitions(topics, counts)
+    min_quota, extra = divmod(len(partitions), len(subscriptions))
+    assignments: dict[str, set[Partition]] = {}
     quotas_left: dict[str, int] = {}
-    taken: set[Partition] = set()
+    assigned_partitions: set[Partition] = set()
     for number, member_id in enumerate(subscriptions):
-        quota = least + (number < extra)
+        quota = min_quota + (number < extra)
         mine = [
             partition
             for partition in sorted(current.get(member_id, NOTHING))
             if partition[0] in topics and partition[1] < counts[partition[0]]
         ]
-        kept[member_id] = set(mine[:quota]) - taken
-        taken |= kept[member_id]
-        quotas_left[member_id] = quota - len(kept[member_id])
-    free = iter([partition for partition in everything if partition not in taken])
+        assignments[member_id] = set(mine[:quota]) - assigned_partitions
+        assigned_partitions |= assignments[member_id]
+        quotas_left[member_id] = quota - len(assignments[member_id])
+    free = iter([partition for partition in partitions if partition not in assigned_partitions])
     for member_id, count in quotas_left.items():
-        kept[member_id].update(islice(free, count))
-    return {member_id: frozenset(mine) for member_id, mine in kept.items()}
+        assignments[member_id].update(islice(free, count))
+    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
 
 
-def _uniform_of_others(
+def _assign_different_subscriptions(
     subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts
 ) -> dict[str, Assignment]:
-    """Keep what is held, give what is free to who has least, then level out what can be moved."""
+    """Keep current assignments, give unassigned partitions to the members with the fewest, then balance."""
     topics = frozenset[UUID]().union(*subscriptions.values())
     subscriber_counts = Counter(topic for mine in subscriptions.values() for topic in mine)
     owner: dict[Partition, str] = {}
@@ -69,102 +69,104 @@ def _uniform_of_others(
         for partition in current.get(member_id, NOTHING):
             if partition[0] in mine and partition[1] < counts[partition[0]]:
                 owner.setdefault(partition, member_id)
-    held = dict.fromkeys(subscriptions, 0)
+    counts_by_member = dict.fromkeys(subscriptions, 0)
     for member_id in owner.values():
-        held[member_id] += 1
-    everything = sorted(_partitions(topics, counts), key=lambda partition: (subscriber_counts[partition[0]], partition))
-    poorest = _Poorest(subscriptions, held)
-    for partition in everything:
+        counts_by_member[member_id] += 1
+    partitions = sorted(
+        _list_partitions(topics, counts), key=lambda partition: (subscriber_counts[partition[0]], partition)
+    )
+    members_by_load = _MembersByLoad(subscriptions, counts_by_member)
+    for partition in partitions:
         if partition not in owner:
-            owner[partition] = poorest.reader_of(partition[0])
-            held[owner[partition]] += 1
-    _level(everything, owner, held, subscriptions)
-    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+            owner[partition] = members_by_load.least_loaded(partition[0])
+            counts_by_member[owner[partition]] += 1
+    _balance(partitions, owner, counts_by_member, subscriptions)
+    assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     for partition, member_id in owner.items():
-        assigned[member_id].add(partition)
-    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
+        assignments[member_id].add(partition)
+    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
 
 
-def _level(
-    everything: Sequence[Partition],
+def _balance(
+    partitions: Sequence[Partition],
     owner: dict[Partition, str],
-    held: dict[str, int],
+    counts_by_member: dict[str, int],
     subscriptions: Subscriptions,
 ) -> None:
-    """Move partitions to readers that have at least two less, until there is none; every move makes the sum smaller."""
-    moved = True
-    while moved:
-        moved, poorest = False, _Poorest(subscriptions, held)
-        for partition in everything:
-            reader = poorest.reader_of(partition[0])
-            if held[owner[partition]] > held[reader] + 1:
-                held[owner[partition]] -= 1
-                held[reader] += 1
+    """Move partitions to subscribers with at least two fewer, until none is left. Each move reduces the imbalance."""
+    has_moved = True
+    while has_moved:
+        has_moved, members_by_load = False, _MembersByLoad(subscriptions, counts_by_member)
+        for partition in partitions:
+            reader = members_by_load.least_loaded(partition[0])
+            if counts_by_member[owner[partition]] > counts_by_member[reader] + 1:
+                counts_by_member[owner[partition]] -= 1
+                counts_by_member[reader] += 1
                 owner[partition] = reader
-                moved = True
+                has_moved = True
 
 
-class _Poorest:
-    """Says which reader of a topic holds least, without looking at all: a group may have thousands.
+class _MembersByLoad:
+    """The subscribers of each topic by their number of partitions, for groups with thousands of members.
 
-    A reader that has lost partitions since this was made may be passed over; one that has got some is not.
+    A member that lost partitions since this was created may be overlooked; a member that got partitions is not.
     """
 
-    def __init__(self, subscriptions: Subscriptions, held: Mapping[str, int]) -> None:
-        self._held = held
+    def __init__(self, subscriptions: Subscriptions, counts_by_member: Mapping[str, int]) -> None:
+        self._counts_by_member = counts_by_member
         self._heaps: defaultdict[UUID, list[tuple[int, int, str]]] = defaultdict(list)
         for number, (member_id, mine) in enumerate(subscriptions.items()):
             for topic in mine:
-                self._heaps[topic].append((held[member_id], number, member_id))
+                self._heaps[topic].append((counts_by_member[member_id], number, member_id))
         for heap in self._heaps.values():
             heapify(heap)
 
-    def reader_of(self, topic: UUID) -> str:
-        """Return the reader, the first of those that hold equally few."""
+    def least_loaded(self, topic: UUID) -> str:
+        """Return the topic's subscriber with the fewest partitions; the first of several."""
         heap = self._heaps[topic]
-        while heap[0][0] != self._held[heap[0][2]]:
+        while heap[0][0] != self._counts_by_member[heap[0][2]]:
             _, number, member_id = heap[0]
-            heapreplace(heap, (self._held[member_id], number, member_id))
+            heapreplace(heap, (self._counts_by_member[member_id], number, member_id))
         return heap[0][2]
 
 
 def range_(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
-    """Give each reader of a topic a run of its partitions; the same members get the same numbers of every topic."""
-    assigned: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
+    """Give each subscriber of a topic a contiguous range of partitions, in the same order of members for every topic."""
+    assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
     for topic in sorted(topics):
-        subscriber_counts = [member_id for member_id, mine in subscriptions.items() if topic in mine]
-        for member_id, indexes in _range_of_topic(topic, subscriber_counts, current, counts[topic]).items():
-            assigned[member_id].update((topic, index) for index in indexes)
-    return {member_id: frozenset(mine) for member_id, mine in assigned.items()}
+        subscribers = [member_id for member_id, mine in subscriptions.items() if topic in mine]
+        for member_id, indexes in _assign_range(topic, subscribers, current, counts[topic]).items():
+            assignments[member_id].update((topic, index) for index in indexes)
+    return {member_id: frozenset(mine) for member_id, mine in assignments.items()}
 
 
-def _range_of_topic(
-    topic: UUID, subscriber_counts: Sequence[str], current: Mapping[str, Assignment], count: int
+def _assign_range(
+    topic: UUID, subscribers: Sequence[str], current: Mapping[str, Assignment], count: int
 ) -> dict[str, list[int]]:
-    least, extra = divmod(count, len(subscriber_counts))
-    assigned: dict[str, list[int]] = {}
+    min_quota, extra = divmod(count, len(subscribers))
+    indexes_by_member: dict[str, list[int]] = {}
     missing: list[tuple[str, int]] = []
-    taken: set[int] = set()
-    for member_id in subscriber_counts:
+    assigned_indexes: set[int] = set()
+    for member_id in subscribers:
         mine = sorted(index for at, index in current.get(member_id, NOTHING) if at == topic and index < count)
-        mine = [index for index in mine if index not in taken]
-        keeps = least
-        if len(mine) > least and extra:
-            keeps, extra = least + 1, extra - 1
+        mine = [index for index in mine if index not in assigned_indexes]
+        quota = min_quota
+        if len(mine) > min_quota and extra:
+            quota, extra = min_quota + 1, extra - 1
         else:
-            missing.append((member_id, least - len(mine)))
-        assigned[member_id] = mine[:keeps]
-        taken.update(mine[:keeps])
-    free = iter([index for index in range(count) if index not in taken])
+            missing.append((member_id, min_quota - len(mine)))
+        indexes_by_member[member_id] = mine[:quota]
+        assigned_indexes.update(mine[:quota])
+    free = iter([index for index in range(count) if index not in assigned_indexes])
     for member_id, count_missing in missing:
         if extra:
             count_missing, extra = count_missing + 1, extra - 1
-        assigned[member_id] += islice(free, max(count_missing, 0))
-    return assigned
+        indexes_by_member[member_id] += islice(free, max(count_missing, 0))
+    return indexes_by_member
 
 
-def _partitions(topics: frozenset[UUID], counts: Counts) -> list[Partition]:
+def _list_partitions(topics: frozenset[UUID], counts: Counts) -> list[Partition]:
     return [(topic, index) for topic in sorted(topics) for index in range(counts[topic])]
 
 

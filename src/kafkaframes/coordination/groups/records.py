@@ -1,11 +1,11 @@
-"""The records of classic, consumer and share groups in ``__consumer_offsets``, with the versions that Kafka writes.
+"""Records of classic, consumer and share groups in ``__consumer_offsets``, in the versions that Kafka writes.
 
-A commit is version 3, or 1 where the client asked for a retention of its own (OffsetCommit 2 to 4); a classic group is
-version 3 (Kafka 2.3 and later); those of consumer and share groups are as Kafka 4.1 and later write them. Values of
-every older version are read.
+A commit has version 3, or version 1 if the client requests a retention (OffsetCommit 2 to 4). A classic group has
+version 3 (Kafka 2.3 and later). Records of consumer and share groups are those of Kafka 4.1 and later. Values of all
+older versions can be read.
 
-The hash of subscribed topics is a hash of our own, where Kafka's is XXH3: a broker that finds another hash than its own
-only makes the group assign anew.
+The hash of subscribed topics differs from Kafka's, which is XXH3. A broker that reads another hash than its own only
+computes a new assignment.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Commit(NamedTuple):
     """A committed offset.
 
     Attributes:
-        offset: the next to be read.
-        leader_epoch: -1 where none was said.
-        expire_ms: when it expires; None where the broker's retention decides.
-        order: which was written later, of two commits of one partition; not part of the record.
+        offset: next offset to read.
+        leader_epoch: leader epoch of the last consumed record; -1 if unknown.
+        expire_ms: expiry time in milliseconds since 1970; None for the broker's retention.
+        order: sequence number of the write, which decides between two commits; not part of the record.
     """
 
     offset: int
@@ -60,12 +60,12 @@ class Commit(NamedTuple):
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
-    """Return one record; a ``DecodeError`` for an unknown type or version, and for broken bytes."""
+    """Decode one record. Raise ``DecodeError`` for an unknown type or version and for damaged bytes."""
     return decode_coordinator_record(OFFSETS_TOPIC, key, value)
 
 
 def commit_record(group_id: str, where: TopicPartition, commit: Commit | None) -> Record:
-    """Return the record of a committed offset; without one, its tombstone."""
+    """Return the record of a committed offset, or its tombstone for None."""
     key = message("OffsetCommitKey")(group=group_id, topic=where.topic, partition=where.partition)
     if commit is None:
         return encode_coordinator_record(key, None, None)
@@ -82,7 +82,7 @@ def commit_record(group_id: str, where: TopicPartition, commit: Commit | None) -
 
 
 def commit_of(value: Any) -> Commit:
-    """Return the committed offset that a value says."""
+    """Return the committed offset of a record's value."""
     expires = getattr(value, "expire_timestamp", _NONE)
     return Commit(
         value.offset,
@@ -95,16 +95,15 @@ def commit_of(value: Any) -> Commit:
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Record:
     """Return the record of a classic group with its members."""
-    made = message("GroupMetadataValue")
-    struct: Any = made
-    value = made(
+    value_class: Any = message("GroupMetadataValue")
+    value = value_class(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
         current_state_timestamp=_NONE if group.since_ms is None else group.since_ms,
         members=[
-            struct.MemberMetadata(
+            value_class.MemberMetadata(
                 member_id=one.member_id,
                 group_instance_id=one.instance_id,
                 client_id=one.client_id,
@@ -121,7 +120,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Recor
 
 
 def group_tombstone(group_id: str) -> Record:
-    """Return the record that ends a classic group."""
+    """Return the tombstone of a classic group."""
     return encode_coordinator_record(_group_key(group_id), None, None)
 
 
@@ -130,7 +129,7 @@ def _group_key(group_id: str) -> Any:
 
 
 def group_of(group_id: str, value: Any) -> ClassicGroup:
-    """Return the group that a value says: Stable with its members, else Empty."""
+    """Return the classic group of a record's value: Stable if it has members, else Empty."""
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if value.members else GroupState.EMPTY,
@@ -163,11 +162,11 @@ GroupT = TypeVar("GroupT", bound=EpochGroup[Any, Any])
 
 
 class ModernRecords(ABC, Generic[GroupT, MemberT]):
-    """The records of one type of group.
+    """The records of one group type.
 
     Attributes:
-        types: the numbers of its records: a member, the group's epoch, the targets' epoch, a target, what a member has,
-            and what groups of this type have alone.
+        types: record types of a member, the group epoch, the target epoch, a target assignment, a current assignment,
+            and the record that only this group type has.
     """
 
     group_type: type[GroupT]
@@ -176,34 +175,37 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
     _prefix: ClassVar[str]
 
     def is_end(self, record: CoordinatorRecord) -> bool:
-        """Whether a record ends its group."""
+        """Whether a record deletes its group."""
         return record.type == self.types[1] and record.value is None
 
     def epoch_record(self, group_id: str, epoch: int | None, metadata_hash: int = 0) -> Record:
-        """Return the record of a group's epoch; None for its tombstone."""
+        """Return the record of the group epoch; its tombstone for None."""
         value = None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash}
         return self._record("Metadata", value, group_id=group_id)
 
     def target_epoch_record(self, group_id: str, epoch: int | None, now_ms: int | None = None) -> Record:
-        """Return the record of the epoch that the targets were made for; None for its tombstone."""
+        """Return the record of the epoch of the target assignments; its tombstone for None."""
         timestamp = {} if now_ms is None else {"assignment_timestamp": now_ms}
         value = None if epoch is None else {"assignment_epoch": epoch, **timestamp}
         return self._record("TargetAssignmentMetadata", value, group_id=group_id)
 
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> Record:
-        """Return the record of what a member is to have."""
-        made: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
-        rows = [made.TopicPartition(topic_id=topic, partitions=indexes) for topic, indexes in by_topic(target).items()]
+        """Return the record of a member's target assignment."""
+        value_class: Any = message(f"{self._prefix}TargetAssignmentMemberValue")
+        rows = [
+            value_class.TopicPartition(topic_id=topic, partitions=indexes)
+            for topic, indexes in by_topic(target).items()
+        ]
         value = {"topic_partitions": rows}
         return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def member_tombstones(self, group_id: str, member_id: str) -> list[Record]:
-        """Return the records that end a member."""
+        """Return the tombstones of a member."""
         names = "CurrentMemberAssignment", "TargetAssignmentMember", "MemberMetadata"
         return [self._record(name, None, group_id=group_id, member_id=member_id) for name in names]
 
     def group_tombstones(self, group: GroupT) -> list[Record]:
-        """Return the records that end a group."""
+        """Return the tombstones of a group."""
         rows: list[Record] = []
         for member_id in group.members:
             rows += self.member_tombstones(group.group_id, member_id)
@@ -214,7 +216,7 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return [*rows, *self._own_tombstones(group), *ends]
 
     def replay(self, group: GroupT, record: CoordinatorRecord) -> None:
-        """Take a record over into the group."""
+        """Apply a record to the group."""
         _, epoch, target_epoch, target, _, own = self.types
         key, value = record.key, record.value
         if record.type == epoch:
@@ -239,20 +241,20 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
             group.remove(member_id)
         elif is_subscription:
             facts = {"rack_id": value.rack_id, "client_id": value.client_id, "client_host": value.client_host}
-            group.put(self._subscribed(replace(member, **facts), value))
+            group.put(self._with_subscription(replace(member, **facts), value))
         elif value is not None:
             epochs = {"epoch": value.member_epoch, "previous_epoch": value.previous_member_epoch}
-            assigned, revoking = self._held(value)
+            assigned, revoking = self._read_assignments(value)
             group.put(replace(member, **epochs, state=state_of(value), assigned=assigned, revoking=revoking))
-        elif member_id in group.members:  # its subscription is all that is left
+        elif member_id in group.members:  # keep only the subscription
             nothing = self.member_type(member_id)
             group.put(replace(member, **{name: getattr(nothing, name) for name in _ASSIGNMENT}))
 
     def _record(self, name: str, value: dict[str, Any] | None, **key: str) -> Record:
-        made = message(f"{self._prefix}{name}Key")(**key)
+        key_message = message(f"{self._prefix}{name}Key")(**key)
         if value is None:
-            return encode_coordinator_record(made, None, None)
-        return encode_coordinator_record(made, message(f"{self._prefix}{name}Value")(**value), 0)
+            return encode_coordinator_record(key_message, None, None)
+        return encode_coordinator_record(key_message, message(f"{self._prefix}{name}Value")(**value), 0)
 
     def _member_record(self, group_id: str, member: MemberT, **own: Any) -> Record:
         facts = {"rack_id": member.rack_id, "client_id": member.client_id, "client_host": member.client_host}
@@ -264,26 +266,26 @@ class ModernRecords(ABC, Generic[GroupT, MemberT]):
         return self._record("CurrentMemberAssignment", value, group_id=group_id, member_id=member.member_id)
 
     def _own_tombstones(self, group: GroupT) -> list[Record]:
-        """Return the records that end what ends before the group itself."""
+        """Return tombstones that precede those of the group itself."""
         return []
 
     def _target_of(self, value: Any) -> Any:
-        return _assigned(value.topic_partitions)
+        return _read_partitions(value.topic_partitions)
 
     @abstractmethod
     def _replay_own(self, group: GroupT, key: Any, value: Any) -> None: ...
 
     @abstractmethod
-    def _subscribed(self, member: MemberT, value: Any) -> MemberT:
-        """Return the member with what a record of its subscription says beyond where it is from."""
+    def _with_subscription(self, member: MemberT, value: Any) -> MemberT:
+        """Return the member with the subscription of a record's value."""
 
     @abstractmethod
-    def _held(self, value: Any) -> tuple[frozenset[Any], frozenset[Any]]:
-        """Return what a member has, and what it is to give up."""
+    def _read_assignments(self, value: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+        """Return the partitions that a member owns, and those that it has to revoke."""
 
 
 class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
-    """The records of consumer groups; of their own they have what patterns stand for."""
+    """The records of consumer groups. Only they have records of patterns and their matches."""
 
     group_type, member_type = ConsumerGroup, ConsumerMember
     types = (5, 3, 6, 7, 8, 16)
@@ -303,29 +305,31 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         )
 
     def current_record(self, group_id: str, member: ConsumerMember) -> Record:
-        """Return the record of what a member has and is to give up.
+        """Return the record of a member's current assignment and pending revocation.
 
-        Since which epoch it has each partition is not kept: the member's own stands there, which Kafka 4.3 takes as
-        well where there is none, but not without an error in its log.
+        The epoch in which each partition was assigned is not stored. The record has the member's epoch instead; without
+        one, Kafka 4.3 logs an error.
         """
-        made: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
+        value_class: Any = message("ConsumerGroupCurrentMemberAssignmentValue")
 
         def rows(partitions: Assignment) -> list[Any]:
             return [
-                made.TopicPartitions(topic_id=topic, partitions=some, assignment_epochs=[member.epoch] * len(some))
-                for topic, some in by_topic(partitions).items()
+                value_class.TopicPartitions(
+                    topic_id=topic, partitions=indexes, assignment_epochs=[member.epoch] * len(indexes)
+                )
+                for topic, indexes in by_topic(partitions).items()
             ]
 
-        held = {"assigned_partitions": rows(member.assigned), "partitions_pending_revocation": rows(member.revoking)}
-        return self._current_record(group_id, member, held)
+        value = {"assigned_partitions": rows(member.assigned), "partitions_pending_revocation": rows(member.revoking)}
+        return self._current_record(group_id, member, value)
 
     def regex_record(self, group_id: str, regex: str, topics: Iterable[str] | None, now_ms: int = 0) -> Record:
-        """Return the record of the topics that a pattern stands for; None for its tombstone."""
+        """Return the record of the topics that match a pattern; its tombstone for None."""
         value = None if topics is None else {"topics": sorted(topics), "version": 0, "timestamp": now_ms}
         return self._record("RegularExpression", value, group_id=group_id, regular_expression=regex)
 
     def group_records(self, group: ConsumerGroup, now_ms: int) -> list[Record]:
-        """Return the records of a group as it stands, for one that was of another type before."""
+        """Return all records of a group that was converted from another type."""
         rows = [self.member_record(group.group_id, member) for member in group.members.values()]
         rows.append(self.epoch_record(group.group_id, group.epoch, group.metadata_hash))
         rows += [self.target_record(group.group_id, key, target) for key, target in group.targets.items()]
@@ -340,7 +344,7 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
         if value is not None:
             group.regexes[key.regular_expression] = frozenset(value.topics)
 
-    def _subscribed(self, member: ConsumerMember, value: Any) -> ConsumerMember:
+    def _with_subscription(self, member: ConsumerMember, value: Any) -> ConsumerMember:
         classic, facts = value.classic_member_metadata, None
         if classic is not None:
             protocols = tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols)
@@ -355,12 +359,12 @@ class ConsumerRecords(ModernRecords[ConsumerGroup, ConsumerMember]):
             classic=facts,
         )
 
-    def _held(self, value: Any) -> tuple[Assignment, Assignment]:
-        return _assigned(value.assigned_partitions), _assigned(value.partitions_pending_revocation)
+    def _read_assignments(self, value: Any) -> tuple[Assignment, Assignment]:
+        return _read_partitions(value.assigned_partitions), _read_partitions(value.partitions_pending_revocation)
 
 
 class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
-    """The records of share groups; of their own they have the partitions that they have begun to read."""
+    """The records of share groups. Only they have a record of the partitions from which the group reads."""
 
     group_type, member_type = ShareGroup, ShareMember
     types = (10, 11, 12, 13, 14, 15)
@@ -371,26 +375,26 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         return self._member_record(group_id, member, subscribed_topic_names=list(member.topics))
 
     def current_record(self, group_id: str, member: ShareMember) -> Record:
-        """Return the record of what a member has."""
-        made: Any = message("ShareGroupCurrentMemberAssignmentValue")
-        assigned = by_topic(member.assigned).items()
-        rows = [made.TopicPartitions(topic_id=topic, partitions=some) for topic, some in assigned]
+        """Return the record of a member's current assignment."""
+        value_class: Any = message("ShareGroupCurrentMemberAssignmentValue")
+        topics = by_topic(member.assigned).items()
+        rows = [value_class.TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in topics]
         return self._current_record(group_id, member, {"assigned_partitions": rows})
 
     def state_record(self, group_id: str, initialized: Initialized | None) -> Record:
-        """Return the record of the partitions that the group has begun to read; None for its tombstone."""
+        """Return the record of the partitions from which the group reads; its tombstone for None."""
         if initialized is None:
             return self._record("StatePartitionMetadata", None, group_id=group_id)
-        made: Any = message("ShareGroupStatePartitionMetadataValue")
+        value_class: Any = message("ShareGroupStatePartitionMetadataValue")
         rows = [
-            made.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            value_class.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
             for topic_id, (name, indexes) in sorted(initialized.items())
         ]
         value = {"initializing_topics": [], "initialized_topics": rows, "deleting_topics": []}
         return self._record("StatePartitionMetadata", value, group_id=group_id)
 
     def group_tombstones(self, group: ShareGroup) -> list[Record]:
-        """Return the records that end a group."""
+        """Return the tombstones of a group."""
         return [*super().group_tombstones(group), self.state_record(group.group_id, None)]
 
     def _replay_own(self, group: ShareGroup, key: Any, value: Any) -> None:
@@ -398,11 +402,11 @@ class ShareRecords(ModernRecords[ShareGroup, ShareMember]):
         group.has_read = value is not None
         group.initialized = {row.topic_id: (row.topic_name, frozenset(row.partitions)) for row in rows}
 
-    def _subscribed(self, member: ShareMember, value: Any) -> ShareMember:
+    def _with_subscription(self, member: ShareMember, value: Any) -> ShareMember:
         return replace(member, topics=tuple(sorted(value.subscribed_topic_names)))
 
-    def _held(self, value: Any) -> tuple[Assignment, Assignment]:
-        return _assigned(value.assigned_partitions), frozenset()
+    def _read_assignments(self, value: Any) -> tuple[Assignment, Assignment]:
+        return _read_partitions(value.assigned_partitions), frozenset()
 
 
 consumer_records: Final = ConsumerRecords()
@@ -413,16 +417,16 @@ _ASSIGNMENT: Final = ("epoch", "previous_epoch", "state", "assigned", "revoking"
 def _classic_struct(classic: ClassicProtocols | None) -> Any:
     if classic is None:
         return None
-    made: Any = message("ConsumerGroupMemberMetadataValue")
-    rows = [made.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
-    return made.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
+    value_class: Any = message("ConsumerGroupMemberMetadataValue")
+    rows = [value_class.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
+    return value_class.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
 
 
-def _assigned(rows: Any) -> Assignment:
+def _read_partitions(rows: Any) -> Assignment:
     return frozenset((row.topic_id, index) for row in rows for index in row.partitions)
 
 
 def state_of(value: Any) -> MemberState:
-    """Return the state that a record says; one that nobody knows is STABLE."""
-    known = {int(state) for state in MemberState}
-    return MemberState(value.state) if value.state in known else MemberState.STABLE
+    """Return the state of a record's value. An unknown state is read as STABLE."""
+    states = {int(state) for state in MemberState}
+    return MemberState(value.state) if value.state in states else MemberState.STABLE

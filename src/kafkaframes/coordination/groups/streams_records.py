@@ -109,7 +109,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
     def _replay_own(self, group: StreamsGroup, key: Any, value: Any) -> None:
         group.topology = None if value is None else topology_of(value)
 
-    def _subscribed(self, member: StreamsMember, value: Any) -> StreamsMember:
+    def _with_subscription(self, member: StreamsMember, value: Any) -> StreamsMember:
         endpoint = value.user_endpoint
         return replace(
             member,
@@ -120,7 +120,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
             client_tags=tuple((row.key, row.value) for row in value.client_tags),
         )
 
-    def _held(self, value: Any) -> tuple[Tasks, Tasks]:
+    def _read_assignments(self, value: Any) -> tuple[Tasks, Tasks]:
         return tasks_of(value), tasks_of(value, "_pending_revocation")
 
 
