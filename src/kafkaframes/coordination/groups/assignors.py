@@ -131,7 +131,7 @@ class _MembersByLoad:
 
 
 def range_(subscriptions: Subscriptions, current: Mapping[str, Assignment], counts: Counts) -> dict[str, Assignment]:
-    """Give each subscriber of a topic a contiguous range of partitions, in the same order of members for every topic."""
+    """Give each subscriber of a topic a contiguous range of partitions, in the same member order for every topic."""
     assignments: dict[str, set[Partition]] = {member_id: set() for member_id in subscriptions}
     topics = frozenset[UUID]().union(*subscriptions.values()) if subscriptions else frozenset[UUID]()
     for topic in sorted(topics):
