@@ -59,12 +59,13 @@ if TYPE_CHECKING:
         ScramCredential,
         ScramCredentialInfo,
     )
-    from kafkaframes.client.batches import RecordMetadata
+    from kafkaframes.client.batches import Producer as ProducerIdentity
+    from kafkaframes.client.batches import RecordMetadata, WrittenBatches
     from kafkaframes.client.consumer import AsyncConsumer
     from kafkaframes.client.fetched import ConsumerRecord, Fetched
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
-    from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
+    from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
     from kafkaframes.client.record_futures import RecordFuture
@@ -104,8 +105,10 @@ __all__ = [
     "MemberDescription",
     "NewTopic",
     "OffsetAndTimestamp",
+    "PartitionMetadata",
     "PartitionReassignment",
     "Producer",
+    "ProducerIdentity",
     "ProducerRecord",
     "ProducerState",
     "QuorumInfo",
@@ -132,6 +135,7 @@ __all__ = [
     "TransactionDescription",
     "TransactionListing",
     "VersionRange",
+    "WrittenBatches",
 ]
 
 _MODULES = {
@@ -174,17 +178,17 @@ _MODULES = {
         "Subtopology",
         "TaskId",
     ),
-    "batches": ("RecordMetadata",),
+    "batches": ("RecordMetadata", "WrittenBatches"),
     "consumer": ("AsyncConsumer",),
     "fetched": ("ConsumerRecord", "Fetched"),
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
-    "metadata": ("Cluster", "TopicMetadata", "TopicPartition"),
+    "metadata": ("Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
     "producer": ("AsyncProducer",),
     "record_futures": ("RecordFuture",),
     "share_consumer": ("AsyncShareConsumer", "ShareRecord"),
-    "sync": ("Admin", "Consumer", "Producer", "ShareConsumer"),
+    "sync": ("Admin", "Consumer", "Producer", "ProducerIdentity", "ShareConsumer"),
 }
 
 
