@@ -1,7 +1,7 @@
 """Fences (KIP-98, KIP-360) that a leader or a coordinator reports, and what the producer raises afterwards.
 
-Java's ``commitTransaction`` throws the fence that a Produce response has reported (KAFKA-9144, KAFKA-15653); aiokafka
-raises ``ProducerFenced`` (aiokafka#449); in librdkafka it is a fatal error (confluent-kafka-python#1049).
+In Java's producer, a fence is an error that no further transaction can follow, also if the response to an offset commit
+reports it (KAFKA-10631). In librdkafka, it is a fatal error (librdkafka#3928).
 """
 
 import pyarrow as pa

@@ -78,7 +78,7 @@ def test_a_table_waits_for_memory_no_longer_than_max_block_ms(broker):
 
 @pytest.mark.parametrize("kind", ["send", "send_arrow", "queue_arrow", "transaction"])
 def test_a_batch_that_a_leader_does_not_answer_fails_after_delivery_timeout_ms(broker, kind):
-    """KIP-91; librdkafka's ``message.timeout.ms`` bounds messages in flight as well (librdkafka#1022)."""
+    """KIP-91. In librdkafka, ``message.timeout.ms`` is the bound (librdkafka#1066, librdkafka#1160)."""
     settings = {"transactional_id": "late"} if kind == "transaction" else {}
     delay_s = 4 if kind == "transaction" else 60
     table = pa.table({"value": [b"x"], "partition": [0]})

@@ -1,11 +1,10 @@
-"""Break the rules of the consumer's state machine one at a time, and see whether random schedules notice.
+"""Break the rules of the consumer's state machine one at a time, and see whether cases or random schedules notice.
 
     python -m tests.soak.consumer_mutants [--schedules 3000] [--only NAME]
 
 Each mutant is a module of the machine, a text of it, and its replacement; the text must occur once in today's module.
-``SAFE`` says of a mutant why no schedule can notice it: the change costs time or requests, never a record. Prints for
-each mutant the first schedule that went wrong; exit status 1 if one survives that is not in ``SAFE``, or one dies that
-is.
+The cases of ``consumer_cases.py`` are tried first, then schedules. The command prints the first that fails for each
+mutant. Its exit status is 1 if a mutant survives.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from tests.soak import consumer_schedules
+from tests.soak import consumer_cases, consumer_schedules
 
 from kafkaframes.client import classic_member, consumer_machine, consumer_member, positions
 
 CLASSIC, CONSUMER, MACHINE, POSITIONS = classic_member, consumer_member, consumer_machine, positions
+USERS = (positions, classic_member, consumer_member, consumer_machine, consumer_schedules, consumer_cases)
 MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "joins before on_revoke has returned": (
         CLASSIC,
@@ -56,7 +56,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     "sends no heartbeats": (CLASSIC, "and self.is_member and now >= self._heartbeat_due:", "and False:"),
     "an old assignment is handed over in a rebalance": (
         CLASSIC,
-        "            if self._is_eager:\n                host.forget_target()\n",
+        "            host.forget_unclaimed()\n",
         "",
     ),
     "the leader does not look at grown topics": (
@@ -117,7 +117,16 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
         "        if self._assignment is not None and not self._is_resolved:\n            self._resolve()\n",
         "",
     ),
-    "ignores its assignment": (CONSUMER, "            self._resolve()\n\n    def _resolve", "\n    def _resolve"),
+    "ignores its assignment": (
+        CONSUMER,
+        "            self._resolve()\n\n    def _resolve",
+        "            pass\n\n    def _resolve",
+    ),
+    "keeps an old committed offset after a lost response": (
+        CONSUMER,
+        "            self._host.forget_unclaimed()\n",
+        "            pass\n",
+    ),
     "reports a partition as given up too early": (
         MACHINE,
         "return [state.partition for state in states if state.ownership is not Ownership.PENDING]",
@@ -269,13 +278,8 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "commits forget the epoch": (
         POSITIONS,
-        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)\n                state.leader = None",
-        "state.move(Step.FETCH, entry.offset)\n                state.leader = None",
-    ),
-    "a committed position is not validated": (
-        POSITIONS,
-        "state.move(Step.FETCH, entry.offset, entry.leader_epoch)\n                state.leader = None",
         "state.move(Step.FETCH, entry.offset, entry.leader_epoch)",
+        "state.move(Step.FETCH, entry.offset)",
     ),
     "an offset out of range is asked for again and again": (
         POSITIONS,
@@ -304,10 +308,25 @@ MUTANTS: dict[str, tuple[ModuleType, str, str]] = {
     ),
     "read batches are kept": (POSITIONS, "        state.release_read()\n    return", "        pass\n    return"),
 }
-SAFE = {
-    "fetches again what is buffered": "the next fetch begins after the buffered batches: it costs memory",
-    "a seek does not stop buffered records": "only an iteration in another thread could still take them",
-}
+FOUND_BY_CASE = (
+    "joins before the caller knows of lost partitions",
+    "keeps its generation when it is unknown",
+    "an old assignment is handed over in a rebalance",
+    "forgets a subscription that changed while it joined",
+    "stays in the group without polls (classic)",
+    "joins before the caller knows of lost partitions (consumer)",
+    "keeps an old committed offset after a lost response",
+    "reports a partition as given up too early",
+    "a recreated topic is the same",
+    "stale topics are not refreshed",
+    "partitions are handed out before they are owned",
+    "a recreated topic goes on at the old offset",
+    "old metadata is taken for new",
+    "an offset out of range drops what is buffered",
+    "a failure does not refresh the topic",
+    "a seek does not stop buffered records",
+    "fetches again what is buffered",
+)
 
 
 def mutant(name: str) -> ModuleType:
@@ -326,20 +345,22 @@ def install(name: str) -> None:
     broken = mutant(name)
     module = MUTANTS[name][0]
     public = {key: value for key, value in vars(broken).items() if getattr(value, "__module__", "") == broken.__name__}
-    for user in (positions, classic_member, consumer_member, consumer_machine, consumer_schedules):
+    for user in USERS:
         for key, value in public.items():
             if getattr(vars(user).get(key), "__module__", None) == module.__name__:
                 setattr(user, key, value)
-    if module is consumer_machine:
-        consumer_schedules.ConsumerMachine = broken.ConsumerMachine  # type: ignore[misc]
 
 
 def first_wrong(name: str, schedules: int) -> str | None:
-    """Return what the first schedule that notices says; None if none does."""
-    saved = {user: dict(vars(user)) for user in (positions, classic_member, consumer_member, consumer_machine)}
-    of_schedules = dict(vars(consumer_schedules))
+    """Return the error of the first case or schedule that fails; None if all pass."""
+    saved = {user: dict(vars(user)) for user in USERS}
     install(name)
     try:
+        for case, check in consumer_cases.CASES.items():
+            try:
+                check()
+            except Exception as error:  # whatever a broken module runs into
+                return f"{case}: {type(error).__name__} {error}"[:160]
         for seed in range(schedules):
             try:
                 consumer_schedules.explore(seed)
@@ -349,7 +370,6 @@ def first_wrong(name: str, schedules: int) -> str | None:
     finally:
         for user, names in saved.items():
             vars(user).update(names)
-        vars(consumer_schedules).update(of_schedules)
 
 
 def main() -> None:
@@ -361,8 +381,8 @@ def main() -> None:
     wrong = 0
     for name in options.only or MUTANTS:
         result = first_wrong(name, options.schedules)
-        wrong += (result is None) != (name in SAFE)
-        print(f"{'survives' if result is None else 'dies    '} {name}: {result or SAFE.get(name, '')}", flush=True)
+        wrong += result is None
+        print(f"{'survives' if result is None else 'dies    '} {name}: {result or ''}", flush=True)
     print(f"mutants: {len(options.only or MUTANTS)}, wrong: {wrong}")
     sys.exit(1 if wrong else 0)
 

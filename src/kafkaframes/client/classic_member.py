@@ -77,8 +77,8 @@ class MemberHost(Protocol):
     def set_target(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Set the partitions that the group assigns, with their topic ids if the group assigns by id."""
 
-    def forget_target(self) -> None:
-        """Clear the assigned partitions before a new assignment."""
+    def forget_unclaimed(self) -> None:
+        """Clear the assigned partitions that the caller does not own, because the group may assign them to others."""
 
     def refresh_topics(self) -> None:
         """Refresh the metadata of the subscribed topics."""
@@ -197,8 +197,7 @@ class ClassicMember:
             if self._waits_for_caller:
                 return None
             host = self._host
-            if self._is_eager:
-                host.forget_target()
+            host.forget_unclaimed()
             return JoinGroup(self._member_id, self._generation, host.topics, tuple(host.owned))
         if self._answer is None:
             return None

@@ -300,6 +300,18 @@ class ConsumerMachine:
         self._target = None
         self._drop_pending(())
 
+    def forget_unclaimed(self) -> None:
+        """Clear the assigned partitions that the caller does not own, because the group may assign them to others.
+
+        If the group assigns one to this consumer again, its committed offset is looked up again: another member may
+        have owned it in the meantime.
+        """
+        self._drop_pending(())
+        if self._target is not None:
+            self._target = {
+                entry: topic_id for entry, topic_id in self._target.items() if entry in self.positions.states
+            }
+
     def refresh_topics(self) -> None:
         """Refresh the metadata of the subscribed topics."""
         self.positions.stale_topics.update(self.topics)

@@ -139,8 +139,11 @@ class ConsumerMember:
         self._member_id, self._epoch = answer.member_id or self._member_id, answer.epoch
         is_reported = self._owned == self._host.owned_by_id and self._topics == self._host.topics
         self._due = now + answer.interval_s if is_reported else now
+        if sent.is_full:  # the response before it may be lost, and other members may have owned partitions since
+            self._host.forget_unclaimed()
         if answer.assignment is not None:
             self._assignment = answer.assignment
+        if self._assignment is not None and (sent.is_full or answer.assignment is not None):
             self._resolve()
 
     def _resolve(self) -> None:

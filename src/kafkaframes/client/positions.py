@@ -432,7 +432,6 @@ class Positions:
                 self._reset(state, f"the group has no committed offset of {state.partition}")
             else:
                 state.move(Step.FETCH, entry.offset, entry.leader_epoch)
-                state.leader = None
 
     def listed(
         self, request: ListOffsets, answers: Mapping[TopicPartition, OffsetAndTimestamp | Exception], now: float

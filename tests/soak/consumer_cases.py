@@ -1,0 +1,411 @@
+"""Single cases of the consumer's state machine, each for one rule that random schedules rarely reach.
+
+``tests/client/test_consumer_machine.py`` runs them, and ``consumer_mutants.py`` shows that each detects a broken rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from tests.soak.consumer_schedules import Batches, settings_of
+
+from kafkaframes.client.assignors import Member
+from kafkaframes.client.consumer_machine import CallbackKind, ConsumerMachine
+from kafkaframes.client.group_offsets import CommittedOffset
+from kafkaframes.client.group_requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    FetchCommitted,
+    FetchEpochEnds,
+    FetchMetadata,
+    FetchRecords,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupAnswer,
+    LeaveGroup,
+    ListOffsets,
+    SyncGroup,
+)
+from kafkaframes.client.metadata import Broker, Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.positions import FetchAnswer, Ownership, Step
+from kafkaframes.errors import ErrorCode, NetworkError, broker_error
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def put_topic(cluster: Cluster, size: int, *, topic_id: int = 7, epoch: int = 0) -> None:
+    partitions = {number: PartitionMetadata(number, 1, epoch, (), (), ErrorCode.NONE) for number in range(size)}
+    cluster.topics["t"] = TopicMetadata("t", UUID(int=topic_id), False, partitions, ErrorCode.NONE)
+
+
+def machine_of(kind: str, instance: str | None = None) -> ConsumerMachine:
+    cluster = Cluster(brokers={1: Broker(1, "a", 1)})
+    put_topic(cluster, 2)
+    machine = ConsumerMachine(
+        settings_of(kind, "earliest", instance), cluster, backoff_s=lambda _: 0.1, new_id=lambda: "me", now_ms=lambda: 0
+    )
+    machine.subscribe(["t"], None, 0.0)
+    machine.polled(0.0)
+    return machine
+
+
+def answer(machine: ConsumerMachine, kind: type, value: object, now: float = 0.0) -> object:
+    """Answer the request of a kind that is due; return the request."""
+    (request,) = [one for one in machine.requests(now) if isinstance(one, kind)]
+    machine.answered(request, value, now)
+    return request
+
+
+def join(machine: ConsumerMachine, partitions: list[TopicPartition], now: float = 0.0) -> None:
+    answer(machine, JoinGroup, JoinGroupAnswer("me", 1, "cooperative-sticky"), now)
+    answer(machine, SyncGroup, partitions, now)
+
+
+def take_over(machine: ConsumerMachine, now: float = 0.0) -> None:
+    for state in machine.positions.states.values():
+        if not state.has_offset:
+            state.move(Step.FETCH, 0)
+    callback = machine.next_callback()
+    assert callback is not None
+    assert callback.kind is CallbackKind.ASSIGN
+    machine.callback_begun(callback)
+    machine.callback_returned(callback, now)
+
+
+def of_kind(machine: ConsumerMachine, kind: type, now: float) -> list[Any]:
+    """Return the requests of a kind that are due."""
+    return [request for request in machine.requests(now) if isinstance(request, kind)]
+
+
+def begin_callback(machine: ConsumerMachine, kind: CallbackKind) -> Any:
+    callback = machine.next_callback()
+    assert callback is not None
+    assert callback.kind is kind
+    machine.callback_begun(callback)
+    return callback
+
+
+def owner_of(kind: str) -> ConsumerMachine:
+    """Return a machine that owns both partitions and has a position in each."""
+    machine = machine_of(kind)
+    if kind == "consumer":
+        assignment = ((UUID(int=7), (0, 1)),)
+        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 1, 1.0, assignment))
+    else:
+        join(machine, [ONE, TWO])
+    take_over(machine)
+    return machine
+
+
+def fetch(machine: ConsumerMachine, now: float) -> Any:
+    """Send the Fetch that is due."""
+    (request,) = of_kind(machine, FetchRecords, now)
+    return request
+
+
+def check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join_again() -> None:
+    """The JoinGroup has claimed it, so the leader gives it to no other member."""
+    machine = machine_of("cooperative")
+    join(machine, [ONE, TWO])
+    take_over(machine)
+    machine.set_target({ONE: UUID(int=0)})
+    machine.member.subscription_changed(1.0)
+    claim = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
+    assert claim.owned == (ONE, TWO)
+    callback = machine.next_callback()
+    assert callback == (CallbackKind.REVOKE, (TWO,))
+    machine.callback_begun(callback)
+    machine.callback_returned(callback, 1.0)
+    machine.answered(claim, JoinGroupAnswer("me", 2, "cooperative-sticky"), 1.0)
+    again = next(one for one in machine.requests(1.0) if isinstance(one, JoinGroup))
+    assert again.owned == (ONE,)
+
+
+def check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile() -> None:
+    """The leader may give them to another member at once."""
+    machine = machine_of("cooperative")
+    join(machine, [ONE, TWO])
+    for state in machine.positions.states.values():
+        state.move(Step.FETCH, 0)
+    machine.member.subscription_changed(1.0)
+    assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+    assert machine.next_callback() is None
+
+
+def check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_meanwhile() -> None:
+    """The coordinator may give them to another member at once. If its response is lost, a later one is needed."""
+    machine = machine_of("consumer")
+    topic_id = UUID(int=7)
+    first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((topic_id, (0, 1)),))
+    answer(machine, ConsumerHeartbeat, first)
+    for state in machine.positions.states.values():
+        state.move(Step.FETCH, 0)
+    (lost,) = [one for one in machine.requests(1.0) if isinstance(one, ConsumerHeartbeat)]
+    machine.failed(lost, NetworkError("lost"), 1.0)
+    (report,) = [one for one in machine.requests(2.0) if isinstance(one, ConsumerHeartbeat)]
+    assert report.owned == ()
+    assert machine.next_callback() is None
+    machine.failed(report, NetworkError("lost"), 2.0)
+    assert machine.next_callback() is None
+    answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 2, 1.0, ((topic_id, (0,)),)), 3.0)
+    assert machine.next_callback() is None
+    machine.positions.states[ONE].move(Step.FETCH, 0)
+    assert machine.next_callback() == (CallbackKind.ASSIGN, (ONE,))
+
+
+def check_that_an_eager_member_joins_only_when_on_revoke_has_returned() -> None:
+    machine = machine_of("range")
+    join(machine, [ONE, TWO])
+    take_over(machine)
+    machine.member.subscription_changed(1.0)
+    assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
+    callback = machine.next_callback()
+    machine.callback_begun(callback)
+    assert not [one for one in machine.requests(1.0) if isinstance(one, JoinGroup)]
+    machine.callback_returned(callback, 1.0)
+    assert [one.owned for one in machine.requests(1.0) if isinstance(one, JoinGroup)] == [()]
+
+
+def check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning() -> None:
+    """KIP-814: the coordinator keeps the assignment; a topic that grows makes the leader join again."""
+    machine = machine_of("range", "a")
+    members = {"me": Member(frozenset({"t"}))}
+    request = next(one for one in machine.requests(0.0) if isinstance(one, JoinGroup))
+    machine.answered(request, JoinGroupAnswer("me", 1, "range", members, skips_assignment=True), 0.0)
+    answer(machine, FetchMetadata, None)
+    assert answer(machine, SyncGroup, [ONE, TWO]).assignment == {}
+    take_over(machine)
+    put_topic(machine.cluster, 3)
+    machine.metadata_updated(1.0)
+    assert machine.next_callback() == (CallbackKind.REVOKE, (ONE, TWO))
+
+
+def check_that_a_topic_that_was_recreated_is_read_from_its_start() -> None:
+    """The old offset may be in the new log, too; the new leader's epoch is lower than the old one's."""
+    machine = machine_of("range")
+    put_topic(machine.cluster, 2, epoch=5)
+    join(machine, [ONE])
+    take_over(machine)
+    machine.positions.seek(ONE, 40)
+    assert [one for one in machine.requests(1.0) if isinstance(one, FetchRecords)]
+    put_topic(machine.cluster, 2, topic_id=8, epoch=0)
+    answer(machine, ListOffsets, {ONE: OffsetAndTimestamp(0, -1, 0)}, 2.0)
+    assert machine.positions.states[ONE].position == 0
+    assert machine.positions.states[ONE].ownership is Ownership.OWNED
+
+
+def check_that_a_classic_member_joins_after_the_caller_knows_of_lost_partitions() -> None:
+    """Until then the caller may commit their positions, and overwrite those of their new owners."""
+    for kind in ("range", "cooperative"):
+        machine = owner_of(kind)
+        (beat,) = of_kind(machine, Heartbeat, 2.0)
+        machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+        assert not of_kind(machine, JoinGroup, 5.0)
+        machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
+        assert of_kind(machine, JoinGroup, 5.0)
+
+
+def check_that_a_consumer_member_joins_after_the_caller_knows_of_lost_partitions() -> None:
+    """The same of the consumer protocol."""
+    machine = owner_of("consumer")
+    (beat,) = of_kind(machine, ConsumerHeartbeat, 2.0)
+    machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    assert not of_kind(machine, ConsumerHeartbeat, 5.0)
+    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
+    assert [beat.epoch for beat in of_kind(machine, ConsumerHeartbeat, 5.0)] == [0]
+
+
+def check_that_a_removed_member_has_no_generation() -> None:
+    """It may not commit, and it claims nothing from a generation that other members have ended."""
+    machine = owner_of("cooperative")
+    (beat,) = of_kind(machine, Heartbeat, 2.0)
+    machine.failed(beat, broker_error(ErrorCode.UNKNOWN_MEMBER_ID, "heartbeat"), 2.0)
+    assert not machine.member.is_member
+    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 5.0)
+    assert [(one.member_id, one.generation, one.owned) for one in of_kind(machine, JoinGroup, 5.0)] == [("", -1, ())]
+
+
+def check_that_partitions_that_a_join_does_not_claim_are_looked_up_again() -> None:
+    """Another member may own them in a generation whose assignment this member does not receive."""
+    for kind in ("range", "cooperative"):
+        machine = machine_of(kind)
+        join(machine, [ONE])
+        (lookup,) = of_kind(machine, FetchCommitted, 0.0)
+        machine.answered(lookup, {ONE: CommittedOffset(1)}, 0.0)
+        machine.member.commit_refused(broker_error(ErrorCode.REBALANCE_IN_PROGRESS, "commit"), 1.0)
+        join(machine, [ONE], 2.0)
+        (lookup,) = of_kind(machine, FetchCommitted, 2.0)
+        machine.answered(lookup, {ONE: CommittedOffset(9)}, 2.0)
+        take_over(machine, 2.0)
+        assert machine.positions.states[ONE].position == 9
+
+
+def check_that_partitions_are_looked_up_again_after_a_lost_heartbeat() -> None:
+    """The same of the consumer protocol: the complete heartbeat that follows does not report them."""
+    machine = machine_of("consumer")
+    first = ConsumerHeartbeatAnswer("me", 1, 1.0, ((UUID(int=7), (0,)),))
+    answer(machine, ConsumerHeartbeat, first)
+    answer(machine, FetchCommitted, {ONE: CommittedOffset(1)})
+    (lost,) = of_kind(machine, ConsumerHeartbeat, 2.0)
+    machine.failed(lost, NetworkError("lost"), 2.0)
+    for now, assignment in ((9.0, ((UUID(int=7), (0,)),)), (15.0, None)):
+        machine.member._topics = None
+        answer(machine, ConsumerHeartbeat, ConsumerHeartbeatAnswer("me", 3, 1.0, assignment), now)
+        answer(machine, FetchCommitted, {ONE: CommittedOffset(9)}, now)
+    take_over(machine, 15.0)
+    assert machine.positions.states[ONE].position == 9
+
+
+def check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_again() -> None:
+    """The JoinGroup in flight has the old topics."""
+    machine = machine_of("cooperative")
+    (old,) = of_kind(machine, JoinGroup, 0.0)
+    machine.topics = ("t", "u")
+    machine.member.subscription_changed(0.0)
+    machine.answered(old, JoinGroupAnswer("me", 1, "cooperative-sticky"), 0.0)
+    assert [one.topics for one in of_kind(machine, JoinGroup, 1.0)] == [("t", "u")]
+
+
+def check_that_a_member_without_polls_stays_outside_the_group() -> None:
+    """It has left, and joins at the next poll."""
+    machine = owner_of("range")
+    assert of_kind(machine, LeaveGroup, 30.0)
+    machine.callback_returned(begin_callback(machine, CallbackKind.LOSE), 30.0)
+    machine.member.failed(machine.member._under_way, NetworkError("lost"), 30.0)
+    assert not of_kind(machine, JoinGroup, 40.0)
+    machine.polled(50.0)
+    assert of_kind(machine, JoinGroup, 50.0)
+
+
+def check_that_a_partition_is_owned_until_on_revoke_has_returned() -> None:
+    """A heartbeat that does not report it lets the coordinator assign it to another member."""
+    machine = owner_of("consumer")
+    machine.set_target({ONE: UUID(int=7)})
+    callback = begin_callback(machine, CallbackKind.REVOKE)
+    assert machine.owned == [ONE, TWO]
+    machine.callback_returned(callback, 1.0)
+    assert machine.owned == [ONE]
+
+
+def check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol() -> None:
+    """The group assigns the new topic id, and the partitions of the old one are revoked."""
+    machine = owner_of("consumer")
+    machine.set_target({ONE: UUID(int=8), TWO: UUID(int=7)})
+    assert machine.next_callback() == (CallbackKind.REVOKE, (ONE,))
+
+
+def check_that_stale_topics_are_refreshed_before_the_metadata_are_old() -> None:
+    """A leader that has moved is looked up after a backoff."""
+    machine = owner_of("range")
+    assert not of_kind(machine, FetchMetadata, 1.0)
+    machine.positions.stale_topics.add("t")
+    assert [one.topics for one in of_kind(machine, FetchMetadata, 1.5)] == [frozenset({"t"})]
+
+
+def check_that_no_buffer_is_returned_before_and_after_ownership() -> None:
+    """The caller gets records of partitions that it owns, and whose on_revoke has not begun."""
+    machine = owner_of("range")
+    request = fetch(machine, 1.0)
+    batches = Batches(UUID(int=7), 0, [0, 0])
+    machine.answered(request, {ONE: FetchAnswer(None, batches)}, 1.0)
+    state = machine.positions.states[ONE]
+    for ownership in Ownership:
+        state.ownership = Ownership[ownership.name]
+        assert (machine.positions.next_buffer() is not None) is (ownership.name == "OWNED")
+
+
+def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None:
+    """A lower leader epoch is older."""
+    machine = machine_of("range")
+    put_topic(machine.cluster, 2, epoch=5)
+    join(machine, [ONE, TWO])
+    take_over(machine)
+    machine.requests(1.0)
+    put_topic(machine.cluster, 2, epoch=4)
+    machine.requests(2.0)
+    assert machine.positions.states[ONE].leader == (1, 5)
+    put_topic(machine.cluster, 2, epoch=6)
+    machine.requests(3.0)
+    assert machine.positions.states[ONE].leader == (1, 6)
+
+
+def check_that_an_offset_out_of_range_leaves_buffered_records() -> None:
+    """The caller gets them first. Only then the position is reset."""
+    machine = owner_of("range")
+    batches = Batches(UUID(int=7), 0, [0, 0])
+    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    assert batches.take() == (0, 0)
+    error = broker_error(ErrorCode.OFFSET_OUT_OF_RANGE, "fetch")
+    machine.answered(fetch(machine, 2.0), {ONE: FetchAnswer(error)}, 2.0)
+    state = machine.positions.states[ONE]
+    assert (state.step.name, state.position) == ("FETCH", 1)
+    assert batches.take() == (1, 0)
+    machine.answered(fetch(machine, 3.0), {ONE: FetchAnswer(error)}, 3.0)
+    assert [list(one.timestamps) for one in of_kind(machine, ListOffsets, 4.0)] == [[ONE]]
+
+
+def check_that_a_failed_request_refreshes_its_topics() -> None:
+    """The leader may have moved, or its node may be gone."""
+    for kind in (FetchRecords, FetchEpochEnds):
+        machine = owner_of("range")
+        if kind is FetchEpochEnds:
+            state = machine.positions.states[ONE]
+            state.move(Step.FETCH, 0, 0)
+        (request,) = of_kind(machine, kind, 1.0)
+        machine.failed(request, NetworkError("lost"), 1.0)
+        assert machine.positions.stale_topics == {"t"}
+
+
+def check_that_a_seek_stops_an_iteration_of_buffered_records() -> None:
+    """An iteration in another thread would return records before the new position."""
+    machine = owner_of("range")
+    batches = Batches(UUID(int=7), 0, [0, 0])
+    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, batches)}, 1.0)
+    assert not batches.is_empty
+    machine.positions.seek(ONE, 1)
+    assert batches.is_empty
+
+
+def check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread() -> None:
+    """At most one more buffer than the one that the caller reads: a slow caller bounds the memory."""
+    machine = owner_of("range")
+    state = machine.positions.states[ONE]
+    state.is_paused, machine.positions.states[TWO].is_paused = False, True
+    first, second = Batches(UUID(int=7), 0, [0, 0]), Batches(UUID(int=7), 2, [0, 0])
+    machine.answered(fetch(machine, 1.0), {ONE: FetchAnswer(None, first)}, 1.0)
+    assert not of_kind(machine, FetchRecords, 2.0)
+    first.take()
+    machine.answered(fetch(machine, 2.0), {ONE: FetchAnswer(None, second)}, 2.0)
+    assert not of_kind(machine, FetchRecords, 3.0)
+
+
+CASES: dict[str, Callable[[], None]] = {
+    case.__name__: case
+    for case in (
+        check_that_a_partition_that_is_given_up_while_the_member_joins_makes_it_join_again,
+        check_that_partitions_that_a_join_does_not_claim_are_not_taken_over_meanwhile,
+        check_that_partitions_that_a_heartbeat_does_not_report_are_not_taken_over_meanwhile,
+        check_that_an_eager_member_joins_only_when_on_revoke_has_returned,
+        check_that_a_static_leader_that_returns_looks_after_the_topics_without_assigning,
+        check_that_a_topic_that_was_recreated_is_read_from_its_start,
+        check_that_a_classic_member_joins_after_the_caller_knows_of_lost_partitions,
+        check_that_a_consumer_member_joins_after_the_caller_knows_of_lost_partitions,
+        check_that_a_removed_member_has_no_generation,
+        check_that_partitions_that_a_join_does_not_claim_are_looked_up_again,
+        check_that_partitions_are_looked_up_again_after_a_lost_heartbeat,
+        check_that_a_subscription_that_changes_while_a_member_joins_makes_it_join_again,
+        check_that_a_member_without_polls_stays_outside_the_group,
+        check_that_a_partition_is_owned_until_on_revoke_has_returned,
+        check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol,
+        check_that_stale_topics_are_refreshed_before_the_metadata_are_old,
+        check_that_no_buffer_is_returned_before_and_after_ownership,
+        check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader,
+        check_that_an_offset_out_of_range_leaves_buffered_records,
+        check_that_a_failed_request_refreshes_its_topics,
+        check_that_a_seek_stops_an_iteration_of_buffered_records,
+        check_that_a_leader_is_not_asked_again_while_a_buffer_is_unread,
+    )
+}
