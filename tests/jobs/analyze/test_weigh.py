@@ -123,7 +123,9 @@ def test_what_cannot_be_raised_is_named_and_the_rest_is_weighed():
     assert kinds["raised"].messages == 2
     (reason,) = kinds[NOT_RAISED].reasons
     assert kinds[NOT_RAISED].left_out == 2
-    assert reason == "field nodeId: not the default, and version 6 lacks this field; the first is 0"
+    assert (
+        reason == "field nodeId: the value is not the default, but version 6 lacks this field; its first version is 0"
+    )
 
 
 def test_a_heartbeat_by_hand_in_both_layouts():

@@ -104,7 +104,7 @@ class TestEncode:
         plan = plan_of("MetadataRequest", 3)
         rows = [{"topics": [{"name": "a"}], "allowAutoTopicCreation": x} for x in (True, False)]
         assert len(encode_columns(plan, pa.array(rows[:1]))) == 1
-        with pytest.raises(EncodeError, match=r"row 1, field allowAuto.*not the default.*first is 4"):
+        with pytest.raises(EncodeError, match=r"row 1, field allowAuto.*not the default.*first version is 4"):
             encode_columns(plan, pa.array(rows))
 
     def test_a_null_row_is_null(self) -> None:
@@ -143,7 +143,7 @@ class TestFieldsOfOtherVersions:
     def test_and_one_that_says_something_is_refused(self):
         values = [self.fetch(), self.fetch(replica_state=self.fetch.ReplicaState(replica_id=3))]
         columns = self.fetch.decode_columns([value.encode(15) for value in values], 15)
-        with pytest.raises(EncodeError, match="row 1, field replicaState: not the default"):
+        with pytest.raises(EncodeError, match="row 1, field replicaState: the value is not the default"):
             self.fetch.encode_columns(columns, 14)
         with pytest.raises(EncodeError, match="not the default"):
             values[1].encode(14)
@@ -154,7 +154,7 @@ class TestFieldsOfOtherVersions:
         row = {"nullableStruct2": {"myString": "x", "myInt": 1}, "nullableStruct4": value}
         if value and "_unknown_tags" in value:
             row["nullableStruct4"] = {"_unknown_tags": [{"tag": 1, "data": b""}]}
-        with pytest.raises(EncodeError, match="field nullableStruct4: not the default"):
+        with pytest.raises(EncodeError, match="field nullableStruct4: the value is not the default"):
             cls.encode_columns(pa.array([row]), 0)
         row["nullableStruct4"] = {"myString": "", "myInt": 0}
         assert cls.encode_columns(pa.array([row]), 0)[0].as_py() == bytes.fromhex("ff00017800000001")

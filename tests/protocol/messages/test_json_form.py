@@ -52,7 +52,8 @@ def test_what_is_no_list_of_tags_is_refused_at_its_place(tags, reason):
 
 
 @pytest.mark.parametrize(
-    ("tag", "version", "reason"), [(-1, 4, "tags must ascend"), (0, 4, "topicId"), (9, 3, "tagged fields are set")]
+    ("tag", "version", "reason"),
+    [(-1, 4, "expected ascending tags"), (0, 4, "topicId"), (9, 3, "tagged fields are set")],
 )
 def test_what_cannot_be_written_is_refused_when_it_is(tag, version, reason):
     cls = message("OffsetCommitValue")

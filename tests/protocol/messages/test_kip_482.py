@@ -72,7 +72,9 @@ def test_the_example_of_the_kip(version, fields, expected):
 
 
 def test_a_tagged_field_at_a_version_before_it_names_the_field_and_its_first_version():
-    with pytest.raises(EncodeError, match=r"version 8 lacks this field; the first is 9 \(at \$\.Foos\[0\]\.Bar\)"):
+    with pytest.raises(
+        EncodeError, match=r"version 8 lacks this field; its first version is 9 \(at \$\.Foos\[0\]\.Bar\)"
+    ):
         _value({"foos": [{"bar": "hi", "baz": 1}]}).encode(8)
 
 

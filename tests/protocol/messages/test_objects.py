@@ -98,7 +98,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
     assert value.find("topics", name="z") is None
     with pytest.raises(OptionError, match="found by name"):
         value.find("topics", error_code=1)
-    with pytest.raises(OptionError, match="no array"):
+    with pytest.raises(OptionError, match="not an array"):
         value.find("cluster_id", name="a")
     with pytest.raises(OptionError, match="no key"):
         Topic(partitions=[Partition()]).find("partitions", partition_index=0)
@@ -109,7 +109,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
     [
         ({"topics": None}, 12, "null in a field that is not nullable (at $.Topics)"),
         ({"topics": [None]}, 12, "null as an element of an array (at $.Topics[0])"),
-        ({"topics": ["a"]}, 12, "str where a MetadataResponseTopic belongs (at $.Topics[0])"),
+        ({"topics": ["a"]}, 12, "expected a MetadataResponseTopic, not str (at $.Topics[0])"),
         ({"topics": [Topic(name=5)]}, 12, "5 is not a str (at $.Topics[0].Name)"),
         (
             {"topics": [Topic(name="x" * 32768)]},
@@ -120,7 +120,7 @@ def test_map_keys_are_found_in_order_and_may_repeat():
         ({"topics": [Topic(topic_id="x")]}, 12, "'x' is not a uuid.UUID (at $.Topics[0].TopicId)"),
         ({"controller_id": 2**31}, 12, "2147483648 is not a valid int32"),
         ({"controller_id": "1"}, 12, "at $.ControllerId"),
-        ({"topics": "abc"}, 12, "str where a list belongs (at $.Topics)"),
+        ({"topics": "abc"}, 12, "expected a list, not str (at $.Topics)"),
         (
             {"topics": [Topic(partitions=[Partition(replica_nodes=[1, "2"])])]},
             12,
@@ -173,12 +173,12 @@ def test_any_kind_of_bytes_is_read():
     ("raw", "strict_reason"),
     [
         ("000002001200000004000000000000", None),
-        ("000082000012000000040000000000 00", "varint that is not canonical"),
+        ("000082000012000000040000000000 00", "varint is not canonical"),
         ("000002001200000004000000000001 e1a9c39771 00", "not canonical"),
-        ("0000020012000000040000000000010301 02", "2 as a bool"),
-        ("00000200120000000400000000000201080000000000000007 0108 0000000000000008", "must ascend"),
-        ("000002001200000004000000000001010a0000000000000007", "says 10 bytes"),
-        ("00000200120000000400000000000101 08 ffffffffffffffff", "holds its default"),
+        ("0000020012000000040000000000010301 02", "invalid bool 2"),
+        ("00000200120000000400000000000201080000000000000007 0108 0000000000000008", "must be in ascending order"),
+        ("000002001200000004000000000001010a0000000000000007", "has size 10"),
+        ("00000200120000000400000000000101 08 ffffffffffffffff", "has its default"),
         ("0000020012000000040000000000010008 0202ff0000000100", "not UTF-8"),
     ],
 )

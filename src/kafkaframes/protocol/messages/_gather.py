@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError
 from kafkaframes.protocol.messages._arena import MAX_ROWS, Arena, Array
 from kafkaframes.protocol.messages._program import ERROR, UNKNOWN_TAGS, Kind, Node, Program
-from kafkaframes.protocol.messages._reference import declared_tag, lacks
+from kafkaframes.protocol.messages._reference import reason_for_missing_field, tag_conflict
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -162,7 +162,7 @@ class Gatherer:
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
         self.refuse(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
         for known in plan.declared_tags:
-            self.refuse(alive & (numbers == known), item.level, path, declared_tag(known, plan))
+            self.refuse(alive & (numbers == known), item.level, path, tag_conflict(known, plan))
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 
@@ -171,7 +171,7 @@ class Gatherer:
         if field.ignorable:
             return
         differs = live & ~_at_default(array, field)
-        self.refuse(differs, level, path, lacks(field, self.program.plan.version))
+        self.refuse(differs, level, path, reason_for_missing_field(field, self.program.plan.version))
 
     def default(self, node: Node, count: int) -> pa.Array:
         """Return ``count`` defaults of a field whose column the caller left out."""

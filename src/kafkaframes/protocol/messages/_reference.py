@@ -1,12 +1,13 @@
-"""The plain interpreter of plans: reads and writes any message field by field, and knows at every byte where it is.
+"""Interpreter of plans: reads and writes a message field by field, and knows the path and position of each value.
 
-It defines what the generated functions (``_source.py``) must do; one test runs both on any bytes. It also does what
-they leave to it: whatever is not canonical, and every error, since only it knows the field path. Modes:
+It defines the results of the generated functions (``_source.py``); a test compares both on arbitrary bytes. It also
+handles the input that these do not: data that is not canonical, and all errors, which contain the path of the field.
+Modes:
 
-* ``reference``: what Kafka's generated readers accept, bit for bit. Longer varints than needed, any non-zero bool,
-  broken UTF-8, any negative length as null, tags in any order, the last of repeated known tags, a known tag's size
-  unchecked.
-* ``strict``: only bytes that Kafka's writers produce, so that encoding the value again gives the same bytes.
+* ``reference``: accepts exactly what Kafka's generated readers accept: overlong varints, any non-zero bool, malformed
+  UTF-8, any negative length as null, and tags in any order. Of repeated known tags the last one counts, and the size of
+  a known tag is not checked.
+* ``strict``: accepts only bytes that Kafka's writers produce, so that encoding the value again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from kafkaframes.wire import primitives as wire
 from kafkaframes.wire.primitives import Part
 from kafkaframes.wire.varint import TAG_HEADERS, read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
-Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any: attributes come from the spec
-Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  # start, end, path, what, value
+Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any, because specs define the attributes
+Trace: TypeAlias = Callable[[int, int, tuple[str | int, ...], str, Any], None]  # start, end, path, label, value
 
 
 def make_default(field: FieldPlan | AbsentField, classes: Classes) -> Any:
-    """Return a field's default, made anew where it can be changed."""
+    """Return a field's default. A mutable default is a new object."""
     if field.default is Empty.ARRAY:
         return []
     if field.default is Empty.STRUCT:
@@ -35,9 +36,10 @@ def make_default(field: FieldPlan | AbsentField, classes: Classes) -> Any:
 
 
 def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> bool:
-    """Return whether Kafka takes a value for the default: such a tag is not written, such an absent field is no error.
+    """Return whether a value equals the default for Kafka.
 
-    A NaN is never the default, -0.0 is that of 0.0; a struct is compared with all it holds, unknown tags included.
+    A tagged field with its default is not written, and a field that the version lacks must have it. NaN is never the
+    default, and -0.0 equals 0.0. Structs are compared with all their fields and unknown tags.
     """
     if field.default is None:
         return value is None
@@ -51,7 +53,7 @@ def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> 
 
 
 class PlanReader:
-    """Reads one buffer by a plan; ``trace`` gets every run of bytes that stands for one thing."""
+    """Decodes one buffer by a plan. ``trace`` is called for each run of bytes that belongs to one value."""
 
     def __init__(
         self, buf: bytes, classes: Classes, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
@@ -64,10 +66,10 @@ class PlanReader:
         self.path: list[str | int] = []
 
     def message(self, plan: MessagePlan, position: int) -> tuple[Any, int]:
-        """Read the message that starts at ``position``; return it and where it ends.
+        """Decode the message at ``position``, and return it and its end.
 
         Raises:
-            DecodeError: with the path of the field and the position of the byte.
+            DecodeError: the data is invalid; the error has the path of the field and the position.
         """
         try:
             return self.struct(plan.root, position)
@@ -76,7 +78,7 @@ class PlanReader:
             raise
 
     def struct(self, plan: StructPlan, position: int) -> tuple[Any, int]:
-        """Read one struct."""
+        """Decode a struct."""
         value = object.__new__(self.classes[plan.name])
         for absent in plan.absent:
             setattr(value, absent.attribute, make_default(absent, self.classes))
@@ -85,7 +87,7 @@ class PlanReader:
         value._tags = None
         for field in plan.fields:
             self.path.append(field.name)
-            item, position = self.field(field, position, tagged=False)
+            item, position = self.field(field, position, is_tag=False)
             setattr(value, field.attribute, item)
             self.path.pop()
         if plan.flexible:
@@ -93,62 +95,62 @@ class PlanReader:
         return value, position
 
     def tags(self, plan: StructPlan, value: Any, position: int) -> int:
-        """Read the tag section of a struct into ``value``; return where it ends."""
-        known = {field.tag: field for field in plan.tagged}
+        """Decode the tag section of a struct into ``value``, and return its end."""
+        fields = {field.tag: field for field in plan.tagged}
         start = position
         count, position = self.varint(start, "number of tagged fields")
-        if count < 0:  # Kafka's readers take it for none before 4.4, and refuse it since
-            raise DecodeError(f"a negative number of tagged fields, {count}", position=start)
+        if count < 0:  # Kafka's readers treat it as 0 before 4.4, and reject it since
+            raise DecodeError(f"negative number of tagged fields: {count}", position=start)
         last = -1
         for _ in range(count):
             tag, size, start = self.header(position)
             if self.strict and tag <= last:
-                raise DecodeError(f"tag {tag} follows tag {last}, tags must ascend", position=position)
+                raise DecodeError(f"tag {tag} follows tag {last}; tags must be in ascending order", position=position)
             last = tag
             if tag in plan.refused_tags:
                 raise DecodeError(f"tag {tag} of {plan.name} is not valid at this version", position=position)
-            if tag in known:
-                position = self.known_tag(known[tag], value, start, size)
+            if tag in fields:
+                position = self.decode_known_tag(fields[tag], value, start, size)
             else:
-                position = self.unknown_tag(tag, value, start, size)
+                position = self.decode_unknown_tag(tag, value, start, size)
         return position
 
     def header(self, position: int) -> tuple[int, int, int]:
-        """Read a tag's header; return tag, size and where its payload starts."""
+        """Decode a tag's header, and return the tag, the size and the start of its payload."""
         if self.tag_header.name == "adopted":
             tag, start = self.varint(position, "tag")
             return tag, *self.varint(start, f"size of tag {tag}")
         tag, size, start = self.tag_header.read(self.buf, position)
         self.note(position, start, f"header of tag {tag}", size)
         if self.strict and start - position != self.tag_header.size(tag, size):
-            raise DecodeError("a varlong that is longer than needed", position=position)
+            raise DecodeError("varlong longer than necessary", position=position)
         return tag, size, start
 
-    def known_tag(self, field: FieldPlan, value: Any, position: int, size: int) -> int:
+    def decode_known_tag(self, field: FieldPlan, value: Any, position: int, size: int) -> int:
         self.path.append(field.name)
-        item, end = self.field(field, position, tagged=True)
+        item, end = self.field(field, position, is_tag=True)
         if self.strict and end - position != size:
-            raise DecodeError(f"tag {field.tag} says {size} bytes and has {end - position}", position=position)
+            raise DecodeError(f"tag {field.tag} has size {size}, but {end - position} bytes", position=position)
         if self.strict and is_default(field, item, self.classes):
-            raise DecodeError(f"tag {field.tag} holds its default, which is never written", position=position)
+            raise DecodeError(f"tag {field.tag} has its default value, which is never written", position=position)
         setattr(value, field.attribute, item)
         self.path.pop()
         return end
 
-    def unknown_tag(self, tag: int, value: Any, position: int, size: int) -> int:
+    def decode_unknown_tag(self, tag: int, value: Any, position: int, size: int) -> int:
         if size < 0:
-            raise DecodeError(f"tag {tag} of {size} bytes", position=position)
+            raise DecodeError(f"negative size {size} of tag {tag}", position=position)
         payload, end = wire.read_raw(self.buf, position, size, f"tag {tag}")
         value.unknown_tags.append((tag, payload))
         self.note(position, end, f"tag {tag} (unknown)", payload)
         return end
 
-    def field(self, field: FieldPlan, position: int, *, tagged: bool) -> tuple[Any, int]:
-        """Read a field's value: an array, a struct or a primitive."""
+    def field(self, field: FieldPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
+        """Decode a field's value: an array, a struct or a primitive."""
         if field.array:
             value, end = self.array(field, position)
         elif field.struct is not None:
-            value, end = self.one_struct(field, field.struct, position, tagged=tagged)
+            value, end = self.one_struct(field, field.struct, position, is_tag=is_tag)
         else:
             value, end = self.primitive(field, position)
         if value is None and not field.nullable:
@@ -160,8 +162,8 @@ class PlanReader:
         self.note(position, start, "count", count)
         if count < 0:
             return None, start
-        if count > len(self.buf) - start:  # an element has a byte at least: Kafka's guard, for empty structs too
-            raise TruncatedError(f"array of {count} elements, {len(self.buf) - start} bytes left", position=position)
+        if count > len(self.buf) - start:  # Kafka's check: an element has at least one byte, even an empty struct
+            raise TruncatedError(f"array of {count} elements; bytes left: {len(self.buf) - start}", position=position)
         items = []
         position = start
         for index in range(count):
@@ -169,27 +171,27 @@ class PlanReader:
             if field.struct is not None:
                 item, position = self.struct(field.struct, position)
             else:
-                here = position
+                start = position
                 item, position = self.primitive(field, position)
                 if item is None:
-                    raise DecodeError("null as an element of an array", position=here)
+                    raise DecodeError("null as an element of an array", position=start)
             items.append(item)
             self.path.pop()
         return items, position
 
-    def one_struct(self, field: FieldPlan, plan: StructPlan, position: int, *, tagged: bool) -> tuple[Any, int]:
+    def one_struct(self, field: FieldPlan, plan: StructPlan, position: int, *, is_tag: bool) -> tuple[Any, int]:
         if not field.nullable:
             return self.struct(plan, position)
-        if tagged:
+        if is_tag:
             marker, start = self.varint(position, "null marker")
-            present, unusual = marker > 0, marker not in (0, 1)
+            is_present, is_canonical = marker > 0, marker in (0, 1)
         else:
             marker, start = wire.read_int8(self.buf, position)
             self.note(position, start, "null marker", marker)
-            present, unusual = marker >= 0, marker not in (-1, 1)
-        if unusual and self.strict:
-            raise DecodeError(f"{marker} as the null marker of a struct", position=position)
-        return self.struct(plan, start) if present else (None, start)
+            is_present, is_canonical = marker >= 0, marker in (-1, 1)
+        if self.strict and not is_canonical:
+            raise DecodeError(f"invalid null marker {marker} of a struct", position=position)
+        return self.struct(plan, start) if is_present else (None, start)
 
     def primitive(self, field: FieldPlan, position: int) -> tuple[Any, int]:
         compact = field.compact
@@ -202,7 +204,7 @@ class PlanReader:
 
     def check_canonical(self, field: FieldPlan, position: int, end: int) -> None:
         if field.type == "bool" and self.buf[position] > 1:
-            raise DecodeError(f"{self.buf[position]} as a bool", position=position)
+            raise DecodeError(f"invalid bool {self.buf[position]}", position=position)
         if field.type not in ("string", "bytes", "records"):
             return
         if field.compact:
@@ -211,7 +213,7 @@ class PlanReader:
             read_length = wire.read_int16 if field.type == "string" else wire.read_int32
             length, start = read_length(self.buf, position)
             if length < -1:
-                raise DecodeError(f"{length} as the length of a null", position=position)
+                raise DecodeError(f"invalid length {length} of null", position=position)
         if field.type == "string":
             try:
                 self.buf[start:end].decode()
@@ -221,30 +223,30 @@ class PlanReader:
     def length(self, position: int, compact: bool) -> tuple[int, int]:
         length, end = (wire.read_compact_length if compact else wire.read_int32)(self.buf, position)
         if self.strict and length < -1:
-            raise DecodeError(f"{length} as a length", position=position)
+            raise DecodeError(f"invalid length {length}", position=position)
         if self.strict and compact and not self.is_canonical(position, end, length + 1):
-            raise DecodeError("a varint that is not canonical", position=position)
+            raise DecodeError("varint is not canonical", position=position)
         return length, end
 
-    def varint(self, position: int, what: str) -> tuple[int, int]:
+    def varint(self, position: int, label: str) -> tuple[int, int]:
         value, end = read_unsigned_varint(self.buf, position)
         if self.strict and not self.is_canonical(position, end, value):
-            raise DecodeError(f"{what}: a varint that is not canonical", position=position)
-        self.note(position, end, what, value)
+            raise DecodeError(f"{label}: varint is not canonical", position=position)
+        self.note(position, end, label, value)
         return value, end
 
     def is_canonical(self, position: int, end: int, value: int) -> bool:
-        """Whether a varint is below 2^31, no longer than needed, and without bits that reading drops."""
+        """Return whether a varint is below 2^31, as short as possible, and without bits that decoding discards."""
         size = end - position
         return value >= 0 and size == size_of_unsigned_varint(value) and (size < 5 or self.buf[end - 1] < 8)
 
-    def note(self, start: int, end: int, what: str, value: Any) -> None:
+    def note(self, start: int, end: int, label: str, value: Any) -> None:
         if self.trace is not None:
-            self.trace(start, end, tuple(self.path), what, value)
+            self.trace(start, end, tuple(self.path), label, value)
 
 
 class PlanWriter:
-    """Writes one value by a plan, as Kafka's generated writers do."""
+    """Encodes a value by a plan, like Kafka's generated writers."""
 
     def __init__(self, classes: Classes, *, tag_header: str = "adopted") -> None:
         self.classes = classes
@@ -252,10 +254,10 @@ class PlanWriter:
         self.path: list[str | int] = []
 
     def message(self, plan: MessagePlan, value: Any) -> bytes:
-        """Return the bytes of ``value``.
+        """Encode a message.
 
         Raises:
-            EncodeError: with the path of the field that cannot be written.
+            EncodeError: the value cannot be encoded; the error has the path of the field.
         """
         out = bytearray()
         try:
@@ -266,25 +268,25 @@ class PlanWriter:
         return bytes(out)
 
     def struct(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
-        """Append one struct."""
+        """Append a struct."""
         if not isinstance(value, self.classes[plan.name]):
-            raise EncodeError(f"{type(value).__name__} where a {plan.name} belongs")
+            raise EncodeError(f"expected a {plan.name}, not {type(value).__name__}")
         for absent in plan.absent:
             self.check_absent(absent, getattr(value, absent.attribute), version)
         for field in plan.fields:
             self.path.append(field.name)
-            self.field(field, getattr(value, field.attribute), out, version, tagged=False)
+            self.field(field, getattr(value, field.attribute), out, version, is_tag=False)
             self.path.pop()
         if plan.flexible:
             self.tags(plan, value, out, version)
         elif value._tags:
-            raise EncodeError(f"tagged fields are set, and version {version} of this message does not support them")
+            raise EncodeError(f"tagged fields are set, but version {version} of this message does not support them")
 
     def check_absent(self, field: AbsentField, value: Any, version: int) -> None:
         if field.ignorable or is_default(field, value, self.classes):
             return
         self.path.append(field.name)
-        raise EncodeError(lacks(field, version))
+        raise EncodeError(reason_for_missing_field(field, version))
 
     def tags(self, plan: StructPlan, value: Any, out: bytearray, version: int) -> None:
         section: list[tuple[int, bytes]] = []
@@ -293,23 +295,23 @@ class PlanWriter:
             if not is_default(field, item, self.classes):
                 self.path.append(field.name)
                 payload = bytearray()
-                self.field(field, item, payload, version, tagged=True)
+                self.field(field, item, payload, version, is_tag=True)
                 section.append((field.tag or 0, bytes(payload)))
                 self.path.pop()
-        raw = checked_tags(value._tags or (), plan)
+        raw = check_tags(value._tags or (), plan)
         write_unsigned_varint(out, len(section) + len(raw))
-        for tag, data in (*section, *raw):  # Kafka writes the raw ones last, whatever their numbers
+        for tag, data in (*section, *raw):  # Kafka writes unknown tags last, whatever their numbers are
             self.tag_header.write(out, tag, len(data))
             out += data
 
-    def field(self, field: FieldPlan, value: Any, out: bytearray, version: int, *, tagged: bool) -> None:
+    def field(self, field: FieldPlan, value: Any, out: bytearray, version: int, *, is_tag: bool) -> None:
         """Append a field's value."""
         if value is None and not field.nullable:
             raise EncodeError("null in a field that is not nullable")
         if field.array:
             self.array(field, value, out, version)
         elif field.struct is not None:
-            if field.nullable and tagged:
+            if field.nullable and is_tag:
                 write_unsigned_varint(out, 0 if value is None else 1)
             elif field.nullable:
                 wire.write_int8(out, -1 if value is None else 1)
@@ -325,7 +327,7 @@ class PlanWriter:
             write_length(out, -1)
             return
         if not isinstance(value, list | tuple):
-            raise EncodeError(f"{type(value).__name__} where a list belongs")
+            raise EncodeError(f"expected a list, not {type(value).__name__}")
         write_length(out, len(value))
         _, write = (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES).get(field.type, (None, None))
         for index, item in enumerate(value):
@@ -339,40 +341,40 @@ class PlanWriter:
             self.path.pop()
 
 
-def lacks(field: AbsentField, version: int) -> str:
-    """Say why a field cannot be written at a version that does not have it."""
-    since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
-    return f"not the default, and version {version} lacks this field; {since}"
+def reason_for_missing_field(field: AbsentField, version: int) -> str:
+    """Return the reason why a field cannot be encoded at a version that lacks it."""
+    since = "no valid version has it" if field.first_version is None else f"its first version is {field.first_version}"
+    return f"the value is not the default, but version {version} lacks this field; {since}"
 
 
-def declared_tag(tag: int, plan: StructPlan) -> str:
-    """Say why an unknown tag cannot have the number of a tag that its struct declares."""
+def tag_conflict(tag: int, plan: StructPlan) -> str:
+    """Return the reason why an unknown tag cannot have the number of a known tag of its struct."""
     name = plan.declared_tags[tag]
     if name is None:
-        return f"unknown tag {tag} has the number of a tag that {plan.name} declares for other versions"
-    return f"unknown tag {tag} has the number of the tagged field {name}: one tag cannot be written twice"
+        return f"unknown tag {tag} has the number of a tag of {plan.name} in other versions"
+    return f"unknown tag {tag} has the number of the tagged field {name}; a tag cannot be written twice"
 
 
-def checked_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> list[tuple[int, bytes]]:
-    """Return the raw tags of a struct as they are written.
+def check_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> list[tuple[int, bytes]]:
+    """Return the unknown tags of a struct in the form in which they are written.
 
-    Kafka's writers do not look for a declared tag among them: the bytes then hold one tag twice, and its readers take
-    the last one without a word.
+    Kafka's writers do not compare unknown tags with known ones. Their output can contain a tag twice, and Kafka's
+    readers then use the last one without an error.
 
     Raises:
-        EncodeError: they do not ascend strictly, one is no int or no bytes, is the largest int32 (Kafka's end mark),
-            or is a tag that the spec declares.
+        EncodeError: the tags are not strictly ascending, a tag is not an int or its value not bytes, a tag is the
+            largest int32 (Kafka's end marker), or a tag is in the spec.
     """
-    declared = plan.declared_tags
+    known_tags = plan.declared_tags
     last = -1
-    checked: list[tuple[int, bytes]] = []
+    result: list[tuple[int, bytes]] = []
     for tag, data in tags:
         if not isinstance(tag, int) or not last < tag < 0x7FFFFFFF:
-            raise EncodeError(f"unknown tag {tag!r} follows tag {last}: tags must ascend, from 0 to 2147483646")
-        if tag in declared:
-            raise EncodeError(declared_tag(tag, plan))
+            raise EncodeError(f"unknown tag {tag!r} follows tag {last}; expected ascending tags from 0 to 2147483646")
+        if tag in known_tags:
+            raise EncodeError(tag_conflict(tag, plan))
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes")
-        checked.append((tag, bytes(data)))
+            raise EncodeError(f"unknown tag {tag} has a value of type {type(data).__name__}, not bytes")
+        result.append((tag, bytes(data)))
         last = tag
-    return checked
+    return result

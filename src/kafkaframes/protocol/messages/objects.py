@@ -1,8 +1,8 @@
-"""A class for each message and for each struct in it, one for all versions; the version is an argument.
+"""Classes for messages and their structs. One class covers all versions of a message; the version is an argument.
 
-The classes are made from a ``MessageSpec`` at run time (:func:`message_class`), the catalog's and a user's alike. They
-have slots and nothing per version, so a value decoded at one version is encoded at another as it is: a field that the
-version lacks must be at its default, or be ignorable (KIP-482, Kafka's ``MessageData``).
+The classes are created from a ``MessageSpec`` at run time (:func:`message_class`), also for a user's specs. A value
+that was decoded at one version can be encoded at another. A field that this version lacks must have its default or be
+ignorable (KIP-482, Kafka's ``MessageData``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Message(Struct):
-    """The base of every message's class."""
+    """Base class of all messages."""
 
     __slots__ = ()
     spec: ClassVar[MessageSpec]
@@ -35,7 +35,7 @@ class Message(Struct):
 
     @classmethod
     def codec(cls, version: int) -> Codec:
-        """Return the codec of a version, made when first asked for.
+        """Return the codec of a version. It is created on first use.
 
         Raises:
             OptionError: the message has no such version.
@@ -54,16 +54,16 @@ class Message(Struct):
         mode: str = "reference",
         tag_header: str = "adopted",
     ) -> Self:
-        """Return the value that ``data`` holds, all of it.
+        """Decode a body.
 
         Args:
             data: one body, without frame and header.
-            version: the API's version.
-            mode: ``reference`` accepts what Kafka accepts, ``strict`` only canonical bytes.
-            tag_header: ``interleaved`` for the tag headers of KIP-482's earlier draft, which no Kafka speaks.
+            version: API version.
+            mode: ``reference`` accepts the same bytes as Kafka, ``strict`` only canonical bytes.
+            tag_header: ``interleaved`` for the tag headers of KIP-482's early draft, which no release of Kafka uses.
 
         Raises:
-            DecodeError: not such a message; with field path and byte. Bytes left over are an error too.
+            DecodeError: the data is invalid, or bytes are left over; the error has the field's path and position.
         """
         data = bytes(data)
         value, position = cls.decode_prefix(data, version, mode=mode, tag_header=tag_header)
@@ -81,16 +81,19 @@ class Message(Struct):
         tag_header: str = "adopted",
         views: bool = False,
     ) -> tuple[Self, int]:
-        """Return the value that starts at ``position``, and the position behind it.
+        """Decode the value at ``position``, and return it and the position after it.
 
         Args:
-            data, version, mode, tag_header: as for :meth:`decode`.
-            position: where the body starts.
-            views: leave what fields of records hold where it is, if ``data`` is a memoryview: they are views of it,
-                and hold its memory.
+            data: bytes that contain a body.
+            version: API version.
+            position: start of the body.
+            mode: as for :meth:`decode`.
+            tag_header: as for :meth:`decode`.
+            views: if ``data`` is a memoryview, return fields of type records as views of it, without a copy. They keep
+                its memory in use.
 
         Raises:
-            DecodeError: as :meth:`decode`, but bytes may follow.
+            DecodeError: as for :meth:`decode`, but bytes may follow.
         """
         strict = check_mode(mode)
         try:
@@ -107,17 +110,17 @@ class Message(Struct):
     def decode_columns(
         cls, messages: Sequence[bytes] | pa.Array, version: int, *, mode: str = "reference"
     ) -> pa.StructArray:
-        """Return many bodies as one Arrow array, a row each; see ``protocol/messages/columns.py`` for its shape.
+        """Decode many bodies to an Arrow array with one row per body; see ``protocol/messages/columns.py``.
 
         Args:
-            messages: bytes objects, or a binary array (of any kind).
-            version: the API's version.
-            mode: as for :meth:`decode`. A body that :meth:`decode` would refuse is a row of nulls with the reason in
-                its ``_error``, and spoils no other.
+            messages: bytes objects, or a binary array of any type.
+            version: API version.
+            mode: as for :meth:`decode`. A body that :meth:`decode` would reject becomes a row of nulls with the reason
+                in ``_error``. It does not affect other rows.
 
         Raises:
-            DecodeError: no such version.
-            OptionError: no such mode, or more than 2 GiB at once.
+            DecodeError: the version does not exist.
+            OptionError: the mode does not exist, or the bodies exceed 2 GiB.
         """
         from kafkaframes.protocol.messages import columns
 
@@ -127,12 +130,13 @@ class Message(Struct):
 
     @classmethod
     def encode_columns(cls, array: pa.StructArray, version: int) -> pa.BinaryArray:
-        """Return the bodies of many rows; the inverse of :meth:`decode_columns`.
+        """Encode each row as a body: the inverse of :meth:`decode_columns`.
 
-        Columns are found by name, a missing one is at its default, ``_error`` is not looked at, a null row is null.
+        Columns are found by name. A missing column means the default, ``_error`` is ignored, and a null row becomes
+        null.
 
         Raises:
-            EncodeError: a row cannot be written at this version; names row and field.
+            EncodeError: a row cannot be encoded at this version; the error has the row and the field.
         """
         from kafkaframes.protocol.messages import columns
 
@@ -146,11 +150,11 @@ class Message(Struct):
             raise error(str(reason)) from None
 
     def encode(self, version: int, *, tag_header: str = "adopted") -> bytes:
-        """Return the body's bytes at a version; ``tag_header`` as in :meth:`decode`.
+        """Encode the body at a version; ``tag_header`` as in :meth:`decode`.
 
         Raises:
-            EncodeError: a value does not fit its type, is null where it must not, or is set at a version that lacks
-                the field; with field path, and the first version that has the field.
+            EncodeError: a value has the wrong type, is null in a field that is not nullable, or is set although the
+                version lacks the field; the error has the field's path and the field's first version.
         """
         codec = self._codec(version)
         if check_tag_header(tag_header):
@@ -158,48 +162,48 @@ class Message(Struct):
         return codec.interpret_encode(self, tag_header=tag_header)
 
     def encode_parts(self, version: int) -> list[bytes | Part]:
-        """Return what :meth:`encode` returns in parts, the values of long fields as they are: nothing is copied.
+        """Return the bytes of :meth:`encode` in parts. The values of long fields are parts, and are not copied.
 
-        A :class:`kafkaframes.wire.primitives.Part` among the values is among the parts: its length is known, its bytes
-        were not read.
+        A :class:`kafkaframes.wire.primitives.Part` in the value is also a part. Its bytes are not read.
 
         Raises:
-            EncodeError: as :meth:`encode`.
+            EncodeError: as for :meth:`encode`.
         """
         return self._codec(version).encode_parts(self)
 
     def size(self, version: int) -> int:
-        """Return how many bytes :meth:`encode` gives."""
+        """Return the size of the encoded body, in bytes."""
         return len(self.encode(version))
 
     @classmethod
     def from_json(cls, value: Any, version: int) -> Self:
-        """Return the value that Kafka's JSON form (parsed: a dict) describes; see ``protocol/messages/json_form.py``.
+        """Return the value of Kafka's JSON form, a parsed dict; see ``protocol/messages/json_form.py``.
 
         Raises:
-            EncodeError: a field of that version is missing, or a value is not of its type; with field path.
+            EncodeError: a field of the version is missing, or a value has the wrong type; the error has the field's
+                path.
         """
-        made: Self = json_form.from_json(cls, cls._codec(version), value)
-        return made
+        message: Self = json_form.from_json(cls, cls._codec(version), value)
+        return message
 
     def to_json(self, version: int, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
         """Return Kafka's JSON form of the value at a version, ready for ``json.dumps``.
 
         Args:
-            version: the fields of which version to show.
-            records: what stands for records: ``empty`` as Kafka's own converter writes them, ``base64`` (nothing is
-                lost), or ``size``: their size, as Kafka's request log has it.
-            unknown_tags: show the tags that the spec does not declare as ``_unknownTags`` of their struct, so that
-                :meth:`from_json` gives them back; False is Kafka's own form, which loses them.
+            version: version whose fields are included.
+            records: form of fields of type records: ``empty`` as in Kafka's own converter, ``base64`` (complete), or
+                ``size`` (in bytes) as in Kafka's request log.
+            unknown_tags: include unknown tagged fields as ``_unknownTags`` of their struct, so that :meth:`from_json`
+                can restore them. False is Kafka's own form, which omits them.
 
         Raises:
-            EncodeError: as :meth:`encode` for a field that the version lacks, and for a null.
+            EncodeError: as for :meth:`encode`, for a field that the version lacks and for null.
         """
         return json_form.to_json(self, self._codec(version), records=records, unknown_tags=unknown_tags)
 
 
 def message_class(spec: MessageSpec) -> type[Message]:
-    """Return the class of a message, with a class for each of its structs as attributes.
+    """Return the class of a message. The classes of its structs are attributes of it.
 
     >>> Metadata = message_class(spec)                                                      # doctest: +SKIP
     >>> Metadata.MetadataResponseTopic(name="orders").encode                                # doctest: +SKIP
@@ -226,29 +230,29 @@ def message_class(spec: MessageSpec) -> type[Message]:
 
 def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
     if not struct.name.isidentifier():
-        raise SpecError(f"{struct.name!r} cannot be the name of a class")
-    fields = tuple(FieldInfo(one) for one in struct.fields)
+        raise SpecError(f"{struct.name!r} is not a valid class name")
+    fields = tuple(FieldInfo(field) for field in struct.fields)
     attributes = [info.attribute for info in fields]
     if len(set(attributes)) != len(attributes):
         raise SpecError(f"{struct.name}: two fields have the same name in Python")
-    made: type[Struct] = type(
+    cls: type[Struct] = type(
         struct.name,
         (base,),
         {"__slots__": tuple(attributes), "__module__": "kafkaframes.protocol.messages", "__reduce__": _reduce},
     )
-    made._fields = fields
-    made._by_attribute = {info.attribute: info for info in fields}
-    made._values = staticmethod(attrgetter(*attributes)) if attributes else None
-    made.__doc__ = f"The struct {struct.name}."
-    return made
+    cls._fields = fields
+    cls._by_attribute = {info.attribute: info for info in fields}
+    cls._values = staticmethod(attrgetter(*attributes)) if attributes else None
+    cls.__doc__ = f"The struct {struct.name}."
+    return cls
 
 
 def class_of(spec: MessageSpec) -> type[Message]:
-    """Return the class of a spec; the same one each time."""
-    known: type[Message] | None = vars(spec).get("_message_class")
-    if known is None:
-        known = vars(spec).setdefault("_message_class", message_class(spec))
-    return known
+    """Return the class of a spec. It is created on first use."""
+    cls: type[Message] | None = vars(spec).get("_message_class")
+    if cls is None:
+        cls = vars(spec).setdefault("_message_class", message_class(spec))
+    return cls
 
 
 @cache
@@ -256,26 +260,26 @@ def class_in_catalog(name: str) -> type[Message]:
     """Return the class of a message of the catalog.
 
     Raises:
-        SpecError: there is no such message.
+        SpecError: the message does not exist.
     """
     return class_of(catalog.load(name))
 
 
 def _reduce(value: Struct) -> tuple[Any, ...]:
-    """Return what a pickle holds of a value; the ``__reduce__`` of every class made here."""
-    cls = next(one for one in type(value).__mro__ if "_fields" in vars(one))
+    """Return the pickled form of a value: ``__reduce__`` of all classes of messages and structs."""
+    cls = next(base for base in type(value).__mro__ if "_fields" in vars(base))
     values = [getattr(value, info.attribute) for info in value._fields]
     return restore, (_reference_to(value._owner.spec), cls.__name__, values, value._tags)
 
 
 def _reference_to(spec: MessageSpec) -> str | MessageSpec:
-    """Return what a pickle holds of a spec: its name if it is the catalog's, else the spec itself."""
-    known = spec.name in catalog.names() and catalog.load(spec.name) is spec
-    return spec.name if known else spec
+    """Return the pickled form of a spec: its name if it is in the catalog, else the spec itself."""
+    is_in_catalog = spec.name in catalog.names() and catalog.load(spec.name) is spec
+    return spec.name if is_in_catalog else spec
 
 
 def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
-    """Return the value that a pickle holds; a user's spec gets a class of its own in each process."""
+    """Return the value of a pickle. A process creates its own class for a user's spec."""
     message_class = class_in_catalog(reference) if isinstance(reference, str) else class_of(reference)
     cls = message_class._classes[struct]
     value = object.__new__(cls)

@@ -1,6 +1,6 @@
-"""The base of every class that stands for a struct of a message, and what such a class knows of its fields.
+"""Base class of all messages and structs, and descriptions of their fields.
 
-The classes have slots and nothing per version: a value decoded at one version is encoded at another as it is.
+One class covers all versions: a value that was decoded at one version can be encoded at another.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from kafkaframes.errors import OptionError
 from kafkaframes.protocol.messages.plan import Default, Empty, attribute_of, default_of
 from kafkaframes.protocol.spec.model import FieldSpec
 
-_LONGEST_BYTES: Final = 64  # in a repr; more is a count and the first few
+_MAX_REPR_BYTES: Final = 64  # longer bytes are shown as their size and first bytes
 
 
 class FieldInfo:
-    """What a class knows of one of its fields, whatever the version."""
+    """A field of a class, for all versions."""
 
     __slots__ = ("attribute", "default", "spec", "struct")
 
@@ -27,7 +27,7 @@ class FieldInfo:
         self.struct: type[Struct] | None = None
 
     def make_default(self) -> Any:
-        """Return the default, made anew where it can be changed."""
+        """Return the default. A mutable default is a new object."""
         if self.default is Empty.ARRAY:
             return []
         if self.default is Empty.STRUCT:
@@ -37,24 +37,24 @@ class FieldInfo:
 
 
 class Struct:
-    """The base of every generated class: a message, or a struct in one."""
+    """Base class of messages and of structs in messages."""
 
     __slots__ = ("_tags",)
-    __hash__ = None  # type: ignore[assignment]  # values can change
+    __hash__ = None  # type: ignore[assignment]  # values are mutable
     _fields: ClassVar[tuple[FieldInfo, ...]] = ()
     _by_attribute: ClassVar[dict[str, FieldInfo]] = {}
     _owner: ClassVar[Any]  # the message's class
     _tags: list[tuple[int, bytes]] | None
 
     def __init__(self, **fields: Any) -> None:
-        made: Any = next(one for one in type(self).__mro__ if "_fields" in vars(one))
-        if "__init__" not in vars(made):
-            made.__init__ = _initialiser(made)
-        made.__init__(self, **fields)
+        cls: Any = next(base for base in type(self).__mro__ if "_fields" in vars(base))
+        if "__init__" not in vars(cls):
+            cls.__init__ = _initialiser(cls)
+        cls.__init__(self, **fields)
 
     @property
     def unknown_tags(self) -> list[tuple[int, bytes]]:
-        """The tagged fields that the spec does not declare, as ``(tag, bytes)``, ascending; yours to change."""
+        """Unknown tagged fields as ``(tag, bytes)``, in ascending order. The list can be changed."""
         if self._tags is None:
             self._tags = []
         return self._tags
@@ -73,14 +73,14 @@ class Struct:
     _values: ClassVar[Any] = None  # an attrgetter of all fields
 
     def __repr__(self) -> str:
-        """Show what differs from the defaults."""
-        shown = [
+        """Return the fields that differ from their defaults."""
+        texts = [
             f"{info.attribute}={_short(value)}"
             for info in self._fields
             if (value := getattr(self, info.attribute)) != info.make_default()
         ]
-        shown += [f"unknown_tags={self._tags!r}"] if self._tags else []
-        return f"{type(self).__name__}({', '.join(shown)})"
+        texts += [f"unknown_tags={self._tags!r}"] if self._tags else []
+        return f"{type(self).__name__}({', '.join(texts)})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         import copy
@@ -91,37 +91,37 @@ class Struct:
         return twin
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed; what is not changed is shared with this one."""
+        """Return a copy with some fields replaced. Other values are shared with the original."""
         fields = {info.attribute: getattr(self, info.attribute) for info in self._fields}
         return type(self)(**(fields | {"unknown_tags": self._tags or ()} | changes))
 
     def find(self, field: str, **keys: Any) -> Any:
-        """Return the first element of an array with these keys, or None (Kafka's ``mapKey`` collections).
+        """Return the first element of an array with these key values, or None (Kafka's ``mapKey`` collections).
 
         >>> response.find("topics", name="orders")                                          # doctest: +SKIP
 
         Raises:
-            OptionError: ``field`` is no array of structs, or a key is no key of theirs.
+            OptionError: ``field`` is not an array of structs, or a name is not one of its keys.
         """
         return next(iter(self._matches(field, keys)), None)
 
     def find_all(self, field: str, **keys: Any) -> list[Any]:
-        """Return every element of an array with these keys, in order: keys may repeat on the wire."""
+        """Return all elements of an array with these key values, in order. Arrays may contain a key several times."""
         return list(self._matches(field, keys))
 
     def _matches(self, field: str, keys: dict[str, Any]) -> Iterable[Any]:
         info = self._by_attribute.get(field)
         if info is None or info.struct is None or not info.spec.type.is_array:
-            raise OptionError(f"{type(self).__name__}.{field} is no array of structs")
-        known = {one.attribute for one in info.struct._fields if one.spec.map_key}
-        if not keys or not known.issuperset(keys):
-            raise OptionError(f"{info.struct.__name__} is found by {', '.join(sorted(known)) or 'no key'}")
+            raise OptionError(f"{type(self).__name__}.{field} is not an array of structs")
+        names = {key.attribute for key in info.struct._fields if key.spec.map_key}
+        if not keys or not names.issuperset(keys):
+            raise OptionError(f"{info.struct.__name__} can be found by {', '.join(sorted(names)) or 'no key'}")
         items = getattr(self, field) or ()
-        return (one for one in items if all(getattr(one, key) == value for key, value in keys.items()))
+        return (item for item in items if all(getattr(item, key) == value for key, value in keys.items()))
 
 
 def _initialiser(cls: type[Struct]) -> Any:
-    """Return an ``__init__`` with a keyword for each field. Made at the first call: most classes are never called."""
+    """Return an ``__init__`` with a keyword for each field. It is created in the first call; most classes have none."""
     constants: dict[str, Any] = {"NEW": object()}
     keywords, lines = [], []
     for info in cls._fields:
@@ -141,6 +141,6 @@ def _initialiser(cls: type[Struct]) -> Any:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, bytes) and len(value) > _LONGEST_BYTES:
+    if isinstance(value, bytes) and len(value) > _MAX_REPR_BYTES:
         return f"<{len(value)} bytes {value[:8].hex()}...>"
     return repr(value)
