@@ -143,3 +143,30 @@ def test_damage_in_an_answer_is_kept_dropped_or_an_error():
         assert [error.base_offset for error in errors] == [5]
     with pytest.raises(CorruptRecordError):
         list(fetched.read(["offset"]))
+
+
+def test_an_open_transaction_that_ends_the_read_is_named(caplog):
+    with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="orders") as producer:
+        with Producer(broker.bootstrap_servers) as other:
+            other.send("t", b"before", partition=0).result()
+        producer.begin_transaction()
+        for number in range(3):
+            producer.send("t", b"%d" % number, partition=0).result()
+        scan = kafkaframes.scan_topic(broker.bootstrap_servers, "t")
+        batches = scan.to_batches()
+        assert sum(batch.num_rows for batch in batches) == 1
+        (note,) = batches.notes
+        assert (note.topic, note.partition, note.first_offset, note.end_offset) == ("t", 0, 1, 4)
+        assert note.producer_id is not None
+        assert scan.to_arrow().num_rows == 1
+        assert "is open since offset 1; read_committed leaves out up to 3 records" in caplog.text
+        assert scan.where(offset=(0, 3)).plan().notes[0].end_offset == 3
+        for narrow in (
+            scan.where(offset=(0, 1)),
+            scan.where(partition=1),
+            kafkaframes.scan_topic(broker.bootstrap_servers, "t", end={"t": {0: 1}}),
+            kafkaframes.scan_topic(broker.bootstrap_servers, "t", isolation="read_uncommitted"),
+        ):
+            assert narrow.plan().notes == ()
+        producer.commit_transaction()
+        assert scan.plan().notes == ()

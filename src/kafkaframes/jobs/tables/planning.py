@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafkaframes.client import Admin, Consumer, TopicPartition
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.client.stretch import sample
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.jobs.export.planning import task_of
 from kafkaframes.jobs.tables.files import TopicTask
 from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
@@ -22,6 +22,7 @@ from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.planning import NO_END, offset_ranges
 from kafkaframes.scan.log.resolve import choose, cut, logs_of, resolve_offsets
+from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.lookup import log_end_offset
 from kafkaframes.storage.log.notes import LogNotes
@@ -175,56 +176,22 @@ def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, 
     Args:
         ends: the end offsets under the isolation level of ``client``.
     """
-    settings = {name.replace("_", "."): value for name, value in client.items()}
-    if settings.get("isolation.level") != "read_committed":
-        return ()
-    with Consumer(**{**settings, "isolation.level": "read_uncommitted"}) as consumer:
-        high_watermarks = consumer.end_offsets(ends)
-    hidden = {one: high for one, high in high_watermarks.items() if high > ends[one]}
-    producers = _open_producers(hidden, client)
     notes = []
-    for partition, high in hidden.items():
-        producer = "a producer" if producers.get(partition) is None else f"producer {producers[partition]}"
+    for hidden in find_open_transactions(ends, client):
         message = (
-            f"{partition}: the transaction of {producer} is open since offset {ends[partition]}; the table has no "
-            f"records from there on; up to {high - ends[partition]:,} are in the topic"
+            f"{hidden.topic}-{hidden.partition}: the transaction of {hidden.producer} is open since offset "
+            f"{hidden.first_offset}; the table has no records from there on; up to "
+            f"{hidden.end_offset - hidden.first_offset:,} are in the topic"
         )
-        servers = settings["bootstrap.servers"]
-        notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=ends[partition]))
+        servers = str(client.get("bootstrap.servers", client.get("bootstrap_servers")))
+        notes.append(Finding(Severity.NOTE, "open-transaction", message, servers, offset=hidden.first_offset))
     return tuple(notes)
-
-
-def _open_producers(partitions: Collection[TopicPartition], client: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the producer of the earliest open transaction of partitions.
-
-    A partition is missing if its transaction ended in the meantime, or if no producer can be described: before Kafka
-    2.8, or without the right.
-    """
-    try:
-        with _open_admin(client) as admin:
-            states = admin.describe_producers(partitions) if partitions else {}
-    except KafkaframesError:
-        return {}
-    result = {}
-    for partition, producers in states.items():
-        starts = [
-            (one.transaction_start_offset, one.producer_id)
-            for one in producers
-            if one.transaction_start_offset is not None
-        ]
-        if starts:
-            result[partition] = min(starts)[1]
-    return result
-
-
-def _open_admin(client: Mapping[str, Any]) -> Admin:
-    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
-    return Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names})
 
 
 def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
     """Return the ids of topics as log directories have them; without those of brokers that do not tell (before 2.8)."""
-    with _open_admin(client) as admin:
+    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
+    with Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names}) as admin:
         result = admin.describe_topics(topics)
     return {name: uuid_to_text(one.topic_id) for name, one in result.items() if one.topic_id.int}
 

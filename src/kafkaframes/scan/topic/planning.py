@@ -8,12 +8,14 @@ a few batches are looked at along each range, since offsets of compacted and tra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.scan.log.planning import NO_END
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
@@ -33,6 +35,7 @@ from kafkaframes.scan.topic.shares import Bounds, Range, TaskShare, share_out
 
 if TYPE_CHECKING:
     from kafkaframes.client import Consumer
+    from kafkaframes.storage.log.notes import HiddenRecords
 
 Offsets = dict[TopicPartition, int]
 _SAMPLES: Final = 8
@@ -146,6 +149,25 @@ class TopicLookups:
         missing = [one for one in partitions if one not in result]
         return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
 
+    def open_transactions(self, bounds: Bounds) -> list[HiddenRecords]:
+        """Return the records that the ranges ask for and that open transactions hide from ``read_committed``."""
+        from kafkaframes.scan.topic.open_transactions import find_open_transactions
+
+        if self.options.client.get("isolation.level") != "read_committed":
+            return []
+        limits = {
+            partition: self.options.where.bounded(0, NO_END if self.options.end == LATEST else end)[1]
+            for partition, (_, end) in bounds.items()
+        }
+        hidden = find_open_transactions(self.latest(bounds), self.options.client)
+        clipped = [
+            replace(
+                records, end_offset=min(records.end_offset, limits[TopicPartition(records.topic, records.partition)])
+            )
+            for records in hidden
+        ]
+        return [records for records in clipped if records.first_offset < records.end_offset]
+
     # ------------------------------------------------------------------------------------------------------- ranges
 
     def check_kept(self, starts: Offsets) -> Offsets:
@@ -206,8 +228,14 @@ def plan_topic(options: TopicOptions) -> list[Range]:
         BrokerError, NetworkError: a topic does not exist, or the cluster cannot be reached.
         OptionError: what is named does not exist, or is lost.
     """
+    return plan_topic_with_notes(options)[0]
+
+
+def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[HiddenRecords]]:
+    """Return the ranges, and the records that open transactions hide from them; raises as ``plan_topic``."""
     with TopicLookups(options) as lookups:
-        return _ranges(lookups, _bounds(lookups))
+        bounds = _bounds(lookups)
+        return _ranges(lookups, bounds), lookups.open_transactions(bounds)
 
 
 def resolve_topic(options: TopicOptions) -> Bounds:

@@ -14,7 +14,7 @@ from kafkaframes.records.scan import as_array
 from kafkaframes.scan.rows import TOPIC_COLUMNS, Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.topic.options import TopicOptions
-from kafkaframes.scan.topic.planning import plan_topic
+from kafkaframes.scan.topic.planning import plan_topic_with_notes
 from kafkaframes.scan.topic.reading import close_idle, read_fetched, read_rows
 from kafkaframes.scan.topic.shares import Range
 from kafkaframes.scan.where import Where
@@ -47,7 +47,8 @@ class TopicSource(Source):
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
         """Ask the cluster where partitions start and end, and cut large ones."""
         options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
-        return SourcePlan(plan_topic(options))
+        ranges, hidden = plan_topic_with_notes(options)
+        return SourcePlan(ranges, tuple(hidden))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in order; damage is appended to ``errors`` unless it is an error."""

@@ -14,16 +14,17 @@ class HiddenRecords:
     """Records that ``read_committed`` omits because of an open transaction.
 
     Attributes:
-        producer_id: producer id of the earliest open transaction.
+        producer_id: producer id of the earliest open transaction; None if the brokers do not report it.
         first_offset: first offset of this transaction, which is the last stable offset.
         end_offset: offset after the last hidden record.
-        records: number of hidden records, including those of the transaction; None if they are in tiered segments.
-        directory: path of the partition's directory.
+        records: number of hidden records, including those of the transaction; None if they were not counted, as in tiered
+            segments and live topics.
+        directory: path of the partition's directory; empty for a live topic.
     """
 
     topic: str
     partition: int
-    producer_id: int
+    producer_id: int | None
     first_offset: int
     end_offset: int
     records: int | None
@@ -33,10 +34,15 @@ class HiddenRecords:
         """Return the fields as a JSON object."""
         return asdict(self)
 
+    @property
+    def producer(self) -> str:
+        """The producer as text."""
+        return "a producer" if self.producer_id is None else f"producer {self.producer_id}"
+
     def __str__(self) -> str:
         count = f"up to {self.end_offset - self.first_offset:,}" if self.records is None else f"{self.records:,}"
         return (
-            f"{self.topic}-{self.partition}: the transaction of producer {self.producer_id} is open since offset "
+            f"{self.topic}-{self.partition}: the transaction of {self.producer} is open since offset "
             f"{self.first_offset}; read_committed leaves out {count} record{'s' * (self.records != 1)} from there on"
         )
 

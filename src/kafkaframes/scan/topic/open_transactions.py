@@ -1,0 +1,77 @@
+"""Open transactions of live topics: what a ``read_committed`` reader does not receive yet, and which producer is late.
+
+A ``read_committed`` consumer receives records up to the last stable offset. Its end offset is this offset, so that a
+read that ends there looks complete. ``find_open_transactions`` compares it with the high watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.client.topic_lookups import TopicLookupClient
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.storage.log.notes import HiddenRecords
+
+
+def find_open_transactions(
+    stable_offsets: Mapping[TopicPartition, int], client: Mapping[str, Any]
+) -> list[HiddenRecords]:
+    """Return the records of each partition between the last stable offset and the high watermark.
+
+    Args:
+        stable_offsets: the last stable offset of each partition.
+        client: settings of the consumer that read them; the list is empty unless it is ``read_committed``.
+
+    Raises:
+        BrokerError, NetworkError: the high watermarks cannot be read.
+    """
+    settings = {name.replace("_", "."): value for name, value in client.items()}
+    if settings.get("isolation.level") != "read_committed" or not stable_offsets:
+        return []
+    with TopicLookupClient({**settings, "isolation.level": "read_uncommitted"}) as lookups:
+        high_watermarks = lookups.end_offsets(stable_offsets)
+    hidden = {partition: high for partition, high in high_watermarks.items() if high > stable_offsets[partition]}
+    producers = _find_producers(hidden, settings)
+    return [
+        HiddenRecords(
+            partition.topic,
+            partition.partition,
+            producers.get(partition),
+            stable_offsets[partition],
+            high,
+            records=None,
+            directory="",
+        )
+        for partition, high in hidden.items()
+    ]
+
+
+def _find_producers(partitions: Collection[TopicPartition], client: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Return the producer of the earliest open transaction of each partition.
+
+    A partition is missing if its transaction ended in the meantime, or if its producers cannot be described: before
+    Kafka 2.8, or without the right to read the topic.
+    """
+    from kafkaframes.client import Admin  # only where a transaction is open: most reads do without its 8 MB
+
+    if not partitions:
+        return {}
+    names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
+    try:
+        with Admin(**{name: value for name, value in client.items() if name in names}) as admin:
+            states = admin.describe_producers(partitions)
+    except KafkaframesError:
+        return {}
+    result = {}
+    for partition, producers in states.items():
+        starts = [
+            (producer.transaction_start_offset, producer.producer_id)
+            for producer in producers
+            if producer.transaction_start_offset is not None
+        ]
+        if starts:
+            result[partition] = min(starts)[1]
+    return result
