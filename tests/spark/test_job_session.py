@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark import builder
 from kafkaframes.spark.job_session import session_at
 
@@ -115,3 +115,11 @@ def test_an_error_of_ours_goes_through(monkeypatch, jvm):
     with pytest.raises(KafkaframesError, match="ours"), session_at("test", "local[1]"):
         raise KafkaframesError("ours")
     assert jvm.poll() is None
+
+
+@pytest.mark.parametrize("url", ["spark://kafka..example:7077", f"spark://{'k' * 64}:7077", "spark://host:99999", "x"])
+def test_an_invalid_master_is_an_error_even_if_a_session_is_active(monkeypatch, jvm, url):
+    spark = starting(monkeypatch, jvm)  # as an active session, which Spark returns for any master
+    with pytest.raises(OptionError, match="no master"), session_at("test", url):
+        raise AssertionError("the job ran")
+    assert not spark.is_stopped

@@ -64,6 +64,15 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text[:6]) < 65_536
 
 
+def is_host(text: str) -> bool:
+    """Return whether the text is a valid host name or IP address; it need not exist.
+
+    >>> is_host("kafka.example"), is_host("[::1]"), is_host("kafka..example")
+    (True, True, False)
+    """
+    return _parse_host(text) is not None
+
+
 def _parse_host(text: str) -> str | None:
     """Return a host name or an IP address without brackets; None if the text is neither."""
     if text.startswith("[") and text.endswith("]"):

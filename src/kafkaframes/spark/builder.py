@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
 from kafkaframes.kernels.directories import EXTRA_FOLDERS
+from kafkaframes.protocol.addresses import is_host
 from kafkaframes.spark.checkpoint_files import is_connect
 from kafkaframes.spark.worker_files import ship, unpacked, without_zip
 
@@ -164,15 +165,31 @@ def check_master(master: str) -> None:
     Raises:
         OptionError: it is not a URL of a master, or no server answers.
     """
+    addresses = check_master_url(master)
+    refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
+    if not addresses:
+        return
+    if len(refused) == len(addresses):
+        raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
+
+
+def check_master_url(master: str) -> list[str]:
+    """Check that a master's URL is valid, and return the ``host:port`` addresses of a ``spark://`` URL.
+
+    Raises:
+        OptionError: it is not a URL of a master, or an address in it is invalid.
+    """
     if _MASTER.fullmatch(master) is None:
         known = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
         raise OptionError(f"no master {master!r}: {known}")
     if not master.startswith("spark://"):
-        return
+        return []
     addresses = master.removeprefix("spark://").split(",")
-    refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
-    if len(refused) == len(addresses):
-        raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not is_host(host) or int(port[:6]) > _MAX_PORT:
+            raise OptionError(f"no master {master!r}: {address!r} is not an address; expected host:port")
+    return addresses
 
 
 def _unreachable(address: str) -> str | None:

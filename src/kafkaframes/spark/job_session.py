@@ -30,9 +30,13 @@ def session_at(app_name: str, master: str, *, config: dict[str, str] | None = No
 
     Raises:
         MissingExtraError: PySpark or a fit Java is absent.
+        OptionError: the master's URL is invalid, even if a session of this process is used instead of it.
         KafkaframesError: Spark does not start there, or fails in its own way (an executor that was lost, ...).
     """
+    from kafkaframes.spark.builder import check_master_url
+
     _compat.require_pyspark(app_name)
+    check_master_url(master)
     try:
         with _handlers_of_signals() as handlers:
             spark, came = _session(app_name, master, handlers, config)

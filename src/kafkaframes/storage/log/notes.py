@@ -17,8 +17,8 @@ class HiddenRecords:
         producer_id: producer id of the earliest open transaction; None if the brokers do not report it.
         first_offset: first offset of this transaction, which is the last stable offset.
         end_offset: offset after the last hidden record.
-        records: number of hidden records, including those of the transaction; None if they were not counted, as in tiered
-            segments and live topics.
+        records: number of hidden records, including those of the transaction; None if they were not counted, as
+            in tiered segments and live topics.
         directory: path of the partition's directory; empty for a live topic.
     """
 
