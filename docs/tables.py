@@ -27,6 +27,7 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
+from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
 from kafkaframes.client.properties import java_properties
 from kafkaframes.client.settings import (
@@ -232,6 +233,20 @@ def java_admin_table() -> str:
     return rows(("Java", "here"), body)
 
 
+def client_metrics_table() -> str:
+    """One row for each metric of the clients."""
+    body = [
+        (
+            f"`{spec.name}`",
+            ", ".join(f"`{client}-{spec.group}`" for client in spec.clients),
+            spec.unit,
+            f"{spec.meaning.rstrip('.')}.",
+        )
+        for spec in METRICS
+    ]
+    return rows(("metric", "groups", "unit", "meaning"), body)
+
+
 def java_settings_table() -> str:
     """Return what becomes of the settings of Java's clients."""
     called = {"honoured": "honoured", "ignored": "no meaning here", "refused": "refused"}
@@ -373,6 +388,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
         f"{client}-settings": (ROOT / "docs" / "client-settings.md", partial(client_settings_table, client))
         for client in CLIENT_SETTINGS
     },
+    "client-metrics": (ROOT / "docs" / "client-metrics.md", client_metrics_table),
     "java-settings": (ROOT / "docs" / "client-settings.md", java_settings_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "addresses": (ROOT / "docs" / "captures.md", addresses_table),

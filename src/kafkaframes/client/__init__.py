@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
     from kafkaframes.client.interceptors import ProducerRecord
     from kafkaframes.client.metadata import Cluster, PartitionMetadata, TopicMetadata, TopicPartition
+    from kafkaframes.client.metrics import MetricName
     from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
     from kafkaframes.client.producer import AsyncProducer
     from kafkaframes.client.record_futures import RecordFuture
@@ -103,6 +104,7 @@ __all__ = [
     "ListedGroup",
     "LogDirDescription",
     "MemberDescription",
+    "MetricName",
     "NewTopic",
     "OffsetAndTimestamp",
     "PartitionMetadata",
@@ -184,6 +186,7 @@ _MODULES = {
     "group_offsets": ("CommittedOffset", "GroupMember"),
     "interceptors": ("ProducerRecord",),
     "metadata": ("Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"),
+    "metrics": ("MetricName",),
     "offsets": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "OffsetAndTimestamp"),
     "producer": ("AsyncProducer",),
     "record_futures": ("RecordFuture",),

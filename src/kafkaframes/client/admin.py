@@ -35,6 +35,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
+from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.client.settings import ClientSettings, choices, merged
 from kafkaframes.errors import LEADER_MOVED, BrokerError, ErrorCode, KafkaframesError, OptionError, broker_error
@@ -151,6 +152,10 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         await self._cluster.close()
 
     # ------------------------------------------------------------------------------------------------- the cluster
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return the client's metrics under Java's names: connections, requests and responses."""
+        return self._cluster.metrics.values()
 
     async def describe_cluster(self) -> Cluster:
         """Return brokers, controller, cluster id and topics, as metadata has them."""

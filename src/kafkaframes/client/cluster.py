@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from kafkaframes.client.loop import Home, background
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
+from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
 from kafkaframes.client.response_rows import require_one_row
 from kafkaframes.client.settings import ClientSettings
@@ -33,6 +34,13 @@ _WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to
 _BOOTSTRAP: Final = -1
 _KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
 _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
+_REFUSED_AUTHENTICATION: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
 _LOG: Final = logging.getLogger("kafkaframes.client")
 _FIRST_WARNING_S: Final = 1.0  # after this, a broker that cannot be reached is a line of the log; then now and then
 _TIMER_S: Final = 0.01  # a timer of the event loop may come that much early
@@ -72,6 +80,23 @@ class ClusterClient:
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._closed = False
         self.last_error: BrokerError | NetworkError | None = None  # of a step that is retried
+        self.metrics = ClientMetrics(
+            settings.metrics_prefix,
+            settings.client_id,
+            max_samples=settings.metrics_num_samples,
+            sample_s=settings.metrics_sample_window_ms / 1000,
+        )
+        opened, ended = self.metrics.client["connection-creation"], self.metrics.client["connection-close"]
+        self.metrics.add_gauge("connection-count", lambda: opened.count - ended.count)
+        self.metrics.add_gauge("metadata-age", self._metadata_age)
+        self.metrics.add_gauge(
+            "requests-in-flight", lambda: sum(entry.in_flight for entry in self._connections.values())
+        )
+        self._node_metrics: dict[int, NodeMetrics] = {}
+
+    def _metadata_age(self) -> float | None:
+        updated_at = self.cluster.updated_at
+        return None if updated_at is None else time.monotonic() - updated_at
 
     # ------------------------------------------------------------------------------------------------ connections
 
@@ -103,8 +128,13 @@ class ClusterClient:
         if self.unreachable.trying(address):
             asyncio.get_running_loop().call_later(_FIRST_WARNING_S, self.unreachable.warn, address)
         try:
-            opened = await Connection.open(broker.host, broker.port, self.settings)
+            metrics = self._node_metrics.get(broker.node_id)
+            if metrics is None:
+                metrics = self._node_metrics[broker.node_id] = NodeMetrics(self.metrics, broker.node_id)
+            opened = await Connection.open(broker.host, broker.port, self.settings, metrics)
         except (NetworkError, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code in _REFUSED_AUTHENTICATION:
+                self.metrics.client["failed-authentication"].record(1)
             self.unreachable.failed(address, str(error))
             if broker.node_id >= 0:  # bootstrap servers have negative ids
                 self.cluster.mark_unreachable(broker.node_id)

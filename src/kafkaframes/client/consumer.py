@@ -39,6 +39,7 @@ from kafkaframes.client.metadata import (
     to_partition_mapping,
     to_partitions,
 )
+from kafkaframes.client.metrics import MetricName, TaggedValues, seconds_since
 from kafkaframes.client.offsets import EARLIEST, LATEST, holds_nothing
 from kafkaframes.client.positions import Ownership, PartitionState, Step
 from kafkaframes.client.settings import ConsumerSettings, choices, merged
@@ -93,6 +94,9 @@ class AsyncConsumer(AsyncTopicLookupClient):
             call_caller=self._interrupt_iteration,
         )
         self._is_closed = False
+        self._fetching = self._cluster.metrics.sensors("fetch-manager-metrics")
+        self._read_at: float | None = None  # time of the last poll
+        self._add_gauges()
         self._memory = Recycler()
         self._committed_at = time.monotonic()
         self._auto_commit: asyncio.Task[None] | None = None
@@ -103,6 +107,37 @@ class AsyncConsumer(AsyncTopicLookupClient):
         self._interceptors = Interceptors.load(self.settings.interceptors, CONSUMER_HOOKS)
         self._call_interceptors: Callable[[Callable[[], Any]], Awaitable[Any]] = _call_here  # as listeners
         self._unreported_commits: deque[dict[TopicPartition, CommittedOffset]] = deque()
+
+    def _add_gauges(self) -> None:
+        metrics = self._cluster.metrics
+        metrics.add_gauge("last-poll-seconds-ago", lambda: seconds_since(self._read_at))
+        metrics.add_gauge("assigned-partitions", lambda: len(self.assignment()))
+        metrics.add_tagged_gauge("records-lag", lambda: self._per_partition(self._lag_of))
+        metrics.add_tagged_gauge("records-lead", lambda: self._per_partition(_lead_of))
+        metrics.add_tagged_gauge("preferred-read-replica", lambda: self._per_partition(_replica_of))
+
+    def _per_partition(self, function: Callable[[PartitionState], float | None]) -> TaggedValues:
+        for state in self._positions.states.values():
+            yield {"topic": state.partition.topic, "partition": state.partition.partition}, function(state)
+
+    def _lag_of(self, state: PartitionState) -> int | None:
+        """Return how many offsets the position of a partition is behind its end; None if either is not known."""
+        end = state.last_stable_offset if self.settings.reads_committed else state.high_watermark
+        return None if end < 0 or state.position < 0 else max(end - state.position, 0)
+
+    def _count_read(self, state: PartitionState | None, count: int) -> None:
+        """Count records of a partition that the caller gets, and its lag after them."""
+        now = time.monotonic()
+        self._fetching["records"].record(count, now)
+        lag = None if state is None else self._lag_of(state)
+        if lag is not None:
+            self._fetching["lag"].record(lag, now)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return the consumer's metrics under Java's names: connections, fetches, lag, commits, the group."""
+        if self._iterated is not None:
+            self._count_taken(self._iterated[0])
+        return self._cluster.metrics.values()
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -268,6 +303,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
             while is_member and (callback := self._machine.next_callback()) is not None:
                 await self._run_callback(callback, commit=commit)
         finally:
+            if self._iterated is not None:
+                self._count_taken(self._iterated[0])
             self._iterated = None
             request = self._machine.end()
             if request is not None:
@@ -448,6 +485,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
         entry.select_formats(self.settings.formats)
         fetched = entry.take_bytes()
         state.release_read()
+        if fetched is not None:
+            self._count_read(state, fetched.record_count)
         self._task.wake()
         return fetched
 
@@ -463,6 +502,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
             reason = f"{method} of {self.settings.client} was called in {caller}"
             raise OptionError(f"{reason}; read from a consumer in one task, or create a consumer for each task")
         self._reading_task = task = asyncio.current_task()
+        now = time.monotonic()
+        if self._read_at is not None:
+            self._cluster.metrics.client["poll"].record((now - self._read_at) * 1000, now)
+        self._read_at = now
         try:
             yield
         finally:
@@ -551,6 +594,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             entry.select_formats(self.settings.formats)
             entry.undo_open()
             size += entry.size_bytes
+            count = sum(batch.num_rows for batch in rows)
             try:
                 for batch in entry.open(requested, current_budget() - held, **self._reading_options):
                     rows.append(placed(batch, state.partition, columns, schema))
@@ -561,6 +605,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
                 break  # the next call raises it
             finally:
                 state.release_read()
+                self._count_read(state, sum(batch.num_rows for batch in rows) - count)
                 self._task.wake()
             deadline = 0.0
         return pa.Table.from_batches(rows, schema=schema)
@@ -586,6 +631,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             if await self._open_next(_deadline(timeout_ms)):
                 while len(taken) < most and (records := self._next_records()) is not None:
                     taken += records.take(most - len(taken))
+                    self._count_taken(records)
         if self._interceptors is None or not taken:
             return taken
         result: list[ConsumerRecord] = await self._call_interceptors(partial(self._interceptors.on_consume, taken))
@@ -633,6 +679,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
     async def _next_iterated(self) -> Records:
         """Wait for records; return them for an iteration, which ends early when the consumer must be asked again."""
+        if self._iterated is not None:
+            self._count_taken(self._iterated[0])
         with self._reading("iteration"):
             while not await self._open_next(None):
                 pass
@@ -655,6 +703,11 @@ class AsyncConsumer(AsyncTopicLookupClient):
             records.interrupt()
             return None
         return due
+
+    def _count_taken(self, records: Records) -> None:
+        count = records.count_taken()
+        if count:
+            self._count_read(self._positions.states.get(records.partition), count)
 
     def _interrupt_iteration(self) -> None:
         """Let an iteration ask again before its next record."""
@@ -729,7 +782,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
         skip_unknown_topics: bool = False,
     ) -> None:
         """Commit under the member's identity, and again under the next one if its epoch has just changed (KIP-848)."""
-        deadline = time.monotonic() + timeout_ms / 1000
+        started = time.monotonic()
+        deadline = started + timeout_ms / 1000
         while True:
             member, left_ms = self.group_metadata(), max(int((deadline - time.monotonic()) * 1000), 1)
             try:
@@ -741,6 +795,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
                     skip_unknown_topics=skip_unknown_topics,
                     topic_ids=self._topic_ids(offsets),
                 )
+                commits = self._cluster.metrics.sensors("coordinator-metrics")["commit"]
+                commits.record((time.monotonic() - started) * 1000)
                 if self._interceptors is not None and offsets:
                     self._unreported_commits.append(
                         {
@@ -841,6 +897,16 @@ class AsyncConsumer(AsyncTopicLookupClient):
 
 def _deadline(timeout_ms: int | None) -> float | None:
     return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+
+
+def _lead_of(state: PartitionState) -> int | None:
+    """Return how many offsets the position of a partition is after its start; None if either is not known."""
+    start, position = state.log_start_offset, state.position
+    return None if start < 0 or position < 0 else max(position - start, 0)
+
+
+def _replica_of(state: PartitionState) -> int | None:
+    return state.replica if state.replica >= 0 else None
 
 
 async def _call_here(work: Callable[[], Any]) -> Any:

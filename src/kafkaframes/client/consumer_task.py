@@ -20,17 +20,22 @@ from kafkaframes.client.fetched import BufferedBatches, Fetched
 from kafkaframes.client.group_messages import GroupMessages
 from kafkaframes.client.group_requests import (
     ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
     FetchCommitted,
     FetchEpochEnds,
     FetchMetadata,
     FetchRecords,
     GroupRequest,
+    Heartbeat,
+    JoinGroup,
     LeaveGroup,
     ListOffsets,
     Request,
+    SyncGroup,
 )
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metrics import seconds_since
 from kafkaframes.client.positions import FetchAnswer
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, KafkaframesError, broker_error
@@ -39,6 +44,12 @@ from kafkaframes.protocol.spec.model import NIL_UUID
 _WHOLE_BATCHES: Final = 3  # first version of Fetch that returns a complete first batch of any size (KIP-74)
 _NO_EPOCH: Final = -1
 _LAST_OFFSET: Final = 2**63 - 1
+_GROUP_SENSORS: Final[dict[type, str]] = {
+    JoinGroup: "join",
+    SyncGroup: "sync",
+    Heartbeat: "heartbeat",
+    ConsumerHeartbeat: "heartbeat",
+}
 
 
 class ConsumerTask:
@@ -71,6 +82,13 @@ class ConsumerTask:
         self._sessions: dict[int, FetchSession] = {}  # by node id
         self._wake = asyncio.Event()
         self.changed = asyncio.Event()
+        metrics = cluster.metrics
+        self._fetching = metrics.sensors("fetch-manager-metrics")
+        self._coordination = metrics.sensors("coordinator-metrics")
+        self._heartbeat_at: float | None = None
+        self._rebalance_at: float | None = None
+        metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
+        metrics.add_gauge("last-rebalance-seconds-ago", lambda: seconds_since(self._rebalance_at))
         self.broken: Exception | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -120,15 +138,30 @@ class ConsumerTask:
         task.add_done_callback(self._requests.discard)
 
     async def _send(self, request: Request) -> None:
-        machine = self._machine
+        machine, started = self._machine, time.monotonic()
         try:
             answer = await self._execute(request)
+            self._count_group_answer(request, answer, started)
         except Exception as error:
             machine.failed(request, error, time.monotonic())
         else:
             machine.answered(request, answer, time.monotonic())
         self.changed.set()
         self.wake()
+
+    def _count_group_answer(self, request: Request, answer: object, started: float) -> None:
+        """Count a response of the group coordinator."""
+        sensor = _GROUP_SENSORS.get(type(request))
+        if sensor is None:
+            return
+        now = time.monotonic()
+        self._coordination[sensor].record((now - started) * 1000, now)
+        if sensor == "heartbeat":
+            self._heartbeat_at = now
+        is_assigned = isinstance(answer, ConsumerHeartbeatAnswer) and answer.assignment is not None
+        if is_assigned or sensor == "sync":
+            self._coordination["rebalance"].record(1, now)
+            self._rebalance_at = now
 
     async def _execute(self, request: Request) -> object:
         cluster, settings = self._cluster, self._settings
@@ -178,11 +211,14 @@ class ConsumerTask:
             rows = session.next_request(requested, by_id=version >= BY_ID)
         write_partitions(body, rows, requested, version)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+        started = time.monotonic()
         try:
             response = await connection.request(body, version=version, timeout_ms=wait_ms)
         except BaseException:  # it is unknown whether the node processed the request
             session.lose()
             raise
+        self._fetching["fetch"].record((time.monotonic() - started) * 1000)
+        self._fetching["throttle"].record(response.throttle_time_ms)
         if response.error_code:
             session.lose()
             if response.error_code in fetch_session.LOST:  # the partitions are requested again at once
@@ -193,6 +229,8 @@ class ConsumerTask:
             session.answered(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
         answers = {}
+        size = sum(len(entry.records or b"") for topic in response.responses for entry in topic.partitions)
+        self._fetching["fetch-size"].record(size)
         for topic in response.responses:
             name = names.get(topic.topic_id, "") if version >= BY_ID else topic.topic
             for entry in topic.partitions:

@@ -82,6 +82,11 @@ class Fetched:
             raise UnsupportedFormatError(str(self.partition), self.fetch_offset, magics[0], tuple(formats))
         return replace(self, data=self.data[: int(self.batches.column("position")[first])])
 
+    @property
+    def record_count(self) -> int:
+        """Number of records in the batches from ``fetch_offset`` on, as their headers count them."""
+        return int(self.batches.column("count")[self.batches.column("last_offset") >= self.fetch_offset].sum())
+
     def read(
         self,
         columns: Sequence[str] = DEFAULT_COLUMNS,
@@ -184,7 +189,17 @@ class Records:
         partition: their partition.
     """
 
-    __slots__ = ("_batch", "_gate", "_is_interrupted", "_offsets", "_records", "_unread", "partition")
+    __slots__ = (
+        "_batch",
+        "_counted",
+        "_gate",
+        "_is_interrupted",
+        "_offsets",
+        "_records",
+        "_taken",
+        "_unread",
+        "partition",
+    )
 
     def __init__(self, batch: pa.RecordBatch, partition: TopicPartition) -> None:
         """Take a batch that has the default columns."""
@@ -192,7 +207,15 @@ class Records:
         self._batch = batch
         self._offsets: list[int] = int64_values(batch.column("offset")).tolist()
         self._unread = iter(self._offsets)  # advances as records are taken, and knows how many are left
+        self._taken: int | None = None  # once the others were dropped
+        self._counted = 0
         self._begin()
+
+    def count_taken(self) -> int:
+        """Return how many records were taken since the last call; each is counted once, however it was taken."""
+        taken = len(self._offsets) - length_hint(self._unread) if self._taken is None else self._taken
+        count, self._counted = taken - self._counted, taken
+        return count
 
     @property
     def unread_count(self) -> int:
@@ -232,6 +255,8 @@ class Records:
     def drop(self) -> None:
         """End the iteration: what is left is not handed out."""
         self.interrupt()
+        if self._taken is None:
+            self._taken = len(self._offsets) - length_hint(self._unread)
         self._offsets.clear()
 
     def take(self, count: int) -> list[ConsumerRecord]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from kafkaframes._version import __version__
 from kafkaframes.client.loop import apart
+from kafkaframes.client.metrics import NodeMetrics
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.sasl import Exchange, advance
 from kafkaframes.client.security.tls import context_of
@@ -58,9 +59,11 @@ class _Waiting(NamedTuple):
 class _Wire(asyncio.BufferedProtocol):
     """Carries bytes between a transport and a ``ClientConnection``; one timer looks after all that waits."""
 
-    def __init__(self, connection: ClientConnection, where: str) -> None:
+    def __init__(self, connection: ClientConnection, where: str, metrics: NodeMetrics | None = None) -> None:
         self.connection = connection
         self.where = where
+        self.metrics = metrics
+        self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
         self.ended: Exception | None = None
@@ -73,6 +76,8 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
+        if self.metrics is not None:
+            self.metrics.count_open()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.connection.get_buffer(sizehint)
@@ -80,11 +85,17 @@ class _Wire(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             self.connection.buffer_updated(nbytes)
+            self._received_bytes += nbytes
             while (response := self.connection.next_response()) is not None:
                 self.hint = ""
-                future = self.waiting.popleft().answer
-                if not future.done():
-                    future.set_result(response)
+                entry = self.waiting.popleft()
+                if self.metrics is not None:
+                    now = self._loop.time()
+                    sent_at = entry.deadline - entry.wait_ms / 1000
+                    self.metrics.count_response(self._received_bytes, now - sent_at, now)
+                    self._received_bytes = 0
+                if not entry.answer.done():
+                    entry.answer.set_result(response)
             if self._is_retired:
                 self.retire()
         except KafkaframesError as error:
@@ -144,12 +155,15 @@ class _Wire(asyncio.BufferedProtocol):
         if self.waiting or self.ended is not None or self.transport is None:
             return
         self.ended = NetworkError(f"the connection to {self.where} was replaced")
+        self._count_close()
         if self._timer is not None:
             self._timer.cancel()
         self.transport.close()
 
     def end(self, error: Exception) -> None:
         """End everything that waits."""
+        if self.ended is None:
+            self._count_close()
         self.ended = self.ended or error
         self._writable.set()
         if self._timer is not None:
@@ -161,6 +175,10 @@ class _Wire(asyncio.BufferedProtocol):
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()
+
+    def _count_close(self) -> None:
+        if self.metrics is not None and self.transport is not None:
+            self.metrics.count_close()
 
 
 class _Address(NamedTuple):
@@ -207,7 +225,9 @@ class Connection:
         self._authenticated_until: float | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ClientSettings) -> Connection:
+    async def open(
+        cls, host: str, port: int, settings: ClientSettings, metrics: NodeMetrics | None = None
+    ) -> Connection:
         """Connect, learn what the broker speaks, and authenticate.
 
         Raises:
@@ -228,7 +248,7 @@ class Connection:
         for number, address in enumerate(addresses):
             share_s = max(deadline - time.monotonic(), 0.0) / (len(addresses) - number)
             try:
-                return await cls._open_address(host, address, settings, where, share_s)
+                return await cls._open_address(host, address, settings, where, share_s, metrics)
             except NetworkError as error:
                 errors.append(error)
         if len(errors) == 1:
@@ -237,12 +257,18 @@ class Connection:
 
     @classmethod
     async def _open_address(
-        cls, host: str, address: _Address, settings: ClientSettings, where: str, timeout_s: float
+        cls,
+        host: str,
+        address: _Address,
+        settings: ClientSettings,
+        where: str,
+        timeout_s: float,
+        metrics: NodeMetrics | None,
     ) -> Connection:
         """Connect to one of a name's addresses, and make the connection ready for requests."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await cls._opened(host, address, settings, where)
+                return await cls._opened(host, address, settings, where, metrics)
         except TimeoutError:
             raise NetworkError(f"{where} did not answer in {timeout_s * 1000:.0f} ms") from None
         except ssl.SSLError as error:
@@ -254,7 +280,9 @@ class Connection:
             raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
 
     @classmethod
-    async def _opened(cls, host: str, address: _Address, settings: ClientSettings, where: str) -> Connection:
+    async def _opened(
+        cls, host: str, address: _Address, settings: ClientSettings, where: str, metrics: NodeMetrics | None
+    ) -> Connection:
         context = context_of(settings) if settings.uses_tls else None
         framed = ClientConnection(
             client_id=settings.client_id,
@@ -267,7 +295,10 @@ class Connection:
         connected = await address.connect()
         try:
             _, wire = await loop.create_connection(
-                lambda: _Wire(framed, where), sock=connected, ssl=context, server_hostname=host if context else None
+                lambda: _Wire(framed, where, metrics),
+                sock=connected,
+                ssl=context,
+                server_hostname=host if context else None,
             )
         except BaseException:
             connected.close()
@@ -381,7 +412,10 @@ class Connection:
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)
         answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
         assert wire.transport is not None
-        for part in _parts(wire.connection.buffers_to_send()):
+        buffers = wire.connection.buffers_to_send()
+        if wire.metrics is not None:
+            wire.metrics.count_request(sum(map(len, buffers)), time.monotonic())
+        for part in _parts(buffers):
             wire.transport.write(part)
         return answer
 

@@ -42,6 +42,10 @@ class ClientOptions(TypedDict, total=False):
     """How long opening a connection may take. Default: 10000."""
     max_response_bytes: int
     """A larger answer closes the connection. Default: 104857600."""
+    metrics_num_samples: int
+    """Number of samples that rates, averages and maxima of ``metrics()`` are computed from. Default: 2."""
+    metrics_sample_window_ms: int
+    """Duration of a sample, in milliseconds. Default: 30000."""
     security_protocol: str
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Default: PLAINTEXT."""
     sasl_mechanism: str

@@ -41,6 +41,7 @@ from kafkaframes.client.metadata import (
     to_partition,
     to_partition_mapping,
 )
+from kafkaframes.client.metrics import MetricName
 from kafkaframes.client.outgoing import (
     CheckedRecord,
     Headers,
@@ -548,6 +549,10 @@ class AsyncProducer:
         await self.start()
         await self._bounded(self._learn_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return the producer's metrics under Java's names: connections, requests, records, memory."""
+        return self._cluster.metrics.values()
 
     async def topic_id(self, topic: str) -> UUID:
         """Return a topic's id; the nil UUID where there is no such topic, or brokers have no ids (before 2.8)."""

@@ -103,9 +103,9 @@ _JAVA_NAMES: Final = {
     """,
 }
 _IGNORED: Final = {
-    "there are no JMX metrics, and none are pushed": """
-        enable.metrics.push metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-        auto.include.jmx.reporter statistics.interval.ms
+    "the client pushes no metrics to brokers; `metrics()` returns them": "enable.metrics.push",
+    "`metrics()` returns all metrics; there is no JMX": """
+        metric.reporters metrics.recording.level auto.include.jmx.reporter statistics.interval.ms
     """,
     "all addresses of a name are tried in turn": "client.dns.lookup broker.address.family",
     "connections stay open, and those that a broker closes are opened anew": "connections.max.idle.ms",

@@ -76,6 +76,10 @@ class Sender:
             accumulator.is_stalled = self._is_stalled
         self._broken: Exception | None = None
         self._space = asyncio.Event()
+        self._metrics = cluster.metrics
+        buffer_bytes = settings.buffer_memory
+        self._metrics.add_gauge("buffer-total-bytes", lambda: buffer_bytes)
+        self._metrics.add_gauge("buffer-available-bytes", lambda: max(buffer_bytes - self._used_bytes(), 0))
 
     def start(self) -> None:
         """Begin."""
@@ -93,15 +97,21 @@ class Sender:
             size: number of bytes.
             is_in_callback: whether an ``on_delivery`` needs them. It does not wait for the memory of others.
         """
-        used = self.sequencer.open_bytes + self._accumulator.size_bytes
-        used += 0 if is_in_callback else self._accumulator.callback_bytes
+        used = self._used_bytes() - (self._accumulator.callback_bytes if is_in_callback else 0)
         return not used or used + size <= self._settings.buffer_memory
+
+    def _used_bytes(self) -> int:
+        return self.sequencer.open_bytes + self._accumulator.size_bytes + self._accumulator.callback_bytes
 
     async def wait_for_space(self, size: int, *, is_in_callback: bool = False) -> None:
         """Wait until ``size`` bytes fit into ``buffer_memory``."""
-        while not self.has_space(size, is_in_callback=is_in_callback):
-            self._space.clear()
-            await self._space.wait()
+        started = time.monotonic()
+        try:
+            while not self.has_space(size, is_in_callback=is_in_callback):
+                self._space.clear()
+                await self._space.wait()
+        finally:
+            self._metrics.client["buffer-wait"].record((time.monotonic() - started) * 1e9)
 
     def release_space(self) -> None:
         """Let those that wait for memory look again."""
@@ -255,6 +265,7 @@ class Sender:
                 self.sequencer.failed(batch, error, written=False)
             self._settle()
             return
+        self._count_sent(batches)
         if answer is None:
             for batch in batches:
                 self.sequencer.acknowledged(batch, -1, -1)
@@ -265,6 +276,26 @@ class Sender:
         task = background(self._wait(leader, batches, answer, names))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
+
+    def _count_sent(self, batches: list[Batch]) -> None:
+        """Count a request and its batches."""
+        now, client = time.monotonic(), self._metrics.client
+        client["request-records"].record(sum(batch.count for batch in batches), now)
+        for batch in batches:
+            topic = self._metrics.sensors("topic-metrics", topic=batch.partition.topic)
+            for sensors in (client, topic):
+                sensors["record-send"].record(batch.count, now)
+                sensors["batch"].record(len(batch.data), now)
+                if batch.attempts:
+                    sensors["record-retry"].record(batch.count, now)
+            if not batch.attempts:
+                client["queue-time"].record((now - batch.created) * 1000, now)
+
+    def _count_failed(self, batch: Batch) -> None:
+        """Count the records of a batch that failed."""
+        topic = self._metrics.sensors("topic-metrics", topic=batch.partition.topic)
+        for sensors in (self._metrics.client, topic):
+            sensors["record-error"].record(batch.count)
 
     def _request(self, connection: Connection, batches: list[Batch]) -> tuple[Any, int, dict[Any, str]]:
         """Return a request, its version, and the topics' names by their ids if the answer will have only these."""
@@ -300,8 +331,11 @@ class Sender:
         self, leader: Broker, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
     ) -> None:
         """Wait for a request's answer, and hand it on."""
+        started = time.monotonic()
         try:
             response = (await answer).body
+            self._metrics.client["produce"].record((time.monotonic() - started) * 1000)
+            self._metrics.client["throttle"].record(response.throttle_time_ms)
             answers = {
                 TopicPartition(names[topic.topic_id] if names else topic.name, partition.index): partition
                 for topic in response.responses
@@ -349,6 +383,8 @@ class Sender:
         """Give results to those who wait for them."""
         while self.sequencer.ended:
             ended = self.sequencer.ended.popleft()
+            if ended.error is not None:
+                self._count_failed(ended.batch)
             self._space.set()
             _set_result(ended)
         self._accumulator.built_bytes = self.sequencer.open_bytes

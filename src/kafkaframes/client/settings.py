@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+from kafkaframes.client.metrics import ADMIN, CONSUMER, PRODUCER, SHARE
 from kafkaframes.client.properties import translated
 from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
@@ -39,6 +40,7 @@ class ClientSettings:
     """What every client needs to reach a cluster."""
 
     client: ClassVar[str] = "admin"
+    metrics_prefix: ClassVar[str] = ADMIN
     bootstrap_servers: str | Sequence[str] = ()
     client_id: str = "kafkaframes"
     api_version: str | Sequence[int] | None = None
@@ -52,6 +54,8 @@ class ClientSettings:
     metadata_max_age_ms: int = 300_000
     socket_connection_setup_timeout_ms: int = 10_000
     max_response_bytes: int = 104_857_600
+    metrics_num_samples: int = 2
+    metrics_sample_window_ms: int = 30_000
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str = "PLAIN"
     sasl_username: str | None = None
@@ -106,6 +110,9 @@ class ClientSettings:
             release(self.api_version)  # raises where it is not known
         object.__setattr__(self, "security_protocol", self.security_protocol.upper())  # Java takes any letter case
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        for name in ("metrics_num_samples", "metrics_sample_window_ms"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}; expected a number of at least 1")
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         for name, value in resolved(self).items():
@@ -174,6 +181,7 @@ class ProducerSettings(ClientSettings):
     """What a producer takes beside that."""
 
     client: ClassVar[str] = "producer"
+    metrics_prefix: ClassVar[str] = PRODUCER
     acks: int | str = "all"
     compression_type: str = "none"
     compression_level: int | None = None
@@ -221,6 +229,7 @@ class ConsumerSettings(ClientSettings):
     """What a consumer takes beside that."""
 
     client: ClassVar[str] = "consumer"
+    metrics_prefix: ClassVar[str] = CONSUMER
     group_id: str | None = None
     group_instance_id: str | None = None
     group_protocol: str = "classic"
@@ -274,6 +283,7 @@ class ShareConsumerSettings(ClientSettings):
     """Settings of a share consumer, in addition to those of every client (KIP-932)."""
 
     client: ClassVar[str] = "consumer"
+    metrics_prefix: ClassVar[str] = SHARE
     group_id: str | None = None
     client_rack: str = ""
     share_acknowledgement_mode: str = "implicit"

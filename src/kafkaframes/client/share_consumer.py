@@ -21,6 +21,7 @@ from kafkaframes.client.cluster import GROUP, Channel, ClusterClient, is_retriab
 from kafkaframes.client.fetched import Fetched, Records, placed, schema_of
 from kafkaframes.client.loop import background, cancelled, waited
 from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.metrics import MetricName, seconds_since
 from kafkaframes.client.response_rows import missing_row_error
 from kafkaframes.client.settings import ShareConsumerSettings, merged
 from kafkaframes.client.share_session import (
@@ -129,6 +130,11 @@ class AsyncShareConsumer:
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._acquired_batches: list[_AcquiredBatch] = []
         self._locks_by_record: dict[tuple[str, int, int], _RecordLock] = {}  # by (topic, partition, offset)
+        metrics = self._cluster.metrics
+        self._fetching = metrics.sensors("fetch-manager-metrics")
+        self._heartbeat_at: float | None = None
+        metrics.add_gauge("last-heartbeat-seconds-ago", lambda: seconds_since(self._heartbeat_at))
+        metrics.add_gauge("assigned-partitions", lambda: len(self._assignment))
         self._wake_up = asyncio.Event()
         self._heartbeat_due = asyncio.Event()
         self._heartbeats: asyncio.Task[None] | None = None
@@ -183,6 +189,10 @@ class AsyncShareConsumer:
     def subscription(self) -> frozenset[str]:
         """The topics that this consumer has subscribed to."""
         return frozenset(self._topics)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return the consumer's metrics under Java's names: connections, fetches, acknowledgements, the group."""
+        return self._cluster.metrics.values()
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions that the coordinator has assigned to this member, sorted."""
@@ -249,10 +259,14 @@ class AsyncShareConsumer:
             body.rack_id = settings.client_rack or None
         if epoch == _JOIN_EPOCH or (epoch > 0 and topics != self._sent_topics):
             body.subscribed_topic_names = list(topics)
+        started = time.monotonic()
         response = await self._cluster.ask_coordinator(group_id, body, GROUP)
         self._cluster.check_coordinator(
             response.error_code, f"share group {group_id}", group_id, said=response.error_message
         )
+        self._heartbeat_at = time.monotonic()
+        heartbeats = self._cluster.metrics.sensors("coordinator-metrics")["heartbeat"]
+        heartbeats.record((self._heartbeat_at - started) * 1000)
         if epoch == _LEAVE_EPOCH:
             return 0.0
         self._sent_topics, self._member_epoch = topics, response.member_epoch
@@ -333,6 +347,7 @@ class AsyncShareConsumer:
             await waited(self._wake_up, remaining_s)
         self._report_results()
         acquired, self._acquired_batches = self._acquired_batches, []
+        self._fetching["records"].record(sum(entry.batch.num_rows for entry in acquired))
         for entry in acquired:
             topic, partition = entry.partition.topic, entry.partition.partition
             lock = _RecordLock(entry.node, entry.partition_id)
@@ -439,6 +454,7 @@ class AsyncShareConsumer:
                 cls.ForgottenTopic(topic_id=entry.topic_id, partitions=[entry.partition]) for entry in request.forgotten
             ]
             wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+            started = time.monotonic()
             response = await connection.request(body, version=version, timeout_ms=wait_ms)
             if response.error_code:
                 raise broker_error(
@@ -453,6 +469,10 @@ class AsyncShareConsumer:
             if isinstance(error, BrokerError) and error.code in SESSION_LOST:
                 return
             raise
+        self._fetching["fetch"].record((time.monotonic() - started) * 1000)
+        self._fetching["throttle"].record(response.throttle_time_ms)
+        size = sum(len(row.records or b"") for topic in response.responses for row in topic.partitions)
+        self._fetching["fetch-size"].record(size)
         session.accept_response(partition_ids)
         self.acquisition_lock_timeout_ms = response.acquisition_lock_timeout_ms or self.acquisition_lock_timeout_ms
         self._process_response(node, session, response, pending)
@@ -724,10 +744,11 @@ class AsyncShareConsumer:
         offsets = {partition: numbers for partition, numbers in offsets.items() if numbers}
         if not offsets:
             return
+        count = sum(map(len, offsets.values()))
+        self._fetching["acknowledgements" if error is None else "acknowledgement-errors"].record(count)
         if self._on_acknowledge is not None:
             self._results.append((offsets, error))
         elif error is not None:
-            count = sum(map(len, offsets.values()))
             _LOG.warning("%d acknowledgements of share group %r failed: %s", count, self.settings.group_id, error)
 
     def _report_results(self) -> None:

@@ -239,6 +239,7 @@ class Producer(SyncClient):
     send_batches = sync_method(AsyncProducer.send_batches)
     partitions_for = sync_method(AsyncProducer.partitions_for)
     topic_id = sync_method(AsyncProducer.topic_id)
+    metrics = sync_on_loop(AsyncProducer.metrics)
 
     @property
     def producer(self) -> ProducerIdentity:
@@ -346,6 +347,7 @@ class Consumer(SyncClient):
     poll = _reads(AsyncConsumer.poll)
     commit = sync_method(AsyncConsumer.commit)
     committed = sync_method(AsyncConsumer.committed)
+    metrics = sync_on_loop(AsyncConsumer.metrics)
 
     def group_metadata(self) -> GroupMember:
         """Return what a transactional producer wants to know of this consumer."""
@@ -385,6 +387,7 @@ class ShareConsumer(SyncClient):
     renew = sync_method(AsyncShareConsumer.renew)
     commit = sync_method(AsyncShareConsumer.commit)
     assignment = sync_on_loop(AsyncShareConsumer.assignment)
+    metrics = sync_on_loop(AsyncShareConsumer.metrics)
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -412,6 +415,7 @@ class Admin(SyncClient):
         """End, after ``timeout_ms`` whatever the brokers have not answered."""
         self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
+    metrics = sync_on_loop(AsyncAdmin.metrics)
     describe_cluster = sync_method(AsyncAdmin.describe_cluster)
     list_topics = sync_method(AsyncAdmin.list_topics)
     describe_topics = sync_method(AsyncAdmin.describe_topics)

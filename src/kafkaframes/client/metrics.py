@@ -1,0 +1,448 @@
+"""Metrics of a client under Java's names: what sensors measure, and how ``metrics()`` reports it.
+
+A ``Sensor`` takes one value for each response, batch or call, never for each record. It has a total since the start
+and a window of samples (``metrics.sample.window.ms``, ``metrics.num.samples``) for rates, averages and maxima, as in
+Java. Gauges are computed when they are read. ``METRICS`` lists every metric; the documentation is generated from it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+Tags = tuple[tuple[str, str], ...]
+PRODUCER, CONSUMER, SHARE, ADMIN = "producer", "consumer", "consumer-share", "admin-client"  # prefixes of groups
+_ALL: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
+_READERS: Final = (CONSUMER, SHARE)
+
+
+class MetricName(NamedTuple):
+    """The name of a metric.
+
+    Attributes:
+        name: name, such as ``record-send-total``.
+        group: group, such as ``producer-metrics``.
+        tags: pairs of name and value, such as ``client-id`` and ``topic``.
+    """
+
+    name: str
+    group: str
+    tags: Tags = ()
+
+    @property
+    def unit(self) -> str:
+        """The unit of the value; empty for a number of things."""
+        return _UNITS[self.name]
+
+
+class MetricSpec(NamedTuple):
+    """One metric of the clients.
+
+    Attributes:
+        name: name, as Java has it.
+        group: group without the client's prefix.
+        clients: prefixes of the clients that have it.
+        sensor: name of the sensor; empty for a gauge.
+        statistic: what is reported of the sensor.
+        unit: unit of the value; empty for a number of things.
+        meaning: one sentence for the documentation.
+    """
+
+    name: str
+    group: str
+    clients: tuple[str, ...]
+    sensor: str
+    statistic: str
+    unit: str
+    meaning: str
+
+
+class _Sample:
+    """The values of one part of the window."""
+
+    __slots__ = ("count", "largest", "start", "total")
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.total = 0.0
+        self.count = 0
+        self.largest = -math.inf
+
+
+class Sensor:
+    """Values over time: their total, and samples of the last seconds."""
+
+    __slots__ = ("_max_samples", "_sample_s", "_samples", "count", "total")
+
+    def __init__(self, max_samples: int, sample_s: float) -> None:
+        self._max_samples = max_samples
+        self._sample_s = sample_s
+        self._samples: deque[_Sample] = deque(maxlen=max_samples)
+        self.total = 0.0
+        self.count = 0
+
+    def record(self, value: float, now: float | None = None) -> None:
+        """Take a value; ``now`` is of the monotonic clock, in seconds."""
+        now = time.monotonic() if now is None else now
+        samples = self._samples
+        if not samples or now - samples[-1].start >= self._sample_s:
+            samples.append(_Sample(now))
+        sample = samples[-1]
+        sample.total += value
+        sample.count += 1
+        sample.largest = max(sample.largest, value)
+        self.total += value
+        self.count += 1
+
+    def value(self, statistic: str, now: float) -> float:
+        """Return a statistic; NaN for an average or maximum of no values, as in Java."""
+        if statistic == "total":
+            return self.total
+        if statistic == "count":
+            return self.count
+        samples = [sample for sample in self._samples if now - sample.start < self._sample_s * self._max_samples]
+        count, total = sum(sample.count for sample in samples), sum(sample.total for sample in samples)
+        if statistic == "avg":
+            return total / count if count else math.nan
+        if statistic == "max":
+            return max((sample.largest for sample in samples), default=math.nan)
+        window_s = self._window_s(samples, now)
+        return (count if statistic == "count rate" else total) / window_s
+
+    def _window_s(self, samples: list[_Sample], now: float) -> float:
+        """Return the time that a rate is of: like Java's, never less than all samples but one."""
+        elapsed = now - samples[0].start if samples else 0.0
+        full = int(elapsed // self._sample_s)
+        missing = max(self._max_samples - 1 - full, 0)
+        return max(elapsed + missing * self._sample_s, 0.001)
+
+
+Sensors = Mapping[str, Sensor]
+TaggedValues = Iterable[tuple[Mapping[str, object], float | None]]
+
+
+class ClientMetrics:
+    """The metrics of one client. All calls are made on the client's event loop."""
+
+    def __init__(self, prefix: str, client_id: str, *, max_samples: int, sample_s: float) -> None:
+        """Create the metrics of a client that has done nothing yet.
+
+        Args:
+            prefix: prefix of the groups: ``PRODUCER``, ``CONSUMER``, ``SHARE`` or ``ADMIN``.
+            client_id: value of the tag ``client-id``.
+            max_samples: number of samples in a window.
+            sample_s: duration of a sample, in seconds.
+        """
+        self._prefix = prefix
+        self._client_id = client_id
+        self._max_samples, self._sample_s = max_samples, sample_s
+        self._specs = [spec for spec in METRICS if prefix in spec.clients]
+        self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
+        self._sensors: dict[tuple[str, Tags], dict[str, Sensor]] = {}
+        self.client = self.sensors("metrics")
+
+    def sensors(self, group: str, **tags: object) -> Sensors:
+        """Return the sensors of a group by name, for a node or topic if tags name one; ``_`` in a tag is ``-``."""
+        key = group, tuple((name.replace("_", "-"), str(value)) for name, value in tags.items())
+        result = self._sensors.get(key)
+        if result is None:
+            names = {spec.sensor for spec in self._specs if spec.group == group and spec.sensor}
+            result = self._sensors[key] = {name: Sensor(self._max_samples, self._sample_s) for name in names}
+        return result
+
+    def add_gauge(self, name: str, function: Callable[[], float | None]) -> None:
+        """Report the result of a function as a gauge; None if it has no value now."""
+        self._gauges[name] = function
+
+    def add_tagged_gauge(self, name: str, function: Callable[[], TaggedValues]) -> None:
+        """Report pairs of tags and value, such as one for each partition."""
+        self._gauges[name] = function
+
+    def values(self) -> dict[MetricName, float]:
+        """Return all metrics with their values."""
+        now = time.monotonic()
+        return dict(self._values(now))
+
+    def _values(self, now: float) -> Iterator[tuple[MetricName, float]]:
+        client = (("client-id", self._client_id),)
+        for (group, tags), sensors in self._sensors.items():
+            for spec in self._specs:
+                if spec.group == group and spec.sensor:
+                    name = MetricName(spec.name, f"{self._prefix}-{group}", client + tags)
+                    yield name, sensors[spec.sensor].value(spec.statistic, now)
+        for spec in self._specs:
+            function = None if spec.sensor else self._gauges.get(spec.name)
+            if function is None:
+                continue
+            result = function()
+            rows: TaggedValues = [({}, result)] if result is None or isinstance(result, (int, float)) else result
+            for pairs, value in rows:
+                if value is not None:
+                    tags = client + tuple((name.replace("_", "-"), str(tag)) for name, tag in pairs.items())
+                    yield MetricName(spec.name, f"{self._prefix}-{spec.group}", tags), float(value)
+
+
+def seconds_since(time_s: float | None) -> float:
+    """Return the seconds since a time of the monotonic clock; -1 for None, as Java reports what never happened."""
+    return -1.0 if time_s is None else time.monotonic() - time_s
+
+
+class NodeMetrics:
+    """Counts the connections, requests and responses of one node, for the node and for the whole client."""
+
+    __slots__ = ("_client", "_node")
+
+    def __init__(self, metrics: ClientMetrics, node_id: int) -> None:
+        self._client = metrics.client
+        self._node = metrics.sensors("node-metrics", node_id=f"node-{node_id}")
+
+    def count_request(self, size: int, now: float) -> None:
+        """Count a request of this many bytes."""
+        self._client["request"].record(size, now)
+        self._node["request"].record(size, now)
+
+    def count_response(self, size: int, latency_s: float, now: float) -> None:
+        """Count a response of this many bytes."""
+        self._client["response"].record(size, now)
+        self._node["response"].record(size, now)
+        self._node["latency"].record(latency_s * 1000, now)
+
+    def count_open(self) -> None:
+        """Count a connection that is open."""
+        self._client["connection-creation"].record(1)
+
+    def count_close(self) -> None:
+        """Count a connection that has ended."""
+        self._client["connection-close"].record(1)
+
+
+# ------------------------------------------------------------------------------------------------------ all metrics
+
+
+def _sensor(
+    group: str, clients: tuple[str, ...], sensor: str, meaning: str, unit: str = "", **names: str
+) -> list[MetricSpec]:
+    """Return the metrics of one sensor: by statistic, with ``_`` for a space, the name of the metric."""
+    units = {"rate": f"{unit}/s".strip(), "count_rate": "1/s", "count": ""}
+    return [
+        MetricSpec(
+            name,
+            group,
+            clients,
+            sensor,
+            statistic.replace("_", " "),
+            units.get(statistic, unit) if unit or statistic != "rate" else "1/s",
+            f"{_STATISTICS[statistic]} {meaning}",
+        )
+        for statistic, name in names.items()
+    ]
+
+
+def _gauge(group: str, clients: tuple[str, ...], name: str, meaning: str, unit: str = "") -> list[MetricSpec]:
+    return [MetricSpec(name, group, clients, "", "gauge", unit, meaning)]
+
+
+_STATISTICS: Final = {
+    "total": "Total",
+    "count": "Number of",
+    "rate": "Rate of",
+    "count_rate": "Rate of",
+    "avg": "Average",
+    "max": "Largest",
+}
+
+
+def _network(group: str) -> list[MetricSpec]:
+    """Return the metrics of connections: of the whole client, and of each node."""
+    return [
+        *_sensor(group, _ALL, "request", "requests sent", count="request-total", count_rate="request-rate"),
+        *_sensor(group, _ALL, "request", "size of requests", "bytes", avg="request-size-avg", max="request-size-max"),
+        *_sensor(group, _ALL, "request", "bytes sent", "bytes", total="outgoing-byte-total", rate="outgoing-byte-rate"),
+        *_sensor(group, _ALL, "response", "responses received", count="response-total", count_rate="response-rate"),
+        *_sensor(
+            group, _ALL, "response", "bytes received", "bytes", total="incoming-byte-total", rate="incoming-byte-rate"
+        ),
+    ]
+
+
+METRICS: Final[tuple[MetricSpec, ...]] = (
+    *_network("metrics"),
+    *_gauge("metrics", _ALL, "connection-count", "Number of open connections."),
+    *_sensor(
+        "metrics", _ALL, "connection-creation", "connections opened",
+        count="connection-creation-total", count_rate="connection-creation-rate",
+    ),
+    *_sensor(
+        "metrics", _ALL, "connection-close", "connections closed",
+        count="connection-close-total", count_rate="connection-close-rate",
+    ),
+    *_sensor(
+        "metrics", _ALL, "failed-authentication", "connections whose authentication the broker refused",
+        count="failed-authentication-total", count_rate="failed-authentication-rate",
+    ),
+    *_network("node-metrics"),
+    *_sensor(
+        "node-metrics", _ALL, "latency", "time from a request to its response", "ms",
+        avg="request-latency-avg", max="request-latency-max",
+    ),
+    # producers
+    *_sensor(
+        "metrics", (PRODUCER,), "produce", "time from a Produce request to its response", "ms",
+        avg="request-latency-avg", max="request-latency-max",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "record-send", "records sent, each time that they are sent",
+        total="record-send-total", rate="record-send-rate",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "record-send", "number of records in a batch", avg="records-per-batch-avg",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "record-error", "records that failed", total="record-error-total",
+        rate="record-error-rate",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "record-retry", "records sent again", total="record-retry-total",
+        rate="record-retry-rate",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "batch", "size of batches sent", "bytes", avg="batch-size-avg", max="batch-size-max"
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "queue-time", "time from a batch's creation to its first request", "ms",
+        avg="record-queue-time-avg", max="record-queue-time-max",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "request-records", "number of records in a Produce request",
+        avg="records-per-request-avg",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "throttle", "throttle time in Produce responses", "ms",
+        avg="produce-throttle-time-avg", max="produce-throttle-time-max",
+    ),
+    *_sensor(
+        "metrics", (PRODUCER,), "buffer-wait", "time for which calls have waited for buffer.memory", "ns",
+        total="bufferpool-wait-time-ns-total",
+    ),
+    *_gauge("metrics", (PRODUCER,), "buffer-total-bytes", "The setting buffer.memory.", "bytes"),
+    *_gauge("metrics", (PRODUCER,), "buffer-available-bytes", "Part of buffer.memory that is free.", "bytes"),
+    *_gauge("metrics", (PRODUCER,), "requests-in-flight", "Number of requests without a response."),
+    *_gauge("metrics", (PRODUCER,), "metadata-age", "Time since the last metadata response.", "s"),
+    *_sensor(
+        "topic-metrics", (PRODUCER,), "record-send", "records sent to the topic",
+        total="record-send-total", rate="record-send-rate",
+    ),
+    *_sensor(
+        "topic-metrics", (PRODUCER,), "batch", "bytes of batches sent to the topic", "bytes",
+        total="byte-total", rate="byte-rate",
+    ),
+    *_sensor(
+        "topic-metrics", (PRODUCER,), "record-error", "records of the topic that failed",
+        total="record-error-total", rate="record-error-rate",
+    ),
+    *_sensor(
+        "topic-metrics", (PRODUCER,), "record-retry", "records of the topic sent again",
+        total="record-retry-total", rate="record-retry-rate",
+    ),
+    # consumers
+    *_gauge("metrics", (CONSUMER,), "last-poll-seconds-ago", "Time since the last poll.", "s"),
+    *_sensor(
+        "metrics", (CONSUMER,), "poll", "time between two polls", "ms",
+        avg="time-between-poll-avg", max="time-between-poll-max",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "fetch", "Fetch responses (ShareFetch for share groups)",
+        count="fetch-total", count_rate="fetch-rate",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "fetch", "time from a Fetch request to its response", "ms",
+        avg="fetch-latency-avg", max="fetch-latency-max",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "fetch-size", "size of the records in a Fetch response", "bytes",
+        avg="fetch-size-avg", max="fetch-size-max",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "throttle", "throttle time in Fetch responses", "ms",
+        avg="fetch-throttle-time-avg", max="fetch-throttle-time-max",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "records", "records returned to the caller",
+        total="records-consumed-total", rate="records-consumed-rate",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", _READERS, "fetch-size", "bytes of fetched records", "bytes",
+        total="bytes-consumed-total", rate="bytes-consumed-rate",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", (CONSUMER,), "lag", "lag of any partition after a read", max="records-lag-max"
+    ),
+    *_gauge(
+        "fetch-manager-metrics", (CONSUMER,), "records-lag",
+        "Records between the position and the end of a partition, by topic and partition.",
+    ),
+    *_gauge(
+        "fetch-manager-metrics", (CONSUMER,), "records-lead",
+        "Records between the log start offset and the position, by topic and partition.",
+    ),
+    *_gauge(
+        "fetch-manager-metrics", (CONSUMER,), "preferred-read-replica",
+        "Node that a partition is read from instead of its leader (KIP-392).",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "commit", "successful commits", count="commit-total",
+        count_rate="commit-rate",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "commit", "time of a commit", "ms",
+        avg="commit-latency-avg", max="commit-latency-max",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "join", "JoinGroup responses without error", count="join-total",
+        count_rate="join-rate",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "join", "time of a JoinGroup request", "ms",
+        avg="join-time-avg", max="join-time-max",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "sync", "SyncGroup responses without error", count="sync-total",
+        count_rate="sync-rate",
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "sync", "time of a SyncGroup request", "ms",
+        avg="sync-time-avg", max="sync-time-max",
+    ),
+    *_sensor(
+        "coordinator-metrics", _READERS, "heartbeat", "heartbeat responses without error", count="heartbeat-total",
+        count_rate="heartbeat-rate",
+    ),
+    *_sensor(
+        "coordinator-metrics", _READERS, "heartbeat", "time of a heartbeat", "ms", max="heartbeat-response-time-max"
+    ),
+    *_gauge(
+        "coordinator-metrics", _READERS, "last-heartbeat-seconds-ago", "Time since the last heartbeat response.", "s"
+    ),
+    *_sensor(
+        "coordinator-metrics", (CONSUMER,), "rebalance", "assignments that the group has given to this member",
+        count="rebalance-total",
+    ),
+    *_gauge(
+        "coordinator-metrics", (CONSUMER,), "last-rebalance-seconds-ago", "Time since the last rebalance.", "s"
+    ),
+    *_gauge("coordinator-metrics", _READERS, "assigned-partitions", "Number of assigned partitions."),
+    *_sensor(
+        "fetch-manager-metrics", (SHARE,), "acknowledgements", "records whose acknowledgement a broker has answered",
+        total="acknowledgements-send-total", rate="acknowledgements-send-rate",
+    ),
+    *_sensor(
+        "fetch-manager-metrics", (SHARE,), "acknowledgement-errors", "records whose acknowledgement failed",
+        total="acknowledgements-error-total", rate="acknowledgements-error-rate",
+    ),
+)  # fmt: skip
+
+
+_UNITS: Final = {spec.name: spec.unit for spec in METRICS}

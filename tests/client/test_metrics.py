@@ -1,0 +1,293 @@
+"""Metrics of the clients: Java's names, counted by response and batch, equal to what was sent and read."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    Consumer,
+    MetricName,
+    Producer,
+    ShareConsumer,
+)
+from kafkaframes.client.metrics import METRICS, PRODUCER, ClientMetrics, Sensor
+from kafkaframes.errors import BrokerError, OptionError
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker():
+    config = {"group.share.heartbeat.interval.ms": 200, "group.share.min.heartbeat.interval.ms": 100}
+    with Broker(config=config) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker):
+    name = f"t-{uuid4().hex[:8]}"
+    broker.create_topic(name, 2)
+    return name
+
+
+def value_of(metrics, name, group, **tags):
+    """Return the value of the one metric with this name, group and tags (in addition to the client id)."""
+    pairs = {(key.replace("_", "-"), str(value)) for key, value in tags.items()}
+    matches = [
+        value
+        for key, value in metrics.items()
+        if (key.name, key.group) == (name, group) and {tag for tag in key.tags if tag[0] != "client-id"} == pairs
+    ]
+    assert len(matches) == 1, (name, group, tags, len(matches))
+    return matches[0]
+
+
+def fill(broker, topic, count):
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+
+
+# ------------------------------------------------------------------------------------------------------------ sensors
+
+
+def test_rates_are_those_of_java():
+    """Java's Rate: a window of two samples of 30 s is never shorter than one sample, and forgets older ones."""
+    sensor = Sensor(2, 30.0)
+    assert sensor.value("rate", 100.0) == 0
+    sensor.record(60, 100.0)
+    assert sensor.value("rate", 100.0) == 2.0  # 60 in the 30 s of the first sample
+    sensor.record(120, 140.0)
+    assert sensor.value("rate", 140.0) == 180 / 40
+    assert sensor.value("count rate", 140.0) == 2 / 40
+    assert (sensor.value("avg", 140.0), sensor.value("max", 140.0)) == (90, 120)
+    assert sensor.value("rate", 165.0) == 120 / 55  # the first sample has left the window; the second began 25 s ago
+    assert (sensor.value("total", 1e6), sensor.value("count", 1e6)) == (180, 2)
+    assert math.isnan(sensor.value("avg", 1e6))
+    assert math.isnan(sensor.value("max", 1e6))
+
+
+def test_each_metric_is_listed_once_for_a_client_and_has_one_unit():
+    names = Counter((spec.name, spec.group, client) for spec in METRICS for client in spec.clients)
+    assert [name for name, count in names.items() if count > 1] == []
+    units: dict[str, str] = {}
+    for spec in METRICS:
+        assert units.setdefault(spec.name, spec.unit) == spec.unit, spec.name
+        assert spec.name.endswith("-rate") == spec.unit.endswith("/s"), spec.name
+    assert MetricName("batch-size-avg", "producer-metrics").unit == "bytes"
+
+
+def test_the_cost_of_a_value_does_not_grow_with_their_number():
+    metrics = ClientMetrics(PRODUCER, "me", max_samples=2, sample_s=30)
+    for _ in range(10_000):
+        metrics.client["batch"].record(1)
+    assert len(metrics.client["batch"]._samples) <= 2
+
+
+# ------------------------------------------------------------------------------------------------------------ clients
+
+
+def test_a_producer_counts_records_batches_and_bytes(broker, topic):
+    with Producer(broker.bootstrap_servers, client_id="billing", batch_size=1_000) as producer:
+        futures = [producer.send(topic, b"v" * 100, partition=number % 2) for number in range(100)]
+        assert all(future.result(PATIENCE_S) for future in futures)
+        producer.send_arrow(pa.table({"value": [b"1", b"2", b"3"]}), topic=topic)
+        metrics = producer.metrics()
+    assert {dict(name.tags)["client-id"] for name in metrics} == {"billing"}
+    assert value_of(metrics, "record-send-total", "producer-metrics") == 103
+    assert value_of(metrics, "record-send-total", "producer-topic-metrics", topic=topic) == 103
+    assert value_of(metrics, "record-error-total", "producer-metrics") == 0
+    assert value_of(metrics, "byte-total", "producer-topic-metrics", topic=topic) > 100 * 100
+    assert 100 < value_of(metrics, "batch-size-avg", "producer-metrics") <= 1_100
+    assert value_of(metrics, "record-queue-time-avg", "producer-metrics") >= 0
+    assert value_of(metrics, "request-latency-max", "producer-metrics") > 0
+    assert value_of(metrics, "connection-count", "producer-metrics") >= 1
+    requests = value_of(metrics, "request-total", "producer-metrics")
+    assert requests == value_of(metrics, "response-total", "producer-metrics")
+    nodes = [value for name, value in metrics.items() if name[:2] == ("request-total", "producer-node-metrics")]
+    assert sum(nodes) == requests
+    assert value_of(metrics, "outgoing-byte-total", "producer-metrics") > 100 * 100
+    total = value_of(metrics, "buffer-total-bytes", "producer-metrics")
+    assert value_of(metrics, "buffer-available-bytes", "producer-metrics") == total == 33_554_432
+
+
+def test_failed_and_repeated_records_are_counted(broker, topic):
+    broker.create_topic(f"{topic}-small", 1, max_message_bytes=200)
+    with Producer(broker.bootstrap_servers, retry_backoff_ms=1) as producer:
+        with pytest.raises(BrokerError):
+            producer.send(f"{topic}-small", b"v" * 500).result(PATIENCE_S)
+        with broker.on("Produce", topic=topic).times(2).error("NOT_LEADER_OR_FOLLOWER"):
+            producer.send(topic, b"1").result(PATIENCE_S)
+        metrics = producer.metrics()
+    assert value_of(metrics, "record-error-total", "producer-metrics") == 1
+    assert value_of(metrics, "record-error-total", "producer-topic-metrics", topic=f"{topic}-small") == 1
+    assert value_of(metrics, "record-retry-total", "producer-topic-metrics", topic=topic) == 2
+    assert value_of(metrics, "record-send-total", "producer-topic-metrics", topic=topic) == 3
+
+
+def test_records_that_gather_take_memory_and_waiting_for_it_is_measured(broker, topic):
+    with Producer(broker.bootstrap_servers, buffer_memory=10_000, linger_ms=60_000, batch_size=8_000) as producer:
+        producer.send(topic, b"v" * 5_000, partition=0)
+        available = value_of(producer.metrics(), "buffer-available-bytes", "producer-metrics")
+        assert 4_000 < available < 5_000
+        producer.send(topic, b"v" * 6_000, partition=1)
+        assert value_of(producer.metrics(), "bufferpool-wait-time-ns-total", "producer-metrics") > 0
+
+
+def test_a_consumer_counts_what_the_caller_gets_and_the_lag_that_is_left(broker, topic):
+    fill(broker, topic, 100)
+    settings = {"auto_offset_reset": "earliest", "group_id": topic, "enable_auto_commit": False}
+    with Consumer(broker.bootstrap_servers, **settings) as consumer:
+        assert value_of(consumer.metrics(), "last-poll-seconds-ago", "consumer-metrics") == -1
+        consumer.assign([(topic, 0), (topic, 1)])
+        count = len(consumer.poll(30_000, max_records=30))
+        metrics = consumer.metrics()
+        assert value_of(metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == count
+        lags = [value for name, value in metrics.items() if name.name == "records-lag"]
+        assert len(lags) == 2
+        deadline = time.monotonic() + PATIENCE_S
+        for _ in consumer:  # iteration is counted, too
+            count += 1
+            if count == 60:
+                break
+        count += len(consumer.poll(30_000, max_records=5))  # the rest of the iteration's records
+        while count < 100 and time.monotonic() < deadline:
+            count += consumer.fetch_arrow(1_000).num_rows
+        consumer.commit()
+        metrics = consumer.metrics()
+    assert value_of(metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == 100
+    for number in range(2):
+        tags = {"topic": topic, "partition": number}
+        assert value_of(metrics, "records-lag", "consumer-fetch-manager-metrics", **tags) == 0
+        assert value_of(metrics, "records-lead", "consumer-fetch-manager-metrics", **tags) == 50
+    assert 0 < value_of(metrics, "records-lag-max", "consumer-fetch-manager-metrics") < 100
+    assert value_of(metrics, "fetch-total", "consumer-fetch-manager-metrics") >= 1
+    assert value_of(metrics, "fetch-latency-max", "consumer-fetch-manager-metrics") > 0
+    stored = value_of(metrics, "bytes-consumed-total", "consumer-fetch-manager-metrics")
+    assert stored >= sum(len(record.value) for number in range(2) for record in broker.records(topic, number))
+    assert value_of(metrics, "commit-total", "consumer-coordinator-metrics") == 1
+    assert value_of(metrics, "commit-latency-avg", "consumer-coordinator-metrics") > 0
+    assert value_of(metrics, "assigned-partitions", "consumer-coordinator-metrics") == 2
+    assert 0 <= value_of(metrics, "last-poll-seconds-ago", "consumer-metrics") < PATIENCE_S
+
+
+def test_batches_as_bytes_count_their_records(broker, topic):
+    fill(broker, topic, 10)
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign({(topic, 0): 2})
+        fetched = consumer.fetch(30_000)
+        metrics = consumer.metrics()
+    assert fetched.record_count >= 3
+    assert value_of(metrics, "records-consumed-total", "consumer-fetch-manager-metrics") == fetched.record_count
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_counts_joins_heartbeats_and_rebalances(protocol, broker, topic):
+    fill(broker, topic, 2)
+    settings = {"group_id": topic, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    with Consumer(broker.bootstrap_servers, heartbeat_interval_ms=50, **settings) as consumer:
+        consumer.subscribe(topic)
+        assert consumer.poll(30_000)
+        deadline = time.monotonic() + PATIENCE_S
+        while not value_of(metrics := consumer.metrics(), "heartbeat-total", "consumer-coordinator-metrics"):
+            assert time.monotonic() < deadline
+            consumer.poll(50)
+    group = "consumer-coordinator-metrics"
+    assert value_of(metrics, "assigned-partitions", group) == 2
+    assert value_of(metrics, "rebalance-total", group) >= 1
+    assert value_of(metrics, "last-heartbeat-seconds-ago", group) >= 0
+    assert value_of(metrics, "last-rebalance-seconds-ago", group) >= 0
+    assert (value_of(metrics, "join-total", group) >= 1) == (protocol == "classic")
+    assert (value_of(metrics, "sync-total", group) >= 1) == (protocol == "classic")
+
+
+def test_a_share_consumer_counts_records_and_acknowledgements(broker, topic):
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs("group", topic, {"share.auto.offset.reset": "earliest"})
+        assert value_of(admin.metrics(), "request-total", "admin-client-metrics") >= 1
+    fill(broker, topic, 10)
+    with ShareConsumer(broker.bootstrap_servers, group_id=topic, fetch_max_wait_ms=100) as consumer:
+        consumer.subscribe(topic)
+        count, deadline = 0, time.monotonic() + PATIENCE_S
+        while count < 10 and time.monotonic() < deadline:
+            count += len(consumer.poll(500))
+        consumer.commit()
+        metrics = consumer.metrics()
+    assert value_of(metrics, "records-consumed-total", "consumer-share-fetch-manager-metrics") == count == 10
+    assert value_of(metrics, "acknowledgements-send-total", "consumer-share-fetch-manager-metrics") == 10
+    assert value_of(metrics, "assigned-partitions", "consumer-share-coordinator-metrics") == 2
+    assert value_of(metrics, "heartbeat-total", "consumer-share-coordinator-metrics") >= 1
+
+
+def test_asyncio_clients_have_the_same_metrics(broker, topic):
+    async def run():
+        async with AsyncProducer(broker.bootstrap_servers) as producer:
+            await producer.send_and_wait(topic, b"1", partition=0)
+            produced = producer.metrics()
+        async with AsyncConsumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            await consumer.assign([(topic, 0)])
+            async for _ in consumer:
+                break
+            consumed = consumer.metrics()
+        async with AsyncAdmin(broker.bootstrap_servers) as admin:
+            await admin.list_topics()
+            listed = admin.metrics()
+        async with AsyncShareConsumer(broker.bootstrap_servers, group_id="g") as share_consumer:
+            shared = share_consumer.metrics()
+        return produced, consumed, listed, shared
+
+    produced, consumed, listed, shared = asyncio.run(run())
+    assert value_of(produced, "record-send-total", "producer-metrics") == 1
+    assert value_of(consumed, "records-consumed-total", "consumer-fetch-manager-metrics") == 1
+    assert value_of(listed, "response-total", "admin-client-metrics") >= 1
+    assert value_of(shared, "connection-count", "consumer-share-metrics") == 0
+
+
+def test_closed_connections_are_counted(broker, topic):
+    with Producer(broker.bootstrap_servers, reconnect_backoff_ms=1, retry_backoff_ms=1) as producer:
+        producer.send(topic, b"1").result(PATIENCE_S)
+        with broker.on("Produce", topic=topic).times(1).close():
+            producer.send(topic, b"2").result(PATIENCE_S)
+        metrics = producer.metrics()
+    created = value_of(metrics, "connection-creation-total", "producer-metrics")
+    closed = value_of(metrics, "connection-close-total", "producer-metrics")
+    assert closed >= 1
+    assert value_of(metrics, "connection-count", "producer-metrics") == created - closed >= 1
+
+
+def test_every_metric_of_the_table_is_reported_by_a_client_that_has_it(broker, topic):
+    """Gauges that a client forgets to register would be missing in silence."""
+    fill(broker, topic, 2)
+    reported: set = set()
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"1").result(PATIENCE_S)
+        reported |= {(name.name, name.group) for name in producer.metrics()}
+    with Consumer(broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.poll(30_000)
+        reported |= {(name.name, name.group) for name in consumer.metrics()}
+    with ShareConsumer(broker.bootstrap_servers, group_id="g") as consumer, Admin(broker.bootstrap_servers) as admin:
+        consumer.subscribe(topic)
+        admin.list_topics()
+        reported |= {(name.name, name.group) for name in [*consumer.metrics(), *admin.metrics()]}
+    expected = {(spec.name, f"{client}-{spec.group}") for spec in METRICS for client in spec.clients}
+    assert expected - reported == {("preferred-read-replica", "consumer-fetch-manager-metrics")}  # needs a rack
+
+
+def test_samples_are_settings(broker):
+    with Producer(broker.bootstrap_servers, metrics_num_samples=3, metrics_sample_window_ms=1_000) as producer:
+        sensor = producer._twin._cluster.metrics.client["batch"]
+    assert (sensor._max_samples, sensor._sample_s) == (3, 1.0)
+    with pytest.raises(OptionError, match="metrics_num_samples is 0; expected a number of at least 1"):
+        Producer({"bootstrap.servers": "a:1", "metrics.num.samples": "0"})
