@@ -17,6 +17,7 @@ from kafkaframes.broker.config_values import DYNAMIC, TYPES, normalized
 from kafkaframes.broker.configs import KNOWN_OF_BROKERS
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.broker.settings import DEFAULTS, GROUP_SETTINGS, TOPIC_KEYS
+from kafkaframes.broker.topics import Node, Nodes
 from kafkaframes.errors import ErrorCode, OptionError
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -152,14 +153,47 @@ def test_synonyms_name_every_source(asker):
     asker.create(retention_ms="7", flush_ms="8")
     assert alter(asker, BROKER, "", ("log.retention.ms", "6", SET)) == 0
     rows = described(asker, TOPIC, "orders")
-    assert rows["retention.ms"] == ("7", 1, [("retention.ms", "7", 1), ("log.retention.ms", "6", 2)])
+    assert rows["retention.ms"] == ("7", 1, [("retention.ms", "7", 1), ("log.retention.ms", "6", 3)])
     assert rows["flush.ms"] == ("8", 1, [("flush.ms", "8", 1)])  # null by default, for brokers
     assert rows["max.message.bytes"] == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
     assert described(asker, BROKER, "")["log.retention.ms"] == ("6", 3, [("log.retention.ms", "6", 3)])
     assert described(asker, BROKER, "1")["log.roll.ms"] == (None, 5, [])
+    assert alter(asker, BROKER, "1", ("log.retention.ms", "5", SET)) == 0
+    assert alter(asker, BROKER, "", ("log.retention.ms", "4", SET)) == 0  # a node's own setting stays in effect
+    values = [("log.retention.ms", "5", 2), ("log.retention.ms", "4", 3)]
+    assert described(asker, BROKER, "1")["log.retention.ms"] == ("5", 2, values)
+    assert described(asker, BROKER, "")["log.retention.ms"] == ("4", 3, values[1:])
+    assert described(asker, TOPIC, "orders")["retention.ms"][2][1:] == values
+    assert asker.state.settings.text("log.retention.ms") == "5"
+    assert alter(asker, BROKER, "1", ("log.retention.ms", "", DELETE)) == 0
+    assert asker.state.settings.text("log.retention.ms") == "4"
     group = described(asker, GROUP, "readers")
     assert group["share.session.timeout.ms"] == ("45000", 5, [("group.share.session.timeout.ms", "45000", 5)])
     assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
+
+
+def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker, tmp_path):
+    def open_again():
+        nodes = Nodes({1: Node(1), 2: Node(2)})
+        return make_asker(data_dir=str(tmp_path), config={"log.retention.ms": "3", name: "5000"}, nodes=nodes)
+
+    name = "group.consumer.assignment.interval.ms"
+    asker = open_again()
+    for node, value in (("2", "5100"), ("1", "5200"), ("", "5300")):
+        assert alter(asker, BROKER, node, ("log.retention.ms", value, SET), (name, value, SET)) == 0
+    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
+    asker = open_again()
+    for node, own in (("1", "5200"), ("2", "5100")):
+        row = described(asker, BROKER, node)["log.retention.ms"]
+        assert row[:2] == (own, 2)
+        assert [value for _, value, _ in row[2]] == [own, "5300", "3"]
+    assert asker.state.settings.text("log.retention.ms") == "5200"  # of the node with the lowest id
+    group = described(asker, GROUP, "readers")["consumer.assignment.interval.ms"]
+    assert group[:2] == ("5200", 2)
+    assert group[2][:3] == [(name, "5200", 2), (name, "5300", 3), (name, "5000", 4)]
+    for node in ("1", "2", ""):
+        assert alter(asker, BROKER, node, ("log.retention.ms", "", DELETE)) == 0
+    assert asker.state.settings.text("log.retention.ms") == "3"
 
 
 def test_a_stored_setting_that_cannot_be_read_is_named_and_left_out(make_asker, tmp_path, caplog):

@@ -19,7 +19,14 @@ from kafkaframes.broker.config_changes import check_broker, check_group, check_m
 from kafkaframes.broker.config_values import TYPES, normalized
 from kafkaframes.broker.disk_faults import DiskFaults
 from kafkaframes.broker.internal import RecordsInMemory
-from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, protect_metadata, read_metadata
+from kafkaframes.broker.metadata_file import (
+    FILE_NAME,
+    NODE_CONFIGS,
+    StoredMetadata,
+    StoredTopic,
+    protect_metadata,
+    read_metadata,
+)
 from kafkaframes.broker.opening import MEMORY_DIRECTORY, served_of
 from kafkaframes.broker.properties import general_name
 from kafkaframes.broker.security.options import Credentials
@@ -98,8 +105,7 @@ def open_broker(
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or uuid_to_text(new_id()))
     leave_out_unreadable(settings, metadata)
     stored = metadata.topics
-    settings.explicit.update(metadata.configs)
-    settings.dynamic = set(metadata.configs)
+    settings.set_dynamic({"": metadata.configs} | metadata.entities.get(NODE_CONFIGS, {}))
 
     known_settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
     known_for: dict[str, str] = {}
@@ -302,6 +308,9 @@ def check_static(settings: BrokerSettings) -> None:
 def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
     """Take stored settings that cannot be read out of ``metadata``, each with a warning."""
     metadata.configs = _readable("the broker", metadata.configs, check_broker)
+    by_node = metadata.entities.get(NODE_CONFIGS, {})
+    for node, configs in by_node.items():
+        by_node[node] = _readable(f"node {node}", configs, check_broker)
     for name, topic in metadata.topics.items():
         topic.configs = _readable(f"topic {name}", topic.configs, partial(checked_topic, settings))
     for entity, words, check in (("group_configs", "group", check_group), ("client_metrics", "metrics", check_metrics)):

@@ -150,15 +150,18 @@ def _change_topic(broker: BrokerState, name: str, make: Change, validate_only: b
 def _change_broker(broker: BrokerState, name: str, make: Change, validate_only: bool) -> tuple[int, str | None]:
     if name and not (name.isdecimal() and int(name) in broker.nodes.by_id):
         raise InvalidRequestError(f"no broker {name!r} here")
-    settings = broker.settings
-    configs = make({key: settings.explicit[key] for key in settings.dynamic})
+    node, settings = str(int(name)) if name else "", broker.settings
+    configs = make(dict(settings.dynamic_by_node.get(node, {})))
     check_broker(configs)
+    by_node = settings.dynamic_by_node | {node: configs}
+    changed = BrokerSettings(dict(settings.static or {}))
+    changed.set_dynamic(by_node)
     try:
-        BrokerSettings({**settings.explicit, **configs}).log_settings({})
+        changed.log_settings({})
     except OptionError as error:
         raise InvalidRequestError(str(error)) from None
     if not validate_only:
-        broker.configure_broker(configs)
+        broker.configure_broker(by_node)
     return ErrorCode.NONE, None
 
 
@@ -201,7 +204,7 @@ def check_broker(configs: Mapping[str, str]) -> None:
     """Refuse, by name, dynamic settings that no broker takes; what is not known has no effect, and is kept."""
     fixed = sorted(key for key in configs if key not in DYNAMIC and _is_of_a_start(key))
     if fixed:
-        raise InvalidRequestError(f"cannot be changed while the broker runs: {', '.join(fixed)}")
+        raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for name in DYNAMIC & configs.keys():
         try:
             normalized(name, configs[name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied
@@ -47,34 +47,57 @@ class ConfigRow(NamedTuple):
         return UNKNOWN if not self.is_known else type_of(self.name, self.value or "")
 
 
+def _explicit_values(
+    settings: BrokerSettings, name: str, nodes: Iterable[str] | None = None
+) -> list[tuple[str, str, int]]:
+    """Return name, value and source of a broker's setting, wherever it is set, in order of precedence.
+
+    Args:
+        nodes: ids of the nodes whose own settings count. By default the node whose setting has effect.
+    """
+    values = []
+    if nodes is None:
+        nodes = [node for node in settings.changed_nodes if name in settings.dynamic_by_node[node]][:1]
+    sources = [*((settings.dynamic_by_node.get(node, {}), OF_BROKER) for node in nodes)]
+    sources += [(settings.dynamic_by_node.get("", {}), OF_ALL_BROKERS)]
+    sources += [(settings.explicit if settings.static is None else settings.static, IN_FILE)]
+    for configs, source in sources:
+        if name in configs:
+            values.append((name, configs[name], source))
+    return values
+
+
 def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     """Yield every setting of a topic."""
     for name, (broker_key, default) in TOPIC_KEYS.items():
         values = []
         if name in configs:
             values.append((name, configs[name], OF_TOPIC))
-        if broker_key in settings.explicit:
-            source = OF_BROKER if broker_key in settings.dynamic else IN_FILE
-            values.append((broker_key, settings.explicit[broker_key], source))
+        values += _explicit_values(settings, broker_key)
         if broker_key and broker_key not in NULL_DEFAULTS:
             values.append((broker_key, settings.defaults.get(broker_key, default), BY_DEFAULT))
         first = values[0] if values else (name, default, BY_DEFAULT)
         yield ConfigRow(name, first[1], first[2], tuple(values))
 
 
-def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[ConfigRow]:
-    """Yield every setting of the broker; ``fixed`` are those that follow from how it was started."""
+def broker_rows(
+    settings: BrokerSettings, fixed: Mapping[str, str] | None = None, *, node: str | None = None
+) -> Iterator[ConfigRow]:
+    """Yield every setting of a node, or of all nodes.
+
+    Args:
+        fixed: settings that follow from how the node was started.
+        node: id of the node; None for the settings of all nodes.
+    """
+    fixed, nodes = fixed or {}, () if node is None else (node,)
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}, **settings.defaults}
-    for name in sorted({*defaults, *settings.explicit, *fixed}):
-        values = []
-        if name in fixed:
-            values.append((name, fixed[name], IN_FILE))
-        elif name in settings.explicit:
-            values.append((name, settings.explicit[name], OF_BROKER if name in settings.dynamic else IN_FILE))
+    changed = {*settings.dynamic_by_node.get("", {}), *settings.dynamic_by_node.get(node or "", {})}
+    for name in sorted({*defaults, *(settings.static or settings.explicit), *changed, *fixed}):
+        values = [(name, fixed[name], IN_FILE)] if name in fixed else _explicit_values(settings, name, nodes)
         if name in defaults and name not in NULL_DEFAULTS and name not in _WITHOUT_DEFAULT:
             values.append((name, defaults[name], BY_DEFAULT))
         value, source = values[0][1:] if values else (None, BY_DEFAULT)
-        is_known = name in DYNAMIC or name not in settings.dynamic  # clients may set what no broker knows
+        is_known = name in DYNAMIC or name not in changed  # clients may set what no broker knows
         yield ConfigRow(name, value, source, tuple(values), name not in DYNAMIC, is_known)
 
 
@@ -95,9 +118,7 @@ def _metrics_rows(configs: Mapping[str, str]) -> Iterator[ConfigRow]:
 def _group_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
     for name, of_broker in GROUP_SETTINGS.items():
         values = [(name, configs[name], OF_GROUP)] if name in configs else []
-        if of_broker in settings.explicit:
-            source = OF_BROKER if of_broker in settings.dynamic else IN_FILE
-            values.append((of_broker, settings.explicit[of_broker], source))
+        values += _explicit_values(settings, of_broker)
         is_named = of_broker in DEFAULTS
         values.append(
             (of_broker if is_named else name, settings.default(of_broker) if is_named else of_broker, BY_DEFAULT)
@@ -160,12 +181,7 @@ def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None,
     if kind == BROKER_LOGGER:
         return ErrorCode.NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
     if name:
-        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name))))
-    rows = broker_rows(broker.settings, {})  # of what was set for all brokers, no node is asked for more
-    dynamic = (row for row in rows if row.source == OF_BROKER)
-    return ErrorCode.NONE, None, [_of_all_brokers(row) for row in dynamic]
-
-
-def _of_all_brokers(row: ConfigRow) -> ConfigRow:
-    (name, value, _), *_ = row.synonyms
-    return row._replace(source=OF_ALL_BROKERS, synonyms=((name, value, OF_ALL_BROKERS),))
+        node = str(int(name))
+        return ErrorCode.NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name)), node=node))
+    rows = (row for row in broker_rows(broker.settings) if row.source == OF_ALL_BROKERS)
+    return ErrorCode.NONE, None, [row._replace(synonyms=row.synonyms[:1]) for row in rows]

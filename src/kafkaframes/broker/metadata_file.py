@@ -13,7 +13,7 @@ import binascii
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.storage.files.disk import OnlineDisk, keep_file
@@ -91,6 +91,11 @@ def _topic_name(value: str, path: str) -> None:
         raise _refuse(path, "the name of a topic", value) from None
 
 
+def _node_id(value: str, path: str) -> None:
+    if not (value.isascii() and value.isdecimal() and str(int(value)) == value):
+        raise _refuse(path, "the id of a node", value)
+
+
 def _map(of: Form, *, name: Form = _text) -> Form:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, dict):
@@ -140,6 +145,7 @@ def _row(*forms: Form) -> Form:
     return check
 
 
+NODE_CONFIGS: Final = "node_configs"
 _CONFIGS = _map(_text)
 _OF_ENTITIES = _map(_CONFIGS)
 _SMALL = _number(0, _LARGEST_INT8)
@@ -166,6 +172,7 @@ _ENTITIES = _object(
         "features": _map(_number(0, _LARGEST_INT16)),
         "deleting": _map(_topic_id, name=_topic_name),
         "group_configs": _OF_ENTITIES,
+        NODE_CONFIGS: _map(_CONFIGS, name=_node_id),
         "quotas": _list(_object({"entity": _map(_text_or_null), "values": _map(_any_number)})),
         "scram": _map(_map(_CREDENTIAL)),
         "scram_salts": _hex,

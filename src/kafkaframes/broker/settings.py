@@ -211,8 +211,9 @@ class BrokerSettings:
     """A broker's settings; what was given, over Kafka's defaults.
 
     Attributes:
-        explicit: under Kafka's names, as text.
-        dynamic: those of them that a client has set while the broker runs.
+        explicit: settings in effect other than defaults, under Kafka's names, as text.
+        static: settings that the broker was started with; None until ``set_dynamic`` is called.
+        dynamic_by_node: settings that clients have changed, by node id; those of all nodes under "".
         writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
         groups_have_settings: groups are a type of resource with settings, as from Kafka 4.0 on.
         new_topic_error: the error code of a topic that a Metadata request creates, in its own answer; clients ask
@@ -222,12 +223,36 @@ class BrokerSettings:
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)
-    dynamic: set[str] = field(default_factory=set)
+    static: dict[str, str] | None = field(default=None, repr=False)
+    dynamic_by_node: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
     writes_format_2: bool = False
     groups_have_settings: bool = True
     new_topic_error: int = 0
     defaults: Mapping[str, str] = field(default_factory=dict, repr=False)
     features: Mapping[str, Feature] = field(default_factory=features_of_release, repr=False)
+
+    @property
+    def dynamic(self) -> set[str]:
+        """The names of the settings that clients have changed."""
+        return {name for configs in self.dynamic_by_node.values() for name in configs}
+
+    def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
+        """Replace the settings that clients have changed.
+
+        The nodes share one set of effective settings. If nodes differ, the setting of the node with the lowest id has
+        effect.
+        """
+        if self.static is None:
+            self.static = dict(self.explicit)
+        self.dynamic_by_node = {node: dict(configs) for node, configs in by_node.items() if configs}
+        self.explicit = self.static | self.dynamic_by_node.get("", {})
+        for node in reversed(self.changed_nodes):
+            self.explicit |= self.dynamic_by_node[node]
+
+    @property
+    def changed_nodes(self) -> list[str]:
+        """The ids of nodes with settings of their own, lowest first."""
+        return sorted((node for node in self.dynamic_by_node if node), key=int)
 
     def default(self, key: str, otherwise: str = "") -> str:
         """Return the default of a broker's setting."""

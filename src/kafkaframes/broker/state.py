@@ -17,7 +17,13 @@ from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.features import FEATURES, GROUP_FEATURES, Feature, restore_levels
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics, RecordsInMemory
-from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
+from kafkaframes.broker.metadata_file import (
+    NODE_CONFIGS,
+    PRODUCER_ID_BLOCK,
+    StoredMetadata,
+    StoredTopic,
+    write_metadata,
+)
 from kafkaframes.broker.problem_log import ProblemLog
 from kafkaframes.broker.quotas import Quotas
 from kafkaframes.broker.security.acls import Acl, AclAccess
@@ -63,7 +69,6 @@ class BrokerState:
     Attributes:
         metadata: what is kept beside the logs; ``save`` writes it.
         is_read_only: nothing may be changed (``--serve``).
-        static_settings: those that the broker was started with.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
         features: supported and finalized levels by name (KIP-584).
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
@@ -112,14 +117,10 @@ class BrokerState:
     transactions: TransactionCoordinator = field(init=False)
     share_groups: ShareStates = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
-    static_settings: dict[str, str] = field(init=False, repr=False)
     _producer_ids_end: int = 0
 
     def __post_init__(self) -> None:
         self.features = restore_levels(self.settings.features, self.metadata.entities.get(FEATURES, {}))
-        self.static_settings = {
-            key: value for key, value in self.settings.explicit.items() if key not in self.settings.dynamic
-        }
         self.disk_problems = ProblemLog(_LOG, lambda: self.clock.monotonic_ms)
         self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
@@ -286,19 +287,18 @@ class BrokerState:
             partition.log.configure(settings)
             self.note_settings(topic, partition)
 
-    def configure_broker(self, configs: dict[str, str]) -> None:
-        """Replace the settings that clients have set for the broker; topics without their own follow them.
+    def configure_broker(self, by_node: Mapping[str, dict[str, str]]) -> None:
+        """Replace the settings that clients have set, by node id; topics without their own follow them.
 
         The caller saves them.
+
+        Args:
+            by_node: settings of nodes by node id; those of all nodes under "".
         """
-        settings = self.settings
-        for key in settings.dynamic - configs.keys():
-            settings.explicit.pop(key, None)
-            if key in self.static_settings:
-                settings.explicit[key] = self.static_settings[key]
-        settings.explicit.update(configs)
-        settings.dynamic = set(configs)
-        self.metadata.configs = dict(configs)
+        self.settings.set_dynamic(by_node)
+        stored = dict(self.settings.dynamic_by_node)
+        self.metadata.configs = stored.pop("", {})
+        self.metadata.entities[NODE_CONFIGS] = stored
         for topic in self.topics.values():
             self.configure_topic(topic, topic.configs)
 

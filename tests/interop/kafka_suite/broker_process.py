@@ -38,7 +38,7 @@ def build_broker(command: Mapping[str, Any]) -> Broker:
     )
     return Broker(
         cluster=Cluster(command["nodes"], racks if any(racks) else ()),
-        listeners=[ListenerOptions(name=command["listener"], protocol=protocol)],
+        listeners=[ListenerOptions(name=command["listener"], protocol=protocol, advertised=("localhost", 0))],
         config=settings,
         kafka_defaults=True,
         security=security,
