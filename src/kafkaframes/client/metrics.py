@@ -17,6 +17,7 @@ Tags = tuple[tuple[str, str], ...]
 PRODUCER, CONSUMER, SHARE, ADMIN = "producer", "consumer", "consumer-share", "admin-client"  # prefixes of groups
 _ALL: Final = (PRODUCER, CONSUMER, SHARE, ADMIN)
 _READERS: Final = (CONSUMER, SHARE)
+_UNTAGGED_GROUPS: Final = ("metrics", "fetch-manager-metrics", "coordinator-metrics")
 
 
 class MetricName(NamedTuple):
@@ -142,6 +143,8 @@ class ClientMetrics:
         self._specs = [spec for spec in METRICS if prefix in spec.clients]
         self._gauges: dict[str, Callable[[], float | None] | Callable[[], TaggedValues]] = {}
         self._sensors: dict[tuple[str, Tags], dict[str, Sensor]] = {}
+        for group in _UNTAGGED_GROUPS:  # they are reported from the start, as in Java
+            self.sensors(group)
         self.client = self.sensors("metrics")
 
     def sensors(self, group: str, **tags: object) -> Sensors:
