@@ -8,7 +8,7 @@ from tests.jobs.mirror.worlds import TIMES, WAIT_S, rows_of, run_mirror, table, 
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.jobs.mirror.job import mirror
 from kafkaframes.jobs.mirror.settings import MirrorSettings
 
@@ -141,6 +141,27 @@ def test_between_directories_all_records_are_compared(tmp_path):
         run_mirror(tmp_path / "a", tmp_path / "b")
     report = run_mirror(tmp_path / "a", tmp_path / "b", compare="samples").partitions[0]
     assert 2 < report.compared < 64  # the report says how many
+
+
+def flip_bit(path):
+    """Flip a bit in the value of record ``FOREIGN``."""
+    log = path / "orders-0" / f"{0:020}.log"
+    raw = bytearray(log.read_bytes())
+    raw[raw.index(b"%dxxx" % FOREIGN) + 1000] ^= 1
+    log.write_bytes(raw)
+
+
+def test_the_same_damage_on_both_sides_is_reported_though_the_bytes_are_equal(tmp_path):
+    with Broker(data_dir=tmp_path / "a") as broker:
+        fill(broker)
+    run_mirror(tmp_path / "a", tmp_path / "b")
+    assert run_mirror(tmp_path / "a", tmp_path / "b").partitions[0].compared == 64
+    flip_bit(tmp_path / "a")
+    assert run_mirror(tmp_path / "a", tmp_path / "b", on_damage="drop").partitions[0].compared == 63
+    flip_bit(tmp_path / "b")
+    for on_damage in ("fail", "drop"):  # drop omits batches of the source; a damaged copy is always an error
+        with pytest.raises(CorruptRecordError, match="CRC"):
+            run_mirror(tmp_path / "a", tmp_path / "b", on_damage=on_damage)
 
 
 @pytest.mark.parametrize("other", [None, FOREIGN])

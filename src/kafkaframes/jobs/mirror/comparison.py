@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaframes.client import AsyncConsumer, TopicPartition
 from kafkaframes.client.fetched import Fetched
-from kafkaframes.errors import CorruptRecordError, LogDirError, NetworkError
+from kafkaframes.errors import LogDirError, NetworkError
 from kafkaframes.jobs.mirror.mapping import Mapping
+from kafkaframes.records.scan import check_crcs
 
 FETCH_BYTES: Final = 512 << 10  # fetch size of a comparison; a batch may be larger
 MAX_HEAD_BYTES: Final = 512 << 10  # size of the first records, which are all compared
@@ -90,19 +91,21 @@ class EqualBatches(NamedTuple):
 def find_equal_batches(source: Fetched | None, copy: Fetched | None, offset: int, end: int) -> EqualBatches | None:
     """Return the leading batches of format 2 that both sides have with the same bytes; None if the first ones differ.
 
-    The leader epoch may differ, because a broker sets it. Only batches inside ``offset`` to ``end`` are compared.
+    The leader epoch may differ, because a broker sets it. Only batches inside ``offset`` to ``end`` are compared. A
+    batch with a wrong CRC ends the result, because the same damage on both sides must be reported when it is decoded.
     """
     if source is None or copy is None:
         return None
     names = ("base_offset", "last_offset", "size", "position", "magic", "count")
     sides = [zip(*(side.batches.column(name).tolist() for name in names), strict=True) for side in (source, copy)]
     controls = source.batches.is_control.tolist()
+    has_right_crc = check_crcs(source.data, source.batches).tolist()
     views = memoryview(source.data), memoryview(copy.data)
     next_offset = records = size_bytes = 0
     for row, (header, other) in enumerate(zip(*sides, strict=False)):
         base, last, size, position, magic, count = header
         is_inside = offset <= base and last < end and magic >= _MIN_MAGIC
-        if not is_inside or header[:3] != other[:3]:
+        if not is_inside or header[:3] != other[:3] or not has_right_crc[row]:
             break
         if views[0][position + _BODY_AT : position + size] != views[1][other[3] + _BODY_AT : other[3] + size]:
             break
@@ -174,13 +177,9 @@ class PartitionSide:
         """
         if fetched is None:
             return Window({}, end)
-        try:
-            rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end)))
-            records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
-        except CorruptRecordError:
-            if not self.skips_damage:
-                raise
-            records = {}
+        on_damage = "drop" if self.skips_damage else "fail"
+        rows = chain.from_iterable(map(_iterate_records, fetched.read(_COLUMNS, end_offset=end, on_damage=on_damage)))
+        records = dict(islice((row for row in rows if offset <= row[0] < end), _MAX_ROWS))
         next_offset = max(records) + 1 if len(records) == _MAX_ROWS else min(fetched.next_offset, end)
         return Window(records, next_offset, len(fetched.data))
 
