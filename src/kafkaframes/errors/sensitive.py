@@ -37,7 +37,7 @@ _PAIR: Final = re.compile(
     rf"(?P<value>b?(?:{_QUOTED})|[^\s,;&{{}}\[\]()]+)",
     re.IGNORECASE,
 )
-_API_KEY: Final = re.compile(r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE)  # Kafka's number of an API
+_API_KEY: Final = re.compile(r"\w*api_?key\W{1,12}-?\d{1,5}", re.IGNORECASE)  # an API key of Kafka is not secret
 _SCHEME: Final = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',;]+", re.IGNORECASE)
 _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s\"']*@")
 _PARAMETER: Final = re.compile(r"(?<=[?&])(?P<name>[^=?&#\s]{1,200})=(?P<value>[^&#\s\"']*)")

@@ -56,13 +56,13 @@ def defer_module(name: str) -> Deferred:
 
 
 class Table(Deferred):
-    """A constant array that is defer_table when a kernel that uses it is compiled, or run as plain Python."""
+    """A constant array that is computed when a kernel that uses it is compiled, or run as plain Python."""
 
     __slots__ = ()
 
 
 def defer_table(function: Callable[..., Any], *args: Any) -> Any:
-    """Return a constant array that is defer_table when a kernel that uses it is compiled, or run as plain Python."""
+    """Return a constant array that is computed when a kernel that uses it is compiled, or run as plain Python."""
     return Table(lambda: function(*args))
 
 

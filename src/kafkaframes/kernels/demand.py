@@ -142,7 +142,7 @@ def compile_with_numba(kernel: Kernel) -> Callable[..., Any]:
     before, folder = numba.config.CACHE_DIR, numba_folder(kernel.__module__)
     if folder is not None:
         folder.mkdir(mode=0o700, exist_ok=True)
-        numba.config.CACHE_DIR = str(folder)  # read while decorating only
+        numba.config.CACHE_DIR = str(folder)  # numba reads it when it decorates a function
     try:
         signatures = [resolve(signature) for signature in kernel.signatures]
         function: Callable[..., Any] = numba.njit(signatures, cache=folder is not None, **OPTIONS)(

@@ -93,7 +93,7 @@ def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
         TruncatedError: ``buf`` ends inside the varint, which starts at the error's ``position``.
         DecodeError: the 5th byte has its continuation bit set.
     """
-    if 0 <= position < len(buf) and (byte := buf[position]) < 0x80:  # nearly every length and tag
+    if 0 <= position < len(buf) and (byte := buf[position]) < 0x80:  # fast path: most lengths and tags have one byte
         return byte, position + 1
     value, position = _read(buf, position, VARINT_MAX_BYTES, 32)
     return _signed(value, 32), position
@@ -146,7 +146,7 @@ def size_of_unsigned_varlong(value: int) -> int:
 
 
 def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a zig-zag int32 of 1 to 5 bytes (``ByteUtils.readVarint``).
+    """Read a zigzag-encoded int32 of 1 to 5 bytes (``ByteUtils.readVarint``).
 
     >>> read_varint(bytes.fromhex("d804"), 0)
     (300, 2)
@@ -156,7 +156,7 @@ def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Append a zig-zag int32 of 1 to 5 bytes.
+    """Append a zigzag-encoded int32 of 1 to 5 bytes.
 
     Raises:
         EncodeError: ``value`` is no int32.
@@ -165,13 +165,13 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def read_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """Read a zig-zag int64 of 1 to 10 bytes (``ByteUtils.readVarlong``)."""
+    """Read a zigzag-encoded int64 of 1 to 10 bytes (``ByteUtils.readVarlong``)."""
     value, position = _read(buf, position, VARLONG_MAX_BYTES, 64)
     return _unzigzag(value), position
 
 
 def write_varlong(out: bytearray, value: int) -> None:
-    """Append a zig-zag int64 of 1 to 10 bytes.
+    """Append a zigzag-encoded int64 of 1 to 10 bytes.
 
     Raises:
         EncodeError: ``value`` is no int64.

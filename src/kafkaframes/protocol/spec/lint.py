@@ -21,7 +21,7 @@ _INTEGERS = ("int8", "int16", "uint16", "int32", "uint32", "int64")
 
 
 def _leftover(field: FieldDecl, message: Message) -> Iterator[str]:
-    valid = message.declared.struct.versions
+    valid = message.declaration.struct.versions
     if valid.intersect(field.versions).is_empty:
         yield f"versions {field.versions} are none of the valid versions, {valid}: the field is never there"
 
@@ -92,20 +92,22 @@ STRUCT_LINTS: tuple[Rule[StructDecl], ...] = (
 )
 
 
-def _no_api_key(declared: MessageDecl, _message: Message) -> Iterator[str]:
-    if declared.api_key is None and declared.type in (*RPC_TYPES, "metadata"):
-        yield f"a {declared.type} without apiKey cannot be listed among the APIs"
+def _no_api_key(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+    if declaration.api_key is None and declaration.type in (*RPC_TYPES, "metadata"):
+        yield f"a {declaration.type} without apiKey cannot be listed among the APIs"
 
 
-def _suffix(declared: MessageDecl, _message: Message) -> Iterator[str]:
-    if declared.type in RPC_TYPES and not declared.struct.name.endswith(declared.type.capitalize()):
-        yield f"the name of a {declared.type} ends in {declared.type.capitalize()}"
+def _suffix(declaration: MessageDecl, _message: Message) -> Iterator[str]:
+    if declaration.type in RPC_TYPES and not declaration.struct.name.endswith(declaration.type.capitalize()):
+        yield f"the name of a {declaration.type} ends in {declaration.type.capitalize()}"
 
 
-def _unused_common(declared: MessageDecl, message: Message) -> Iterator[Spoken]:
+def _unused_common(declaration: MessageDecl, message: Message) -> Iterator[Spoken]:
     used = {field.type.name for _, field in _every_field(message)}
     yield from (
-        f"common struct {common.name} is used nowhere" for common in declared.common_structs if common.name not in used
+        f"common struct {common.name} is used nowhere"
+        for common in declaration.common_structs
+        if common.name not in used
     )
 
 
@@ -116,8 +118,8 @@ def _key_of_no_array(_one: MessageDecl, message: Message) -> Iterator[Spoken]:
             yield f"struct {name} has a mapKey, but no array of it is used", struct
 
 
-def _flexible_never(declared: MessageDecl, message: Message) -> Iterator[str]:
-    flexible, valid = message.flexible_versions, declared.struct.versions
+def _flexible_never(declaration: MessageDecl, message: Message) -> Iterator[str]:
+    flexible, valid = message.flexible_versions, declaration.struct.versions
     if not flexible.is_empty and not valid.is_empty and valid.intersect(flexible).is_empty:
         yield f"flexibleVersions {flexible} are none of the valid versions, {valid}"
 
@@ -131,34 +133,34 @@ MESSAGE_LINTS: tuple[Rule[MessageDecl], ...] = (
 )
 
 
-def lint(document: JsonText, declared: MessageDecl, *, tagged_errors: bool = False) -> Iterator[Violation]:
+def lint(document: JsonText, declaration: MessageDecl, *, tagged_errors: bool = False) -> Iterator[Violation]:
     """Yield the warnings about a spec that the generator accepts.
 
     Args:
         tagged_errors: hold any response to KIP-636, not only those whose errors are tagged already.
     """
-    structs, _ = registry(declared)
-    message = Message(declared, structs)
+    structs, _ = registry(declaration)
+    message = Message(declaration, structs)
     for where, field in _every_field(message):
         yield from judge(FIELD_LINTS, field, message, where, field.path)
-    for struct in (declared.struct, *structs.values()):
+    for struct in (declaration.struct, *structs.values()):
         yield from judge(STRUCT_LINTS, struct, message, struct.where, struct.path)
-    yield from judge(MESSAGE_LINTS, declared, message, (), ())
-    yield from _untagged_errors(declared, structs, is_required=tagged_errors)
+    yield from judge(MESSAGE_LINTS, declaration, message, (), ())
+    yield from _untagged_errors(declaration, structs, is_required=tagged_errors)
     yield from (
         Violation("key-twice", f"key {key!r} is given twice: the last wins", (), ()) for key in _twice(document)
     )
 
 
 def _untagged_errors(
-    declared: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
+    declaration: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
 ) -> Iterator[Violation]:
     """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all of any response."""
-    if declared.type != "response":
+    if declaration.type != "response":
         return
-    newest = declared.struct.versions.highest
-    for error in find_untagged_errors(build(declared), is_required=is_required):
-        struct = declared.struct if error.struct == declared.struct.name else structs[error.struct]
+    newest = declaration.struct.versions.highest
+    for error in find_untagged_errors(build(declaration), is_required=is_required):
+        struct = declaration.struct if error.struct == declaration.struct.name else structs[error.struct]
         where = next(field.where for field in struct.fields if field.name == error.field.name)
         others = "" if is_required else ", although other errors of the response are tagged"
         reason = (
@@ -169,7 +171,7 @@ def _untagged_errors(
 
 
 def _every_field(message: Message) -> Iterator[tuple[tuple[str | int, ...], FieldDecl]]:
-    for struct in (message.declared.struct, *message.structs.values()):
+    for struct in (message.declaration.struct, *message.structs.values()):
         yield from ((one.where, one) for one in struct.fields)
 
 

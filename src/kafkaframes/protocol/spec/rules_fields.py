@@ -11,25 +11,25 @@ from kafkaframes.protocol.spec.defaults import NULL_TEXT, BadDefaultError, parse
 from kafkaframes.protocol.spec.versions import Versions
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What rules are made of: the rule, what it says, and the structs that Kafka's generator registers for a message.
+# Rules, violations, and the structs that Kafka's generator registers for a message.
 
 T = TypeVar("T")
-#: A reason, and the declaration it is about where that is another one than was judged.
+#: A reason, and the declaration that it refers to, if this is not the checked one.
 Spoken: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 
 
 class Rule(NamedTuple, Generic[T]):
-    """One rule: its name, the sentence it comes from, and the check."""
+    """A rule: its name, its source, and its check."""
 
     name: str
     source: str
     check: Callable[[T, Message], Iterator[Spoken]]
-    key: str = ""  # the JSON key it speaks about, for the line
-    of_generated: bool = False  # it is checked when code is generated: nobody asks it about fields that get none
+    key: str = ""  # JSON key that violations refer to, for their line number
+    of_generated: bool = False  # checked by the code generator, hence only for fields with generated code
 
 
 class Violation(NamedTuple):
-    """A rule that speaks about a place of a file."""
+    """A violation of a rule, with its place in the file."""
 
     rule: str
     reason: str
@@ -38,28 +38,28 @@ class Violation(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What the rules see: the declaration, and every struct that the generator registers for it."""
+    """Input of the rules: a declaration, and all structs that the generator registers for it."""
 
-    declared: MessageDecl
+    declaration: MessageDecl
     structs: dict[str, StructDecl]
 
     @property
     def flexible_versions(self) -> Versions:
-        """The message's flexible versions; none where the key is missing."""
-        return self.declared.flexible_versions or Versions.NONE
+        """The message's flexible versions; empty if the key is missing."""
+        return self.declaration.flexible_versions or Versions.NONE
 
 
-def registry(declared: MessageDecl) -> tuple[dict[str, StructDecl], list[Violation]]:
-    """Return the structs the generator registers, common ones first, and what is wrong with their declarations."""
+def registry(declaration: MessageDecl) -> tuple[dict[str, StructDecl], list[Violation]]:
+    """Return the structs that the generator registers, common structs first, and violations in their declarations."""
     structs: dict[str, StructDecl] = {}
     wrong: list[Violation] = []
-    for common in declared.common_structs:
+    for common in declaration.common_structs:
         if not common.name[:1].isupper():
             _speak(wrong, "common-struct-capital", f"struct {common.name} must start with a capital", common)
         if common.name in structs:
             _speak(wrong, "common-struct-once", f"common struct {common.name} is declared twice: drop one", common)
         structs[common.name] = common
-    _register_inline(declared.struct.fields, structs, wrong)
+    _register_inline(declaration.struct.fields, structs, wrong)
     return structs, wrong
 
 
@@ -88,7 +88,7 @@ def _speak(wrong: list[Violation], rule: str, reason: str, about: StructDecl | F
 def judge(
     rules: tuple[Rule[T], ...], subject: T, message: Message, where: JsonPath, path: tuple[str, ...]
 ) -> Iterator[Violation]:
-    """Yield what a table of rules says of one declaration, which stands at ``where``."""
+    """Check a declaration, which is at ``where``, and yield its violations."""
     for rule in rules:
         for spoken in rule.check(subject, message):
             if isinstance(spoken, str):
@@ -104,7 +104,7 @@ FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 def _name(field: FieldDecl, _message: Message) -> Iterator[str]:
     if not FIELD_NAME.fullmatch(field.name):
-        yield f"field name {field.name!r} must be letters and digits and start with a letter"
+        yield f"field name {field.name!r} must consist of letters and digits, and start with a letter"
 
 
 def _nullable_type(field: FieldDecl, _message: Message) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _own_flexible_type(field: FieldDecl, _message: Message) -> Iterator[str]:
 def _own_flexible_subset(field: FieldDecl, message: Message) -> Iterator[str]:
     own = field.flexible_versions
     if own is not None and not message.flexible_versions.covers(own):
-        yield f"flexibleVersions {own} must lie within the message's, {message.flexible_versions}"
+        yield f"flexibleVersions {own} must be within the message's, {message.flexible_versions}"
 
 
 def _zero_copy(field: FieldDecl, _message: Message) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _tag_pair(field: FieldDecl, message: Message) -> Iterator[str]:
 
 
 def _where_tagged(field: FieldDecl, message: Message) -> str:
-    """Propose the versions that KIP-482 means when a tag stands alone: all flexible ones that have the field."""
+    """Propose taggedVersions for a tag without them: all flexible versions that have the field (KIP-482)."""
     flexible = _flexible(field, message)
     proposed = flexible if field.versions.is_empty else flexible.intersect(field.versions)
     if proposed.is_empty:
@@ -184,13 +184,13 @@ def _tag_open(field: FieldDecl, _message: Message) -> Iterator[str]:
 
 def _tag_subset(field: FieldDecl, _message: Message) -> Iterator[str]:
     if not field.versions.covers(field.tagged_versions):
-        yield f"taggedVersions {field.tagged_versions} must lie within versions, {field.versions}"
+        yield f"taggedVersions {field.tagged_versions} must be within versions, {field.versions}"
 
 
 def _tag_flexible(field: FieldDecl, message: Message) -> Iterator[str]:
     flexible = _flexible(field, message)
     if not flexible.covers(field.tagged_versions):
-        yield f"taggedVersions {field.tagged_versions} must lie within the flexible versions, {flexible}"
+        yield f"taggedVersions {field.tagged_versions} must be within the flexible versions, {flexible}"
 
 
 def _tag_records(field: FieldDecl, _message: Message) -> Iterator[str]:
@@ -280,7 +280,7 @@ def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
 
 
 def _again(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
-    """Yield the fields whose key an earlier one has."""
+    """Yield the fields whose key is the key of an earlier field."""
     seen: set[object] = set()
     for field in fields:
         if key(field) in seen:
