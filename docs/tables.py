@@ -29,7 +29,7 @@ from kafkaframes.capture.relay import BrokerAddresses
 from kafkaframes.cli.main import cli
 from kafkaframes.client.metrics import METRICS
 from kafkaframes.client.options import ClientOptions, ConsumerOptions, ProducerOptions, ShareConsumerOptions
-from kafkaframes.client.properties import java_properties
+from kafkaframes.client.properties import SHARE_CONSUMER, Property, java_properties
 from kafkaframes.client.settings import (
     ClientSettings,
     ConsumerSettings,
@@ -253,12 +253,18 @@ def java_settings_table() -> str:
     body = [
         (
             f"`{known.name}`",
-            "".join(client[0].upper() for client in known.clients),
+            "".join(client[0].upper() for client in _clients_of(known)),
             ": ".join(filter(None, (called[known.treatment], known.reason))),
         )
         for known in sorted(java_properties().values(), key=lambda known: known.name)
     ]
     return rows(("setting", "clients", "here"), body)
+
+
+def _clients_of(known: Property) -> list[str]:
+    """List the clients that take a setting of Java's, with the share consumer."""
+    is_shared = known.treatment == "honoured" and known.name.replace(".", "_") in setting_names(ShareConsumerSettings)
+    return list(dict.fromkeys([*known.clients, *([SHARE_CONSUMER] if is_shared else [])]))
 
 
 def client_settings_table(client: str) -> str:

@@ -10,10 +10,15 @@ from kafkaframes.client import Admin, AsyncProducer, Consumer, Producer
 from kafkaframes.client import options as option_types
 from kafkaframes.client import properties as module
 from kafkaframes.client.properties import java_properties, translated
-from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
 from kafkaframes.errors import OptionError
 
-SETTINGS = {"consumer": ConsumerSettings, "producer": ProducerSettings, "admin": ClientSettings}
+SETTINGS = {
+    "consumer": ConsumerSettings,
+    "producer": ProducerSettings,
+    "admin": ClientSettings,
+    "share consumer": ShareConsumerSettings,
+}
 KAFKA_PYTHON_PRODUCER = {
     "bootstrap_servers": ["a:1", "b:2"],
     "client_id": "billing",
@@ -130,6 +135,14 @@ def test_confluents_settings_of_producers_and_of_its_library_are_passed_over_by_
     assert settings.max_response_bytes == 1_000_000
 
 
+def test_settings_of_share_consumers_are_honoured_there_refused_by_consumers_and_passed_over_by_producers():
+    settings = {"bootstrap.servers": "a:1", "group.id": "g", "share.acknowledgement.mode": "explicit"}
+    assert ShareConsumerSettings.of({**settings, "share.acquire.mode": "record_limit"}).is_explicit
+    with pytest.raises(OptionError, match=r"share\.acknowledgement\.mode is a setting of ShareConsumer"):
+        ConsumerSettings.of(settings)
+    ProducerSettings.of(settings)
+
+
 def test_a_name_that_is_like_none_has_no_long_list():
     with pytest.raises(OptionError) as caught:
         ConsumerSettings.of({"bootstrap.servers": "a:1", "zzz": 1})
@@ -149,8 +162,8 @@ def test_what_has_no_meaning_is_said_once(caplog):
 
 @pytest.mark.parametrize("client", SETTINGS)
 def test_the_types_of_keywords_are_those_of_the_settings(client):
-    names = {"consumer": "ConsumerOptions", "producer": "ProducerOptions", "admin": "ClientOptions"}
-    hints = typing.get_type_hints(getattr(option_types, names[client]))
+    name = {"admin": "Client"}.get(client, client.title().replace(" ", ""))
+    hints = typing.get_type_hints(getattr(option_types, f"{name}Options"))
     expected = typing.get_type_hints(SETTINGS[client])
     assert hints.keys() == {field.name for field in fields(SETTINGS[client])} - {"bootstrap_servers"}
     assert {name: hint for name, hint in hints.items() if name != "ssl_context"} == {

@@ -26,7 +26,7 @@ class Property:
 
     Attributes:
         name: as Java has it.
-        clients: those that take it, of "consumer", "producer", "admin".
+        clients: those that take it, of "consumer", "producer", "admin", "share consumer".
         treatment: what becomes of it here.
         reason: why it is not honoured; empty if it is.
     """
@@ -37,7 +37,8 @@ class Property:
     reason: str = ""
 
 
-_CLIENTS: Final = {"c": "consumer", "p": "producer", "a": "admin"}
+SHARE_CONSUMER: Final = "share consumer"
+_CLIENTS: Final = {"c": "consumer", "p": "producer", "a": "admin", "s": SHARE_CONSUMER}
 # The names in Kafka 4.3.1's ConfigDefs, by the clients that take them, as its own classes printed them.
 _JAVA_NAMES: Final = {
     "cpa": """
@@ -79,7 +80,10 @@ _JAVA_NAMES: Final = {
         group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
         internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
         max.partition.fetch.bytes max.poll.interval.ms max.poll.records partition.assignment.strategy
-        session.timeout.ms share.acknowledgement.mode share.acquire.mode value.deserializer
+        session.timeout.ms value.deserializer
+    """,
+    "s": """
+        share.acknowledgement.mode share.acquire.mode
     """,
     "p": """
         acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type
@@ -173,7 +177,6 @@ _REFUSED: Final = {
     "Java's names of ciphers are not OpenSSL's; give an ssl.SSLContext as ssl_context": "ssl.cipher.suites ssl.ciphers",
     "values are given as they are": "config.providers",
     "an admin client speaks to brokers: give bootstrap.servers": "bootstrap.controllers",
-    "settings of `ShareConsumer`": "share.acknowledgement.mode share.acquire.mode",
     "two-phase commit (KIP-939) needs InitProducerId version 6, which Kafka 4.3 marks unstable and does not serve": """
         transaction.two.phase.commit.enable
     """,
@@ -293,6 +296,8 @@ def _refuse(name: str, key: str, value: Any, names: Collection[str], client: str
     if any(spelling in _rows(_IGNORED) for spelling in spellings):
         return
     for known in filter(None, map(java_properties().get, spellings)):
+        if known.clients == (SHARE_CONSUMER,) and client == "consumer":
+            raise OptionError(f"{name} is a setting of ShareConsumer; a consumer does not acknowledge single records")
         if known.treatment == "honoured" or client not in known.clients:  # of another client
             return
     reason = next(filter(None, map(_rows(_REFUSED).get, spellings)), None)
