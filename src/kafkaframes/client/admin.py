@@ -55,7 +55,14 @@ _BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in p
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic to create; -1 is the broker's default."""
+    """A topic to create.
+
+    Attributes:
+        name: topic name.
+        num_partitions: number of partitions; -1 is the broker's default.
+        replication_factor: number of replicas of each partition; -1 is the broker's default.
+        configs: topic settings under Kafka's names; other settings have the broker's defaults.
+    """
 
     name: str
     num_partitions: int = -1
@@ -64,10 +71,15 @@ class NewTopic:
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of a topic or broker; ``value`` is None where it is secret.
+    """A setting of a topic, broker, group or client metrics subscription.
 
     Attributes:
-        source: Kafka's ``ConfigSource`` (1: the topic's own, 5: Kafka's default); -1 where brokers do not tell.
+        name: Kafka's name of the setting.
+        value: value as text; None if it is sensitive, or if it has no value.
+        is_default: whether the resource has no value of its own.
+        is_read_only: whether the value cannot be changed while the broker runs.
+        is_sensitive: whether the value is secret, such as a password.
+        source: number of Kafka's ``ConfigSource`` (1: the topic's own value, 5: Kafka's default); -1 if unknown.
     """
 
     name: str
@@ -79,7 +91,14 @@ class ConfigEntry(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group of the cluster; ``state`` and ``type`` are empty where brokers do not tell."""
+    """A group, as ``list_groups`` returns it.
+
+    Attributes:
+        group_id: id of the group.
+        protocol_type: type of the group's protocol: ``consumer``, ``connect``, ...; empty for simple consumer groups.
+        state: Kafka's name of the state, such as ``Stable``; empty before Kafka 2.6.
+        type: ``classic``, ``consumer``, ``share`` or ``streams``; empty before Kafka 3.8.
+    """
 
     group_id: str
     protocol_type: str
@@ -88,7 +107,15 @@ class ListedGroup(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group and what it reads."""
+    """A member of a consumer group and its partitions.
+
+    Attributes:
+        member_id: id of the member.
+        group_instance_id: id of a static member (KIP-345); None for a dynamic member.
+        client_id: client id of the member.
+        client_host: address of the member.
+        assignment: partitions that are assigned to the member; empty if the protocol is not a consumer's.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -98,7 +125,15 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group: state as Kafka names it, the assignment protocol of its members, and the members."""
+    """A classic or consumer group.
+
+    Attributes:
+        group_id: id of the group.
+        state: Kafka's name of the state, such as ``Stable``, ``Empty`` or ``Dead``.
+        protocol_type: type of the group's protocol, such as ``consumer``.
+        protocol: name of the assignor; empty if the group has none.
+        members: members of the group.
+    """
 
     group_id: str
     state: str
@@ -109,13 +144,17 @@ class GroupDescription(NamedTuple):
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A delegation token (KIP-48): lets its bearer in as ``owner``, by SCRAM with ``sasl_tokenauth=True``.
+    """A delegation token (KIP-48). Clients authenticate as its owner, by SCRAM with ``sasl_tokenauth=True``.
 
     Attributes:
-        token_id: the name to log in with.
-        hmac: what names the token to brokers; ``password`` is made of it.
-        owner, requester, renewers: principals, such as ``User:alice``; ``requester`` is empty before Kafka 3.3.
-        issue_timestamp_ms, expiry_timestamp_ms, max_timestamp_ms: since 1970; no renewal goes beyond the last.
+        token_id: user name for the login.
+        hmac: secret that identifies the token to brokers.
+        owner: principal that the token authenticates, such as ``User:alice``.
+        requester: principal that requested the token; empty before Kafka 3.3.
+        renewers: principals that may renew the token, in addition to the owner.
+        issue_timestamp_ms: time of creation, in milliseconds since 1970.
+        expiry_timestamp_ms: time at which the token expires unless it is renewed, in milliseconds since 1970.
+        max_timestamp_ms: latest time to which the token can be renewed, in milliseconds since 1970.
     """
 
     token_id: str
@@ -129,15 +168,27 @@ class DelegationToken:
 
     @property
     def password(self) -> str:
-        """The password to log in with."""
+        """The password for the login: the HMAC in base64."""
         return b64encode(self.hmac).decode()
 
 
 class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, TransactionMethods, GroupMethods):
-    """Looks after a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``"""
+    """Administers a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``
+
+    Methods with several items raise the error of the first item that failed, or ``PartialFailureError`` with the result
+    of each item. All methods raise ``NetworkError`` if no broker responds within ``default_api_timeout_ms``.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Take settings as keywords (``ClientOptions``), or a dict of properties; see ``Admin``."""
+        """Create a client. It connects when the first method is called.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ClientOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self.settings = ClientSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
 
@@ -148,7 +199,11 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         await self.close()
 
     async def close(self, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """End, after ``timeout_ms`` whatever the brokers have not answered."""
+        """Close the connections. Requests in flight fail.
+
+        Args:
+            timeout_ms: longest duration, in milliseconds.
+        """
         await self._cluster.close()
 
     # ------------------------------------------------------------------------------------------------- the cluster
@@ -158,23 +213,31 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return self._cluster.metrics.values()
 
     async def describe_cluster(self) -> Cluster:
-        """Return brokers, controller, cluster id and topics, as metadata has them."""
+        """Return the brokers, the controller, the cluster id and the topics.
+
+        Raises:
+            NetworkError: no broker responds within ``default_api_timeout_ms``.
+        """
         await self._cluster.retried(self._cluster.refresh)
         return self._cluster.cluster
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
-        """List the topics."""
+        """Return the names of all topics that the principal may describe, sorted.
+
+        Args:
+            internal: whether internal topics, such as ``__consumer_offsets``, are included.
+        """
         cluster = await self.describe_cluster()
         return sorted(entry.name for entry in cluster.topics.values() if internal or not entry.is_internal)
 
     async def describe_topics(self, topics: Iterable[str | UUID]) -> dict[str, TopicMetadata]:
-        """Return partitions, leaders and replicas of topics, by name.
+        """Return the partitions, leaders and replicas of topics, by name.
 
         Args:
-            topics: names or ids.
+            topics: names or ids of topics.
 
         Raises:
-            BrokerError: there is no such topic.
+            BrokerError: a topic does not exist, or the principal may not describe it.
         """
         requested = list(topics)
         if any(isinstance(entry, UUID) for entry in requested):
@@ -191,10 +254,14 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     # ------------------------------------------------------------------------------------------------------ topics
 
     async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False) -> None:
-        """Create topics; a name alone takes the broker's defaults.
+        """Create topics.
+
+        Args:
+            topics: topics to create. A name alone creates a topic with the broker's defaults.
+            validate_only: check the topics without creating them.
 
         Raises:
-            BrokerError: one exists already, or is not possible; the others were created all the same.
+            BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. The others were created.
         """
         requested = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
         cls = self.settings.message("CreateTopicsRequest")
@@ -211,11 +278,14 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         await self._change_topics(body, "topics", [entry.name for entry in requested])
 
     async def delete_topics(self, topics: Iterable[str | UUID]) -> None:
-        """Delete topics by name or by id (KIP-516, Kafka 2.8 and later).
+        """Delete topics by name or by id (KIP-516).
+
+        Args:
+            topics: names, or ids (Kafka 2.8 and later).
 
         Raises:
-            OptionError: a topic is named by id, and brokers are too old.
-            BrokerError: there is no such topic, or it may not be deleted.
+            OptionError: a topic is specified by id, and the brokers are older than Kafka 2.8.
+            BrokerError: a topic does not exist, or the principal may not delete it. The other topics were deleted.
         """
         requested = list(topics)
         cls = self.settings.message("DeleteTopicsRequest")
@@ -235,7 +305,15 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         await self._change_topics(body, "responses", requested)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
-        """Give topics more partitions: ``counts`` is how many they have afterwards."""
+        """Increase the number of partitions of topics (KIP-195).
+
+        Args:
+            counts: total number of partitions afterwards, by topic name.
+            validate_only: check the changes without applying them.
+
+        Raises:
+            BrokerError: a topic does not exist, or has as many partitions already (INVALID_PARTITIONS).
+        """
         cls = self.settings.message("CreatePartitionsRequest")
         body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
         body.topics = [
@@ -292,7 +370,18 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return {partition: low_watermarks[partition] for partition in requested}
 
     async def list_offsets(self, requested: PartitionMapping[int]) -> dict[TopicPartition, int]:
-        """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
+        """Return offsets by timestamp (KIP-396).
+
+        Args:
+            requested: for each partition, a time in milliseconds since 1970, or ``EARLIEST``, ``LATEST`` or
+                ``MAX_TIMESTAMP`` of ``kafkaframes.client``.
+
+        Returns:
+            The offset of the first record at or after each time; -1 if no record is that young.
+
+        Raises:
+            BrokerError: a partition does not exist, or the principal may not describe it.
+        """
         result = await offsets.list_offsets(self._cluster, to_partition_mapping(requested))
         return {target: entry.offset for target, entry in result.items()}
 
@@ -301,12 +390,16 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     async def describe_configs(
         self, kind: str, name: str, *, keys: Sequence[str] | None = None
     ) -> dict[str, ConfigEntry]:
-        """Return the settings of a resource.
+        """Return the settings of a resource, by name (KIP-133).
 
         Args:
-            kind: one of ``RESOURCES``.
-            name: of a topic, group or client metrics subscription; a broker's node id.
-            keys: which settings, all if None.
+            kind: key of ``RESOURCES``: ``topic``, ``broker``, ``broker-logger``, ``client-metrics`` or ``group``.
+            name: name of a topic, group or client metrics subscription; node id of a broker, as text.
+            keys: names of the settings to return; None returns all.
+
+        Raises:
+            OptionError: the kind is unknown, or a broker's name is not a node id.
+            BrokerError: the resource does not exist, or the principal may not describe its configuration.
         """
         choices("kind", kind, tuple(RESOURCES))
         cls = self.settings.message("DescribeConfigsRequest")
@@ -343,11 +436,12 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         Brokers before 2.3 accept whole configurations only: the current settings are read and sent again.
 
         Args:
-            kind: one of ``RESOURCES``.
+            kind: key of ``RESOURCES``, as for ``describe_configs``.
             name: name of a topic, group or client metrics subscription; a broker's node id, or empty for the default
                 of all brokers.
-            changes: new values; None restores the default.
-            append, subtract: values to add to, or remove from, settings that are lists.
+            changes: new values by setting; None restores the default.
+            append: values to add to settings that are lists, by setting.
+            subtract: values to remove from settings that are lists, by setting.
             validate_only: check the changes without applying them.
 
         Raises:
@@ -406,16 +500,16 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     # ------------------------------------------------------------------------------------------------------- groups
 
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
-        """List the groups of all brokers.
+        """Return the groups of all coordinators, sorted by id.
 
         Args:
-            states: only groups in these states (``Stable``, ``Empty``, ...: KIP-518, Kafka 2.6 and later).
-            types: only groups of these types (``classic``, ``consumer``, ``share``, ``streams``: KIP-848, Kafka 3.8
-                and later).
+            states: states to return, such as ``Stable`` or ``Empty`` (KIP-518, Kafka 2.6 and later); empty is all.
+            types: types to return: ``classic``, ``consumer``, ``share``, ``streams`` (KIP-848, Kafka 3.8 and later);
+                empty is all.
 
         Raises:
-            OptionError: a broker does not support a condition: it would return all groups.
-            BrokerError: a broker could not answer.
+            OptionError: a broker does not support a filter; it would return all groups.
+            BrokerError: a coordinator rejected the request.
         """
         cluster = await self.describe_cluster()
         cls = self.settings.message("ListGroupsRequest")
@@ -435,10 +529,14 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return [match[name] for name in sorted(match)]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group's state and members, of KIP-848's protocol or of the classic one.
+        """Return the state and the members of a classic or consumer group.
+
+        Args:
+            group_id: id of the group.
 
         Raises:
-            BrokerError: it may not be seen, or (brokers of 4.0 and later) there is none of that name.
+            BrokerError: the principal may not describe the group, or it does not exist (brokers of 4.0 and later; older
+                brokers return the state ``Dead``).
         """
         connection = await self._cluster.retried(self._cluster.any_connection)
         if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
@@ -454,7 +552,14 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return _classic_group(match)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups that have no members."""
+        """Delete groups that have no members (KIP-229).
+
+        Args:
+            group_ids: ids of groups of any type.
+
+        Raises:
+            BrokerError: a group has members (NON_EMPTY_GROUP), or does not exist. The groups before it were deleted.
+        """
         cls = self.settings.message("DeleteGroupsRequest")
         for name in group_ids:
             answer = await self._send_to_coordinator(
@@ -468,20 +573,43 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     async def group_offsets(
         self, group_id: str, partitions: Iterable[PartitionLike] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed, for all its partitions if none are named."""
+        """Return the committed offsets of a group.
+
+        Args:
+            group_id: id of a consumer or streams group.
+            partitions: partitions to return; None is every partition with a committed offset.
+
+        Returns:
+            The committed offset of each partition that has one.
+
+        Raises:
+            BrokerError: the principal may not describe the group.
+        """
         requested = None if partitions is None else to_partitions(partitions)
         return await group_offsets.committed(self._cluster, group_id, requested)
 
     async def alter_group_offsets(self, group_id: str, requested: PartitionMapping[CommittedOffset | int]) -> None:
-        """Commit offsets for a group that has no members.
+        """Commit offsets for a group without members (KIP-396).
+
+        Args:
+            group_id: id of a consumer or streams group. A group that does not exist is created.
+            requested: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
 
         Raises:
-            BrokerError: it has (UNKNOWN_MEMBER_ID).
+            BrokerError: the group has members (UNKNOWN_MEMBER_ID), or the principal may not read it.
         """
         await group_offsets.commit(self._cluster, GroupMember(group_id), to_partition_mapping(requested))
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[PartitionLike]) -> None:
-        """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
+        """Delete committed offsets of a group (KIP-496).
+
+        Args:
+            group_id: id of a consumer or streams group.
+            partitions: partitions of topics to which no member subscribes.
+
+        Raises:
+            BrokerError: a member subscribes to a topic (GROUP_SUBSCRIBED_TO_TOPIC), or the group does not exist.
+        """
         cls = self.settings.message("OffsetDeleteRequest")
         requested = to_partitions(partitions)
         topics = by_topic(requested, lambda at: cls.OffsetDeleteRequestPartition(partition_index=at.partition))
@@ -504,15 +632,18 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
     async def create_delegation_token(
         self, renewers: Iterable[str] = (), *, owner: str | None = None, max_lifetime_ms: int = -1
     ) -> DelegationToken:
-        """Create a token.
+        """Create a delegation token (KIP-48).
 
         Args:
-            renewers: principals that may renew it beside its owner, such as ``User:bob``.
-            owner: who logs in with it, by default who asks (another: KIP-373, brokers of 3.3 and later).
-            max_lifetime_ms: after this it cannot be renewed; -1 is the broker's longest.
+            renewers: principals that may renew the token in addition to its owner, such as ``User:bob``.
+            owner: principal that the token authenticates; None is this client's own (another one: KIP-373, Kafka 3.3
+                and later).
+            max_lifetime_ms: duration after which the token cannot be renewed, in milliseconds; -1 is the brokers'
+                maximum.
 
         Raises:
-            BrokerError: brokers have no ``delegation.token.secret.key``, or who asks may not.
+            OptionError: a principal is not of the form ``User:name``.
+            BrokerError: brokers have no ``delegation.token.secret.key``, or the principal may not create tokens.
         """
         cls = self.settings.message("CreateDelegationTokenRequest")
         rows = [cls.CreatableRenewers(**_principal("", entry)) for entry in renewers]
@@ -521,17 +652,41 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
         return _token(answer, [_text_of(row) for row in rows], "_ms")
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
-        """Have a token last longer, -1: as long as brokers do by default; return until when, in ms since 1970."""
+        """Extend the life of a token, and return when it expires, in milliseconds since 1970.
+
+        Args:
+            hmac: HMAC of the token.
+            renew_period_ms: time from now until the token expires, in milliseconds; -1 is the brokers' default.
+
+        Raises:
+            BrokerError: the token does not exist or has expired, or the principal may not renew it.
+        """
         body = self.settings.message("RenewDelegationTokenRequest")(hmac=hmac, renew_period_ms=renew_period_ms)
         return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
-        """End a token after a time, -1: at once; return when, in milliseconds since 1970."""
+        """Change when a token expires, and return that time, in milliseconds since 1970.
+
+        Args:
+            hmac: HMAC of the token.
+            expiry_period_ms: time from now until the token expires, in milliseconds; -1 deletes the token at once.
+
+        Raises:
+            BrokerError: the token does not exist, or the principal may not expire it.
+        """
         body = self.settings.message("ExpireDelegationTokenRequest")(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
         return int((await self._of_any(body, "delegation token")).expiry_timestamp_ms)
 
     async def describe_delegation_token(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """Return the tokens that these principals own or may renew, all if None; those that may be seen."""
+        """Return the tokens that the principal may describe.
+
+        Args:
+            owners: principals whose own or renewable tokens are returned; None is every principal.
+
+        Raises:
+            OptionError: a principal is not of the form ``User:name``.
+            BrokerError: brokers have no ``delegation.token.secret.key``.
+        """
         cls = self.settings.message("DescribeDelegationTokenRequest")
         rows = None if owners is None else [cls.DescribeDelegationTokenOwner(**_principal("", one)) for one in owners]
         answer = await self._of_any(cls(owners=rows), "delegation tokens")

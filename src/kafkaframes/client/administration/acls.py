@@ -59,6 +59,12 @@ class AclFilter:
     """A filter for access rules. None and ``any`` match everything.
 
     Attributes:
+        resource_type: resource type of the rules, as in ``AclBinding``.
+        resource_name: exact name of the resource or prefix in the rules; with ``match``, the name of a resource.
+        principal: exact principal of the rules, such as ``User:alice``.
+        operation: exact operation of the rules.
+        permission: ``allow`` or ``deny``.
+        host: exact host of the rules.
         pattern_type: ``literal``, ``prefixed``, ``any`` or ``match``. ``match`` selects the rules of every pattern type
             that apply to the resource ``resource_name``.
     """
@@ -78,6 +84,9 @@ class AclMethods(AdminRequests):
     async def describe_acls(self, condition: AclFilter = AclFilter()) -> list[AclBinding]:
         """Return the access rules that match a filter.
 
+        Args:
+            condition: filter; by default it matches every rule.
+
         Raises:
             OptionError: the filter has an unknown type, operation or permission.
             BrokerError: the principal may not describe the cluster, or the brokers have no authorizer
@@ -92,6 +101,9 @@ class AclMethods(AdminRequests):
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Create access rules. A rule that already exists is not an error.
+
+        Args:
+            bindings: rules to create.
 
         Raises:
             OptionError: a rule has an unknown type, operation or permission. No rule is created.
@@ -111,6 +123,9 @@ class AclMethods(AdminRequests):
 
     async def delete_acls(self, conditions: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
         """Delete the access rules that match filters, and return the deleted rules of each filter.
+
+        Args:
+            conditions: filters. A rule is deleted if any of them matches.
 
         Raises:
             OptionError: a filter has an unknown type, operation or permission. No rule is deleted.

@@ -25,7 +25,12 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class VersionRange(NamedTuple):
-    """A range of feature levels; both bounds are inclusive."""
+    """A range of feature levels.
+
+    Attributes:
+        lowest: lowest level, inclusive.
+        highest: highest level, inclusive.
+    """
 
     lowest: int
     highest: int
@@ -63,10 +68,12 @@ class QuorumReplica:
     """A voter or observer of the controller quorum.
 
     Attributes:
+        node_id: node id of the controller or broker.
         directory_id: id of its metadata directory; None before Kafka 3.9.
         log_end_offset: log end offset of its copy of the metadata log; -1 if the leader does not know it.
-        last_fetch_timestamp_ms: milliseconds since 1970; None if the leader does not know it.
-        last_caught_up_timestamp_ms: the same for the last time that it had the whole log.
+        last_fetch_timestamp_ms: time of its last fetch, in milliseconds since 1970; None if unknown to the leader.
+        last_caught_up_timestamp_ms: last time at which it had the whole log, in milliseconds since 1970; None if the
+            leader does not know it.
     """
 
     node_id: int
@@ -77,7 +84,13 @@ class QuorumReplica:
 
 
 class Endpoint(NamedTuple):
-    """A listener of a controller: name, host and port."""
+    """A listener of a controller.
+
+    Attributes:
+        name: name of the listener, such as ``CONTROLLER``.
+        host: host name or address.
+        port: port number.
+    """
 
     name: str
     host: str
@@ -90,7 +103,10 @@ class QuorumInfo:
 
     Attributes:
         leader_id: node id of the active controller.
+        leader_epoch: epoch of the active controller.
         high_watermark: high watermark of the metadata log.
+        voters: controllers that vote in elections.
+        observers: brokers and other nodes that only replicate the metadata log.
         nodes: listeners of the voters, by node id; empty before Kafka 3.9.
     """
 
@@ -106,6 +122,10 @@ class BrokerNode(NamedTuple):
     """A broker of the cluster.
 
     Attributes:
+        node_id: node id of the broker.
+        host: host name or address of its listener.
+        port: port of its listener.
+        rack: rack of the broker; None if it has none.
         is_fenced: whether the broker is registered but fenced. Brokers before Kafka 4.0 do not report fenced brokers.
     """
 
@@ -121,6 +141,7 @@ class ConfigResource(NamedTuple):
 
     Attributes:
         kind: key of ``CONFIG_RESOURCES``.
+        name: name of the resource; a broker's node id, as text.
     """
 
     kind: str
@@ -142,7 +163,10 @@ class ClusterMethods(AdminRequests):
         return sorted(nodes)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Remove a stopped broker from a KRaft cluster.
+        """Remove a stopped broker from a KRaft cluster (KIP-631).
+
+        Args:
+            broker_id: node id of the broker.
 
         Raises:
             BrokerError: no broker with this id is registered, or the principal may not alter the cluster.
@@ -253,6 +277,11 @@ class ClusterMethods(AdminRequests):
 
     async def remove_raft_voter(self, voter_id: int, directory_id: UUID, *, cluster_id: str | None = None) -> None:
         """Remove a controller from the quorum's voters (KIP-853).
+
+        Args:
+            voter_id: node id of the controller.
+            directory_id: id of its metadata directory, as ``describe_quorum`` returns it.
+            cluster_id: expected cluster id. Brokers of another cluster reject the request. None is not checked.
 
         Raises:
             BrokerError: the controller is not a voter, it is the last voter, or ``kraft.version`` is 0.

@@ -20,7 +20,17 @@ from kafkaframes.errors import BrokerError
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """A member of a share group, its subscription, and the partitions from which it acquires records."""
+    """A member of a share group.
+
+    Attributes:
+        member_id: id of the member.
+        rack: rack of the member; None if it has none.
+        member_epoch: current epoch of the member.
+        client_id: client id of the member.
+        client_host: address of the member.
+        topics: names of the topics that the member subscribes to.
+        assignment: partitions from which the member acquires records.
+    """
 
     member_id: str
     rack: str | None
@@ -36,7 +46,12 @@ class ShareGroupDescription:
     """A share group.
 
     Attributes:
+        group_id: id of the group.
         state: Kafka's name of the state, such as ``Stable`` or ``Empty``.
+        group_epoch: current epoch of the group.
+        assignment_epoch: epoch for which the assignment was computed.
+        assignor: name of the assignor.
+        members: members of the group.
     """
 
     group_id: str
@@ -48,7 +63,12 @@ class ShareGroupDescription:
 
 
 class TaskId(NamedTuple):
-    """A task of a streams group: one partition of a subtopology."""
+    """A task of a streams group.
+
+    Attributes:
+        subtopology_id: id of the subtopology.
+        partition: partition that the task reads of each source topic.
+    """
 
     subtopology_id: str
     partition: int
@@ -56,7 +76,22 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupMember:
-    """A member of a streams group, its process and its tasks."""
+    """A member of a streams group.
+
+    Attributes:
+        member_id: id of the member.
+        instance_id: id of a static member; None for a dynamic member.
+        rack: rack of the member; None if it has none.
+        member_epoch: current epoch of the member.
+        topology_epoch: epoch of the topology that the member runs.
+        client_id: client id of the member.
+        client_host: address of the member.
+        process_id: id of the process, which several members may share.
+        client_tags: tags of the client, by name, for the assignment of standby tasks.
+        active_tasks: tasks that the member runs.
+        standby_tasks: tasks of which the member keeps a copy of the state.
+        warmup_tasks: tasks whose state the member restores before they are moved to it.
+    """
 
     member_id: str
     instance_id: str | None
@@ -74,7 +109,15 @@ class StreamsGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A subtopology of a Kafka Streams application: its source, repartition and changelog topics."""
+    """A subtopology of a Kafka Streams application.
+
+    Attributes:
+        subtopology_id: id of the subtopology, unique in its application.
+        source_topics: topics that the subtopology reads.
+        repartition_sink_topics: repartition topics that the subtopology writes.
+        repartition_source_topics: repartition topics that the subtopology reads.
+        state_changelog_topics: changelog topics of its state stores.
+    """
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -88,7 +131,13 @@ class StreamsGroupDescription:
     """A streams group.
 
     Attributes:
+        group_id: id of the group.
         state: Kafka's name of the state, such as ``Stable`` or ``NotReady``.
+        group_epoch: current epoch of the group.
+        assignment_epoch: epoch for which the assignment was computed.
+        topology_epoch: epoch of the group's topology; -1 if the group has no topology yet.
+        subtopologies: parts of the topology.
+        members: members of the group.
     """
 
     group_id: str
@@ -162,7 +211,10 @@ class GroupMethods(AdminRequests):
         )
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
-        """Return the state and the members of a share group.
+        """Return the state and the members of a share group (KIP-932).
+
+        Args:
+            group_id: id of the share group.
 
         Raises:
             BrokerError: no share group has this id (GROUP_ID_NOT_FOUND), or the principal may not describe it.
@@ -189,7 +241,10 @@ class GroupMethods(AdminRequests):
         )
 
     async def describe_streams_group(self, group_id: str) -> StreamsGroupDescription:
-        """Return the state, the topology and the members of a streams group.
+        """Return the state, the topology and the members of a streams group (KIP-1071).
+
+        Args:
+            group_id: id of the streams group.
 
         Raises:
             BrokerError: no streams group has this id (GROUP_ID_NOT_FOUND), or the principal may not describe it.
@@ -243,7 +298,11 @@ class GroupMethods(AdminRequests):
         return require_success(results, requested or ())
 
     async def alter_share_group_offsets(self, group_id: str, offsets: PartitionMapping[int]) -> None:
-        """Set the start offsets of a share group without members.
+        """Set the start offsets of a share group without members (KIP-1018).
+
+        Args:
+            group_id: id of the share group.
+            offsets: new start offset of each partition.
 
         Raises:
             BrokerError: the group has members (NON_EMPTY_GROUP), a partition does not exist, or the principal may not
@@ -273,7 +332,11 @@ class GroupMethods(AdminRequests):
         )
 
     async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
-        """Delete the offsets of topics from a share group without members.
+        """Delete the offsets of topics from a share group without members (KIP-1018).
+
+        Args:
+            group_id: id of the share group.
+            topics: names of the topics.
 
         Raises:
             BrokerError: the group has members (NON_EMPTY_GROUP), or it has no offsets for a topic.

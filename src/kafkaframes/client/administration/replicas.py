@@ -22,7 +22,13 @@ _FACTOR_CHANGE_VERSION: Final = 1  # first version of AlterPartitionReassignment
 
 
 class PartitionReassignment(NamedTuple):
-    """An ongoing reassignment: node ids of all replicas, of the added ones and of the removed ones."""
+    """An ongoing reassignment of a partition.
+
+    Attributes:
+        replicas: node ids of all current replicas, including added and removed ones.
+        adding_replicas: node ids of the replicas that are being added.
+        removing_replicas: node ids of the replicas that are being removed.
+    """
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -30,7 +36,13 @@ class PartitionReassignment(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A partition's replica on one broker."""
+    """A partition's replica on one broker.
+
+    Attributes:
+        topic: topic name.
+        partition: partition number.
+        broker_id: node id of the broker.
+    """
 
     topic: str
     partition: int
@@ -41,7 +53,7 @@ class ReplicaInfo(NamedTuple):
     """A replica in a log directory.
 
     Attributes:
-        size_bytes: size of the log's segments.
+        size_bytes: size of the log's segments, in bytes.
         offset_lag: high watermark minus the log end offset. For a future replica: log end offset of the current replica
             minus its own.
         is_future: whether the replica is being moved to this directory and will replace the current replica.
@@ -59,8 +71,8 @@ class LogDirDescription:
     Attributes:
         error: reason why the directory is offline; None if it is online.
         replicas: replicas in the directory, by partition.
-        total_bytes: size of the volume; None before Kafka 3.3.
-        usable_bytes: free space of the volume; None before Kafka 3.3.
+        total_bytes: size of the volume, in bytes; None before Kafka 3.3.
+        usable_bytes: free space of the volume, in bytes; None before Kafka 3.3.
         is_cordoned: whether the broker puts no new replicas into the directory (Kafka 4.4 and later).
     """
 
@@ -169,7 +181,13 @@ class ReplicaMethods(AdminRequests):
     async def list_partition_reassignments(
         self, partitions: Iterable[PartitionLike] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the ongoing reassignments of the given partitions, or (None) of all partitions.
+        """Return the ongoing reassignments of partitions (KIP-455).
+
+        Args:
+            partitions: partitions to return; None is every partition.
+
+        Returns:
+            The reassignment of each partition that has one.
 
         Raises:
             BrokerError: the principal may not describe the cluster.
@@ -216,7 +234,10 @@ class ReplicaMethods(AdminRequests):
         return {row.log_dir: _to_log_dir_description(row) for row in response.results}
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, dict[str, ReplicaInfo]]:
-        """Return the log directories of replicas, by path. A replica that is being moved has two.
+        """Return the log directories of replicas, by path. A replica that is being moved has two (KIP-113).
+
+        Args:
+            replicas: replicas to return.
 
         Raises:
             BrokerError: a broker does not exist, or the principal may not describe the cluster.

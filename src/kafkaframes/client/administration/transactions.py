@@ -19,6 +19,8 @@ class TransactionListing(NamedTuple):
     """A transactional id that a coordinator knows.
 
     Attributes:
+        transactional_id: id that the producer was configured with.
+        producer_id: current producer id.
         state: Kafka's name of the state: ``Ongoing``, ``PrepareCommit``, ``CompleteAbort``, ``Empty``, ...
         coordinator_id: node id of its coordinator.
     """
@@ -34,8 +36,12 @@ class TransactionDescription:
     """A transactional id and its current transaction.
 
     Attributes:
-        timeout_ms: transaction timeout. The coordinator aborts a transaction that is open for longer.
-        start_time_ms: milliseconds since 1970; None if no transaction is open.
+        transactional_id: id that the producer was configured with.
+        state: Kafka's name of the state, as in ``TransactionListing``.
+        producer_id: current producer id.
+        producer_epoch: current producer epoch.
+        timeout_ms: transaction timeout, in milliseconds. The coordinator aborts a transaction that is open for longer.
+        start_time_ms: start of the transaction, in milliseconds since 1970; None if no transaction is open.
         partitions: partitions in the transaction.
         coordinator_id: node id of its coordinator.
     """
@@ -55,6 +61,8 @@ class ProducerState:
     """A partition leader's state of a producer that has written to the partition.
 
     Attributes:
+        producer_id: producer id.
+        producer_epoch: producer epoch of its last batch or marker.
         last_sequence: sequence number of its last record; -1 if only markers are left.
         last_timestamp_ms: timestamp of its last batch, in milliseconds since 1970; -1 if unknown.
         coordinator_epoch: epoch of the coordinator that wrote its last marker; None if it has no marker.
@@ -70,7 +78,12 @@ class ProducerState:
 
 
 class FencedProducer(NamedTuple):
-    """The new producer id and epoch of a transactional id whose producers were fenced."""
+    """The new producer id and epoch of a transactional id, after its producers were fenced.
+
+    Attributes:
+        producer_id: new producer id.
+        producer_epoch: new producer epoch. Brokers reject producers with a lower one.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -125,7 +138,10 @@ class TransactionMethods(AdminRequests):
         return sorted(listings)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """Return the state, the producer and the partitions of transactional ids.
+        """Return the state, the producer and the partitions of transactional ids (KIP-664).
+
+        Args:
+            transactional_ids: ids to describe.
 
         Raises:
             BrokerError: no coordinator knows an id (TRANSACTIONAL_ID_NOT_FOUND), or the principal may not describe it.
@@ -229,6 +245,9 @@ class TransactionMethods(AdminRequests):
     async def force_terminate_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of a transactional id by fencing its producers (KIP-939).
 
+        Args:
+            transactional_id: id of the transaction's producer.
+
         Raises:
             BrokerError: the principal may not write with this transactional id.
         """
@@ -236,6 +255,9 @@ class TransactionMethods(AdminRequests):
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, FencedProducer]:
         """Fence the producers of transactional ids. Coordinators abort their open transactions.
+
+        Args:
+            transactional_ids: ids whose producers are fenced.
 
         Returns:
             The new producer id and epoch of each transactional id.

@@ -25,7 +25,12 @@ DEFAULT_ITERATIONS: Final = 4096  # Kafka's minimum for both mechanisms
 
 
 class ScramCredentialInfo(NamedTuple):
-    """A user's SCRAM credential as brokers report it, without salt and hash."""
+    """A user's SCRAM credential as brokers report it, without salt and hash.
+
+    Attributes:
+        mechanism: ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+        iterations: number of hash iterations.
+    """
 
     mechanism: str
     iterations: int
