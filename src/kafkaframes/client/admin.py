@@ -261,7 +261,7 @@ class AsyncAdmin(AclMethods, UserMethods, ReplicaMethods, ClusterMethods, Transa
             validate_only: check the topics without creating them.
 
         Raises:
-            BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. The others were created.
+            BrokerError: a topic already exists (``TopicExistsError``), or a broker rejected it. Others were created.
         """
         requested = [NewTopic(name=entry) if isinstance(entry, str) else entry for entry in topics]
         cls = self.settings.message("CreateTopicsRequest")

@@ -44,7 +44,14 @@ NOT_STAMPED: Final = Stamp()
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. ``offset`` is -1 without acks; ``timestamp`` the broker's own if the topic takes that."""
+    """The result of a sent record.
+
+    Attributes:
+        topic: topic name.
+        partition: partition number.
+        offset: offset of the record; -1 with ``acks=0``.
+        timestamp: milliseconds since 1970: the broker's time of the append if the topic uses it, else the record's.
+    """
 
     topic: str
     partition: int

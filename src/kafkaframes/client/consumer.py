@@ -74,7 +74,15 @@ class AsyncConsumer(AsyncTopicLookupClient):
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Take settings as keywords (``ConsumerOptions``), or a dict of properties; see ``Consumer``."""
+        """Create a consumer. It connects in ``assign`` or ``subscribe``.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ConsumerOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         super().__init__(ConsumerSettings.of(merged(bootstrap_servers, options)))
         for name in self.settings.strategies:
             choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
@@ -150,12 +158,12 @@ class AsyncConsumer(AsyncTopicLookupClient):
             warn_unclosed(self, self.settings.bootstrap_servers)
 
     async def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
+        """Commit (only with automatic commits), call ``on_revoke``, leave the group and close the connections.
 
         An exception that leaves ``async with`` commits nothing: the application may not have handled the last records.
 
         Args:
-            commit: whether to commit; only an automatic commit is meant.
+            commit: whether an automatic commit is done.
             timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
         self._cluster.home.check()
@@ -185,13 +193,15 @@ class AsyncConsumer(AsyncTopicLookupClient):
         """Read these partitions and no others.
 
         Args:
-            partitions: with a mapping, from these offsets on; else from where the group has committed, or from where
-                ``auto_offset_reset`` says.
-            ends: brokers are asked for nothing from these offsets on, so that none of them waits for records that
-                nobody wants. The last batch that is fetched may reach beyond its end.
+            partitions: partitions to read. With a mapping, the start offset of each; otherwise the start is the
+                committed offset, or ``auto_offset_reset`` decides.
+            ends: end offset of each partition. The client requests no records from these offsets on; the last fetched
+                batch may extend beyond.
 
         Raises:
-            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
+            OptionError: the consumer has subscribed.
+            NetworkError: no broker responds within ``default_api_timeout_ms``.
+            BrokerError: a broker rejects the client, or a partition cannot be read.
         """
         self._raise_own_failure()
         if self._machine.member is not None:
@@ -254,19 +264,20 @@ class AsyncConsumer(AsyncTopicLookupClient):
         on_assign: Listener | None = None,
         on_revoke: Listener | None = None,
     ) -> None:
-        """Join the group ``group_id``; its members share the topics' partitions out. The first read waits for that.
+        """Join the group ``group_id``, whose members share the partitions of the topics. The first read waits for that.
 
         Args:
-            topics: names; topics that do not exist yet are read once they do, at most ``metadata_max_age_ms`` later.
-            pattern: or a regular expression that whole names match. New topics are found within
+            topics: topic names. A topic that does not exist is read at most ``metadata_max_age_ms`` after its creation.
+            pattern: regular expression for whole topic names, instead of ``topics``. New topics are found within
                 ``metadata_max_age_ms``.
-            on_assign: called with new partitions before their first record. If it raises, it is called again.
-            on_revoke: called with partitions after their last record, when the group takes them away, when they are
-                lost to other members already, and in ``unsubscribe`` and ``close``.
+            on_assign: called with new partitions before their first record. If it raises, the next poll calls it again.
+            on_revoke: called with partitions after their last record: when the group revokes them, when they are lost
+                to other members, and in ``unsubscribe`` and ``close``.
 
         Raises:
-            OptionError: there is no group, or neither topics nor a pattern.
-            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
+            OptionError: the consumer has no ``group_id``, or neither or both of ``topics`` and ``pattern`` are given.
+            NetworkError: no broker responds within ``default_api_timeout_ms``.
+            BrokerError: a broker rejects the client.
         """
         self._raise_own_failure()
         if self.settings.group_id is None:
@@ -289,7 +300,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             await self._cluster.retried(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
-        """Call ``on_revoke``, leave the group and read nothing."""
+        """Call ``on_revoke``, leave the group and stop reading."""
         self._cluster.home.check()
         await self._end_assignment(commit=True)
 
@@ -312,7 +323,7 @@ class AsyncConsumer(AsyncTopicLookupClient):
             await self._report_commits()
 
     def assignment(self) -> list[TopicPartition]:
-        """List the partitions that are read."""
+        """Return the assigned partitions."""
         return self._machine.assignment
 
     async def _run_callback(self, callback: Callback, *, commit: bool) -> None:
@@ -435,14 +446,14 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return state
 
     async def skip_gap(self, partition: PartitionLike, end: int) -> bool:
-        """Go on from ``end`` if the log holds nothing between the position and it, as where its tail was compacted.
+        """Move the position to ``end`` if the log has no records before it, for example because its tail was compacted.
 
         Args:
-            partition: assigned.
-            end: as ``end_offsets`` gives it.
+            partition: assigned partition.
+            end: end offset, as ``end_offsets`` returns it.
 
         Returns:
-            Whether the position is at ``end`` or behind it now.
+            Whether the position is at or after ``end`` now.
         """
         known = self._state(partition).partition
         at = self.position(known)
@@ -558,21 +569,21 @@ class AsyncConsumer(AsyncTopicLookupClient):
         columns: Sequence[str] = ARROW_COLUMNS,
         max_bytes: int = 67_108_864,
     ) -> pa.Table:
-        """Return the records that are there, as columns.
+        """Return the available records as a table.
 
         Args:
-            timeout_ms: how long to wait for the first; what has arrived by then is in the result too.
-            columns: ``topic``, ``partition`` and those of ``kafkaframes.read_records``.
-            max_bytes: of fetched batches; one answer of a broker is always taken.
+            timeout_ms: longest wait for the first records, in milliseconds; None waits without limit.
+            columns: ``topic``, ``partition`` and columns of ``kafkaframes.read_records``, in output order.
+            max_bytes: size of fetched batches after which no more are added, in bytes.
 
         Returns:
-            A table, of no rows where nothing came in time. Of batches that open to more than
-            ``kafkaframes.records.limits.current_budget()`` the next call brings the rest.
+            A table; without rows if no records arrive in time. If batches decompress to more than
+            ``kafkaframes.records.limits.current_budget()``, the next call returns the rest.
 
         Raises:
-            BrokerError, CorruptRecordError: as ``fetch``.
-            OptionError: another task is reading from this consumer, or an interceptor has ``on_consume`` and not
-                ``on_consume_table``.
+            OptionError: another task is reading from this consumer, or a column does not exist.
+            BrokerError: a partition cannot be read.
+            CorruptRecordError: a batch is damaged; the position stays before it.
         """
         if self._interceptors is not None:
             self._interceptors.require_table_hooks("fetch_arrow()", "on_consume")
@@ -733,10 +744,10 @@ class AsyncConsumer(AsyncTopicLookupClient):
         return self.settings.enable_auto_commit and self.settings.group_id is not None
 
     def group_metadata(self) -> GroupMember:
-        """Return what a transactional producer wants to know of this consumer (KIP-447).
+        """Return the identity of this consumer for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
         Raises:
-            OptionError: there is no group.
+            OptionError: the consumer has no ``group_id``.
         """
         if self.settings.group_id is None:
             raise OptionError("committed offsets need group_id")

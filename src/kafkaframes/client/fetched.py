@@ -34,19 +34,21 @@ TARGET_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 
 @dataclass(slots=True)
 class Fetched:
-    """One partition's part of a Fetch answer; the headers of its batches are read when it is made.
+    """Fetched batches of one partition.
 
     Attributes:
-        partition: which.
-        fetch_offset: the offset asked for; batches may begin below it.
-        data: batches; the last one may be cut off. A view of the memory that they were received in, which is used for
-            later answers once nobody holds it; ``bytes(data)`` is a copy.
-        high_watermark, last_stable_offset, log_start_offset: as the broker said; -1 where its version does not.
-        aborted: of each aborted transaction among ``data`` producer id and first offset; None is all of it wanted.
-        batches: the headers of the whole batches.
-        formats: their record formats.
-        next_offset: where to go on; ``fetch_offset`` if there is no whole batch.
-        leader_epoch: of the last batch, -1 where there is none.
+        partition: the partition.
+        fetch_offset: requested offset. The first batch may start below it.
+        data: batches; the last one may be incomplete. It is a view of memory that the client uses again when no object
+            refers to it; ``bytes(data)`` is a copy.
+        high_watermark: high watermark of the partition; -1 if unknown.
+        last_stable_offset: last stable offset of the partition; -1 if unknown.
+        log_start_offset: log start offset of the partition; -1 if unknown.
+        aborted: producer id and first offset of each aborted transaction in ``data``; None without read_committed.
+        batches: headers of the complete batches.
+        formats: record formats of the batches.
+        next_offset: offset after the last complete batch; ``fetch_offset`` if there is none.
+        leader_epoch: leader epoch of the last batch; -1 if there is none.
     """
 
     partition: TopicPartition
@@ -69,7 +71,10 @@ class Fetched:
         self.leader_epoch = int(epochs[-1]) if len(epochs) else -1
 
     def select_formats(self, formats: Sequence[int]) -> Fetched:
-        """Return the batches before the first one of another format, which is the object itself in most cases.
+        """Return the batches before the first one in another format.
+
+        Args:
+            formats: accepted record formats.
 
         Raises:
             UnsupportedFormatError: the first batch has another format.
@@ -131,7 +136,11 @@ class Fetched:
         return iter(RecordReader(source, options, errors=errors, memory=memory, scanned=batches))
 
     def from_offset(self, offset: int) -> Fetched:
-        """Return the same batches, without the records below an offset."""
+        """Return the same batches without the records below an offset.
+
+        Args:
+            offset: offset of the first record.
+        """
         first = int(np.searchsorted(self.batches.column("last_offset"), offset))
         if self.aborted:  # the batches before tell which transactions are aborted
             return replace(self, fetch_offset=offset)
@@ -140,14 +149,24 @@ class Fetched:
 
     @property
     def transactions(self) -> TransactionState:
-        """What ``read_committed`` leaves out of ``data``."""
+        """The transactions in ``data`` whose records read_committed excludes."""
         from kafkaframes.storage.log.transactions import transactions_of_fetched  # 15 ms that few tasks need
 
         return transactions_of_fetched(self.data, self.batches, self.aborted or ())
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, as ``poll`` and iteration give it; ``timestamp`` is milliseconds since 1970, -1 for none."""
+    """A record that ``poll`` or an iteration returns.
+
+    Attributes:
+        topic: topic name.
+        partition: partition number.
+        offset: offset of the record.
+        timestamp: milliseconds since 1970; -1 if the record has no timestamp.
+        key: key as bytes; None if the record has no key.
+        value: value as bytes; None is a tombstone.
+        headers: pairs of a name and bytes, or None for a header without a value.
+    """
 
     topic: str
     partition: int

@@ -18,7 +18,13 @@ _ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean al
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed: the next offset to read, and what it wrote beside it."""
+    """A committed offset of a group.
+
+    Attributes:
+        offset: offset of the next record to read.
+        leader_epoch: leader epoch of the last record that was read (KIP-320); -1 if unknown.
+        metadata: text of the application that is stored with the offset.
+    """
 
     offset: int
     leader_epoch: int = -1
@@ -26,7 +32,14 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group as its requests name it; a consumer that only stores offsets there is none."""
+    """The identity with which a consumer commits, for ``send_offsets_to_transaction``.
+
+    Attributes:
+        group_id: id of the group.
+        generation_id: generation, or member epoch (KIP-848); -1 for a consumer that has not subscribed.
+        member_id: id of the member; empty for a consumer that has not subscribed.
+        group_instance_id: id of a static member (KIP-345); None for a dynamic member.
+    """
 
     group_id: str
     generation_id: int = -1

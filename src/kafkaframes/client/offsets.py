@@ -49,7 +49,13 @@ class EpochEnd(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An answer: ``offset`` is -1 where there is none; the others are -1 where the broker does not tell."""
+    """The first record at or after a time.
+
+    Attributes:
+        offset: offset of the record; -1 if no record is that young.
+        timestamp_ms: timestamp of the record, in milliseconds since 1970; -1 if unknown.
+        leader_epoch: leader epoch of the record; -1 if unknown.
+    """
 
     offset: int
     timestamp_ms: int

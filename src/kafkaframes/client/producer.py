@@ -89,10 +89,21 @@ class TransactionRefused(Exception):  # noqa: N818
 
 
 class AsyncProducer:
-    """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``"""
+    """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``
+
+    Records are collected in batches for ``linger_ms``, and retriable errors are retried for ``delivery_timeout_ms``.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Take settings as keywords (``ProducerOptions``), or a dict of properties; see ``Producer``."""
+        """Create a producer. It connects in ``start``, or when the first record is sent.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ProducerOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self.settings = ProducerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._home = self._cluster.home
@@ -122,11 +133,12 @@ class AsyncProducer:
         await self.close(flush=kind is None)
 
     async def start(self) -> None:
-        """Connect, and get a producer id where one is needed.
+        """Connect, and get a producer id if the producer is idempotent or transactional.
 
         Raises:
-            NetworkError, BrokerError: no broker can be reached in ``max_block_ms``, or it refuses us.
-            OptionError: what is asked for is more than the broker can.
+            NetworkError: no broker responds within ``max_block_ms``.
+            BrokerError: a broker rejects the client, its transactional id or its principal.
+            OptionError: the broker does not support ``record_format``, idempotence or transactions.
         """
         self._home.check()
         if self._is_closed:
@@ -204,7 +216,24 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record; return a future of where it went. Takes and raises what ``Producer.send`` does."""
+        """Queue a record, and return a future of its ``RecordMetadata``.
+
+        The call waits for metadata or memory if necessary, for at most ``max_block_ms``. The future fails with
+        ``MaybeWrittenError`` if it is unknown whether the record was written, and with another error if it was not.
+
+        Args:
+            topic: topic name.
+            value: bytes or text; None is a tombstone.
+            key: bytes or text, which chooses the partition; None chooses the sticky partition.
+            headers: dict or pairs of a name and bytes, text or None.
+            partition: partition number; None lets ``partitioner`` choose.
+            timestamp_ms: milliseconds since 1970; None is now.
+
+        Raises:
+            BrokerError: the topic or the partition does not exist.
+            EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
+            NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
+        """
         self._home.check()
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self.settings.max_request_size)
         if self._interceptors is None:
@@ -310,7 +339,21 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record at once, and wait for where it went. Takes and raises what ``send`` does."""
+        """Send one record without ``linger_ms``, and wait for its result.
+
+        Args:
+            topic: topic name.
+            value: bytes or text; None is a tombstone.
+            key: bytes or text, which chooses the partition; None chooses the sticky partition.
+            headers: dict or pairs of a name and bytes, text or None.
+            partition: partition number; None lets ``partitioner`` choose.
+            timestamp_ms: milliseconds since 1970; None is now.
+
+        Raises:
+            BrokerError: the topic or the partition does not exist, or a broker rejected the record.
+            EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
+            NetworkError: no response in time. ``MaybeWrittenError`` means that the record may be in the log.
+        """
         future = await self.send(topic, value, key, headers, partition, timestamp_ms)
         self._accumulator.hasten()
         return await future
@@ -468,16 +511,21 @@ class AsyncProducer:
         return min(self.settings.batch_size, self.settings.max_request_size, *limits)
 
     async def send_batches(self, partition: PartitionLike, data: bytes) -> WrittenBatches:
-        """Write format 2 batches as they are, but for new offsets and (with a producer id) sequences, and wait.
+        """Write format 2 batches as they are, with new offsets and sequence numbers, and wait for the results.
 
         A batch that is larger than the leader accepts is decoded, and its records are written in smaller batches.
 
+        Args:
+            partition: target partition.
+            data: complete batches, one after the other.
+
         Returns:
-            The offset of the first record of each batch: a list, with the number of batches that were divided.
+            The base offset of each batch: a list, whose ``divided`` is the number of batches that were divided.
 
         Raises:
-            BrokerError, NetworkError: the first batch that was refused; others may have been written.
-            OptionError: an interceptor is to see records, which this method does not decode.
+            BrokerError: a broker rejected a batch; others may have been written.
+            NetworkError: the result of a batch is missing; others may have been written.
+            EncodeError: a batch of ``data`` is incomplete or has another format.
         """
         if self._interceptors is not None:
             remedy = "use `send` or `send_arrow`"
@@ -545,7 +593,15 @@ class AsyncProducer:
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """List the partitions of a topic; brokers may make it (``auto.create.topics.enable``)."""
+        """Return the partitions of a topic. Brokers may create the topic (``auto.create.topics.enable``).
+
+        Args:
+            topic: topic name.
+
+        Raises:
+            BrokerError: the topic does not exist, or the principal may not describe it.
+            NetworkError: no broker responds within ``max_block_ms``.
+        """
         await self.start()
         await self._bounded(self._learn_topics([topic]), f"a look-up of topic {topic}")
         return self._cluster.cluster.partitions_of(topic)
@@ -555,7 +611,14 @@ class AsyncProducer:
         return self._cluster.metrics.values()
 
     async def topic_id(self, topic: str) -> UUID:
-        """Return a topic's id; the nil UUID where there is no such topic, or brokers have no ids (before 2.8)."""
+        """Return the id of a topic (KIP-516).
+
+        Args:
+            topic: topic name.
+
+        Returns:
+            The id; the nil UUID if the topic does not exist, or brokers have no topic ids (before Kafka 2.8).
+        """
         await self.start()
         with contextlib.suppress(BrokerError):
             await self._cluster.topic(topic)
@@ -565,25 +628,37 @@ class AsyncProducer:
 
     @property
     def producer(self) -> Producer:
-        """Producer id and epoch, -1 where there are none."""
+        """The producer id and epoch; -1 if the producer has none."""
         return self._sender.sequencer.producer
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction (KIP-98)."""
+        """Begin a transaction (KIP-98).
+
+        Raises:
+            OptionError: the producer has no ``transactional_id``, or a transaction is open.
+            BrokerError: the producer was fenced.
+        """
         await self.start()
         self._transactions.begin()
 
     async def commit_transaction(self) -> None:
-        """Send what waits and commit.
+        """Send the queued records, wait for their results, and commit the transaction.
 
         Raises:
-            BrokerError: the transaction must be aborted, or (fenced) this producer is of no more use.
+            BrokerError: a record failed and the transaction must be aborted, or the producer was fenced
+                (``ProducerFencedError``) and must be closed.
+            MaybeWrittenError: no response says whether the transaction was committed. The call can be repeated.
         """
         await self.flush()
         await self._transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Abort: what was written in this transaction is never read with read_committed."""
+        """Abort the transaction. Its queued records are dropped, and read_committed consumers never return its records.
+
+        Raises:
+            OptionError: no transaction is open.
+            BrokerError: the coordinator rejected the abort, or the producer was fenced.
+        """
         self._home.check()
         reason = KafkaframesError("the transaction was aborted before this was sent")
         self._drop_gathered(reason)
@@ -593,11 +668,16 @@ class AsyncProducer:
         await self._transactions.end(commit=False)
 
     async def send_offsets_to_transaction(self, offsets: PartitionMapping[CommittedOffset | int], group: Any) -> None:
-        """Commit a group's offsets with this transaction (KIP-447).
+        """Commit offsets of a consumer group with this transaction (KIP-447).
 
         Args:
-            offsets: the next offset to read of each partition, or a ``CommittedOffset`` with metadata.
-            group: a group id, or a consumer's ``group_metadata()``.
+            offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
+            group: id of the group, or a consumer's ``group_metadata()``. With the latter, the coordinator rejects former
+                members.
+
+        Raises:
+            OptionError: no transaction is open.
+            BrokerError: the consumer is not a member of the group any more, or the principal may not read the group.
         """
         await self._transactions.send_offsets(to_partition_mapping(offsets), group)
 

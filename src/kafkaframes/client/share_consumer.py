@@ -68,7 +68,13 @@ class ShareRecord(NamedTuple):
     """A record of a share group.
 
     Attributes:
+        topic: topic name.
+        partition: partition number.
+        offset: offset of the record.
         timestamp: milliseconds since 1970; -1 if the record has no timestamp.
+        key: key as bytes; None if the record has no key.
+        value: value as bytes; None is a tombstone.
+        headers: pairs of a name and bytes, or None for a header without a value.
         delivery_count: number of deliveries of the record, including this one.
     """
 
@@ -115,7 +121,15 @@ class AsyncShareConsumer:
     """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
-        """Create a consumer from keywords (``ShareConsumerOptions``) or a dict of properties. See ``ShareConsumer``."""
+        """Create a consumer. It connects in ``subscribe``.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ShareConsumerOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self.settings = ShareConsumerSettings.of(merged(bootstrap_servers, options))
         self._cluster = ClusterClient(self.settings)
         self._member_id = str(uuid.uuid4())
@@ -293,9 +307,15 @@ class AsyncShareConsumer:
     # ----------------------------------------------------------------------------------------------------- reading
 
     async def poll(self, timeout_ms: int = 1_000) -> list[ShareRecord]:
-        """Return about ``max_poll_records`` acquired records at most; an empty list if none arrive in time.
+        """Return acquired records, about ``max_poll_records`` at most.
 
         If acknowledgements are implicit, the records of the previous poll are accepted first.
+
+        Args:
+            timeout_ms: longest wait for records, in milliseconds.
+
+        Returns:
+            The records; an empty list if none arrive in time.
 
         Raises:
             OptionError: the consumer has no subscription, or acknowledgements are explicit and a record of the previous
@@ -593,6 +613,10 @@ class AsyncShareConsumer:
         self, records: ShareRecord | Iterable[ShareRecord] | pa.Table | pa.RecordBatch, *, mask: Any = None
     ) -> None:
         """Extend the locks of records that take longer to process (KIP-1222). They still need an acknowledgement.
+
+        Args:
+            records: records of the last ``poll``, or a table of the last ``fetch_arrow``, as for ``acknowledge``.
+            mask: booleans that select rows of a table; None selects all rows.
 
         Raises:
             OptionError: a record was not in the last poll, a record is already acknowledged, or a broker is older than

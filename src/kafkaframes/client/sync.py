@@ -66,18 +66,21 @@ def _reads(
 
 
 class Producer(SyncClient):
-    """Writes records to topics; see ``AsyncProducer``."""
+    """Writes records to topics. ``with Producer("localhost:9092") as producer: ...``
+
+    Any thread may use it. ``AsyncProducer`` does the same with asyncio.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Take settings as keywords, or a dict of properties as other clients do.
+        """Create a producer. It connects when the first record is sent, or in ``with``.
 
         Args:
-            bootstrap_servers: ``host:port``, several with commas or in a list, or a dict of properties such as
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties such as
                 ``{"bootstrap.servers": ..., "client.id": ...}``.
-            options: see ``ProducerOptions``.
+            options: settings (``ProducerOptions``), which override those of a dict.
 
         Raises:
-            OptionError: a name that no client has, a value that does not fit, or a property that is refused here.
+            OptionError: a setting is unknown, invalid or not supported.
         """
         self._twin: AsyncProducer = AsyncProducer(bootstrap_servers, **options)
         self._accumulator = self._twin._accumulator
@@ -104,11 +107,11 @@ class Producer(SyncClient):
         self.close(flush=kind is None)
 
     def close(self, *, flush: bool = True, timeout_ms: int | None = None) -> None:
-        """Send what waits (unless ``flush`` is False), call ``on_delivery`` for it, and end.
+        """Send the queued records, call their ``on_delivery``, and close the connections.
 
         Args:
-            flush: wait until every record has succeeded or failed, those too that ``on_delivery`` sends.
-            timeout_ms: end after this although records wait; they fail then. None waits for all.
+            flush: whether queued records are sent, also those that ``on_delivery`` sends; False drops them.
+            timeout_ms: longest wait, in milliseconds; the remaining records then fail. None waits for all records.
 
         Raises:
             OptionError: it was called in ``on_delivery``.
@@ -130,7 +133,7 @@ class Producer(SyncClient):
             raise OptionError(f"{what} was called in an `on_delivery` of {self._name}; only `send` may be called there")
 
     def flush(self) -> None:
-        """Wait until everything that was sent has an answer, good or bad, and ``on_delivery`` was called for it.
+        """Wait until every queued record has succeeded or failed, and its ``on_delivery`` has returned.
 
         Raises:
             OptionError: it was called in ``on_delivery``.
@@ -149,28 +152,26 @@ class Producer(SyncClient):
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """Queue one record; return a future of where it went: a ``concurrent.futures.Future``.
+        """Queue a record, and return a ``concurrent.futures.Future`` of its ``RecordMetadata``.
 
-        Any thread may call it. It returns at once, unless ``buffer_memory`` is full or a topic's partitions are not
-        known yet: then it waits, for ``max_block_ms`` at most. Records whose ``on_delivery`` has not returned count
-        as used memory: a slow ``on_delivery`` slows down ``send``. The future ends in ``MaybeWrittenError`` if no
-        answer says whether the record was written; in any other error it was not.
+        Any thread may call it. It waits only while ``buffer_memory`` is full or the topic's metadata is unknown, for at
+        most ``max_block_ms``. A record uses memory until its ``on_delivery`` has returned. The future fails with
+        ``MaybeWrittenError`` if it is unknown whether the record was written, and with another error if it was not.
 
         Args:
-            topic: its name.
+            topic: topic name.
             value: bytes or text; None is a tombstone.
-            key: as ``value``; chooses the partition.
-            headers: a dict, or pairs of a name and bytes, text or None.
-            partition: its number; without it the key decides, and without a key chance.
-            timestamp_ms: milliseconds since 1970; now if None.
-            on_delivery: called with the error (None for none) and a ``RecordMetadata`` (None after an error), in one
-                thread of the client. ``send`` may be called there; ``result``, ``flush`` and ``close`` raise an error.
+            key: bytes or text, which chooses the partition; None chooses the sticky partition.
+            headers: dict or pairs of a name and bytes, text or None.
+            partition: partition number; None lets ``partitioner`` choose.
+            timestamp_ms: milliseconds since 1970; None is now.
+            on_delivery: called with the error (or None) and a ``RecordMetadata`` (or None), in a thread of the client.
+                ``send`` may be called there; ``result``, ``flush`` and ``close`` raise an error.
 
         Raises:
-            BrokerError: there is no such topic or partition.
-            EncodeError: an argument is of a wrong type; the record is larger than ``max_request_size``, or does not
-                fit into the format.
-            NetworkError: it has waited for ``max_block_ms``; the client was closed.
+            BrokerError: the topic or the partition does not exist.
+            EncodeError: an argument has a wrong type, or the record is larger than ``max_request_size``.
+            NetworkError: the call has waited for ``max_block_ms``, or the producer was closed.
         """
         record = checked_record(topic, value, key, headers, partition, timestamp_ms, self._largest)
         if self._interceptors is None:
@@ -214,10 +215,14 @@ class Producer(SyncClient):
         return result
 
     def queue_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> Future[pa.Table]:
-        """Begin to write a table's rows behind those of earlier calls; return a future of what ``send_arrow`` does.
+        """Queue a table's rows after those of earlier calls, and return a future of the result of ``send_arrow``.
 
-        The table is held until then: wait for some where there are many. ``flush``, ``close`` and the end of a
-        transaction wait for all.
+        The table stays in memory until the future is done. ``flush``, ``close`` and the end of a transaction wait for
+        it.
+
+        Args:
+            table: rows, as for ``send_arrow``.
+            topic: topic of all rows; None if the table has a column ``topic``.
         """
         if self._interceptors is None:
             return self._loop.begin(self._twin._send_table(table, topic))
@@ -243,7 +248,7 @@ class Producer(SyncClient):
 
     @property
     def producer(self) -> ProducerIdentity:
-        """Producer id and epoch, -1 where there are none."""
+        """The producer id and epoch; -1 if the producer has none."""
         return self._twin.producer
 
     begin_transaction = sync_method(AsyncProducer.begin_transaction)
@@ -280,10 +285,21 @@ async def _call_listener(listener: Listener, partitions: Collection[TopicPartiti
 
 
 class Consumer(SyncClient):
-    """Reads records of topics; see ``AsyncConsumer``."""
+    """Reads records of topics. ``with Consumer("localhost:9092") as consumer: ...``
+
+    Only one thread at a time may read. ``AsyncConsumer`` does the same with asyncio.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ConsumerOptions]) -> None:
-        """Take settings as keywords (``ConsumerOptions``), or a dict of properties, as ``Producer`` does."""
+        """Create a consumer. It connects in ``assign`` or ``subscribe``.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ConsumerOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self._twin: AsyncConsumer = AsyncConsumer(bootstrap_servers, **options)
         self._twin._call_listener = _call_listener
         self._twin._call_interceptors = call_in_caller
@@ -310,10 +326,10 @@ class Consumer(SyncClient):
         self.close(commit=kind is None)
 
     def close(self, *, commit: bool = True, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if offsets are committed automatically, call ``on_revoke``, leave the group and end.
+        """Commit (only with automatic commits), call ``on_revoke``, leave the group and close the connections.
 
         Args:
-            commit: whether to commit; only an automatic commit is meant.
+            commit: whether an automatic commit is done.
             timeout_ms: longest wait for the brokers, in milliseconds. Then the session timeout ends the membership.
         """
         closing = partial(self._twin.close, commit=commit, timeout_ms=timeout_ms)
@@ -325,7 +341,7 @@ class Consumer(SyncClient):
     unsubscribe = sync_method(AsyncConsumer.unsubscribe)
 
     def assignment(self) -> list[TopicPartition]:
-        """List the partitions that are read."""
+        """Return the assigned partitions."""
         return self._twin.assignment()
 
     seek = sync_on_loop(AsyncConsumer.seek)
@@ -350,7 +366,11 @@ class Consumer(SyncClient):
     metrics = sync_on_loop(AsyncConsumer.metrics)
 
     def group_metadata(self) -> GroupMember:
-        """Return what a transactional producer wants to know of this consumer."""
+        """Return the identity of this consumer for ``Producer.send_offsets_to_transaction`` (KIP-447).
+
+        Raises:
+            OptionError: the consumer has no ``group_id``.
+        """
         return self._twin.group_metadata()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -365,10 +385,21 @@ class Consumer(SyncClient):
 
 
 class ShareConsumer(SyncClient):
-    """Reads records of a share group; see ``AsyncShareConsumer``."""
+    """Reads records of a share group. ``with ShareConsumer("localhost:9092", group_id="g") as consumer: ...``
+
+    ``AsyncShareConsumer`` does the same with asyncio.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ShareConsumerOptions]) -> None:
-        """Take settings as keywords (``ShareConsumerOptions``), or a dict of properties, as ``Producer`` does."""
+        """Create a consumer. It connects in ``subscribe``.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ShareConsumerOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self._twin: AsyncShareConsumer = AsyncShareConsumer(bootstrap_servers, **options)
         self._loop = LoopThread(self._name, closing=self._twin.close)
 
@@ -376,7 +407,7 @@ class ShareConsumer(SyncClient):
         self.close()
 
     def close(self) -> None:
-        """Send the acknowledgements that were made, release the other records, leave the group and end."""
+        """Send pending acknowledgements, release the other records, leave the group and close the connections."""
         self._loop.end(self._twin.close, timeout_s=CLOSE_TIMEOUT_MS / 1000)
 
     subscribe = sync_method(AsyncShareConsumer.subscribe)
@@ -396,15 +427,27 @@ class ShareConsumer(SyncClient):
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long a record stays locked for this member, as the broker said last; None before the first fetch."""
+        """The lock duration of a record in milliseconds, as brokers last reported it; None before the first fetch."""
         return self._twin.acquisition_lock_timeout_ms
 
 
 class Admin(SyncClient):
-    """Looks after a cluster; see ``AsyncAdmin``."""
+    """Administers a cluster. ``with Admin("localhost:9092") as admin: ...``
+
+    Any thread may use it. ``AsyncAdmin`` does the same with asyncio. Methods with several items raise the error of the
+    first item that failed, or ``PartialFailureError`` with the result of each item.
+    """
 
     def __init__(self, bootstrap_servers: Servers | None = None, **options: Unpack[ClientOptions]) -> None:
-        """Take settings as keywords (``ClientOptions``), or a dict of properties, as ``Producer`` does."""
+        """Create a client. It connects when the first method is called.
+
+        Args:
+            bootstrap_servers: ``host:port``; several separated by commas or in a list; or a dict of properties.
+            options: settings (``ClientOptions``), which override those of a dict.
+
+        Raises:
+            OptionError: a setting is unknown, invalid or not supported.
+        """
         self._twin: AsyncAdmin = AsyncAdmin(bootstrap_servers, **options)
         self._loop = LoopThread(self._name, closing=self._twin.close)
 
@@ -412,7 +455,11 @@ class Admin(SyncClient):
         self.close()
 
     def close(self, *, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """End, after ``timeout_ms`` whatever the brokers have not answered."""
+        """Close the connections. Requests in flight fail.
+
+        Args:
+            timeout_ms: longest duration, in milliseconds.
+        """
         self._loop.end(partial(self._twin.close, timeout_ms=timeout_ms), timeout_s=timeout_ms / 1000)
 
     metrics = sync_on_loop(AsyncAdmin.metrics)

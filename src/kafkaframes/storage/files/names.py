@@ -54,7 +54,12 @@ LARGEST_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One partition of one topic."""
+    """A partition of a topic.
+
+    Attributes:
+        topic: topic name.
+        partition: partition number, from 0.
+    """
 
     topic: str
     partition: int
