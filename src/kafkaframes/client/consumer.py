@@ -581,7 +581,8 @@ class AsyncConsumer(AsyncTopicLookupClient):
             ``kafkaframes.records.limits.current_budget()``, the next call returns the rest.
 
         Raises:
-            OptionError: another task is reading from this consumer, or a column does not exist.
+            OptionError: another task is reading from this consumer, a column does not exist, or an interceptor has
+                ``on_consume`` but not ``on_consume_table``.
             BrokerError: a partition cannot be read.
             CorruptRecordError: a batch is damaged; the position stays before it.
         """

@@ -526,6 +526,7 @@ class AsyncProducer:
             BrokerError: a broker rejected a batch; others may have been written.
             NetworkError: the result of a batch is missing; others may have been written.
             EncodeError: a batch of ``data`` is incomplete or has another format.
+            OptionError: an interceptor needs records, which this method does not decode.
         """
         if self._interceptors is not None:
             remedy = "use `send` or `send_arrow`"
@@ -672,8 +673,8 @@ class AsyncProducer:
 
         Args:
             offsets: for each partition, the offset of the next record to read, or a ``CommittedOffset``.
-            group: id of the group, or a consumer's ``group_metadata()``. With the latter, the coordinator rejects former
-                members.
+            group: id of the group, or a consumer's ``group_metadata()``. With the latter, the coordinator rejects
+                former members.
 
         Raises:
             OptionError: no transaction is open.
