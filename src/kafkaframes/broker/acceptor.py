@@ -86,7 +86,6 @@ class Acceptor:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
-        self.resume()
 
     def resume(self) -> None:
         """Start to accept connections, or continue after a wait for descriptors."""

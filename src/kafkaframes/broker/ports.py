@@ -105,14 +105,19 @@ class Ports:
         return ",".join(format_address(at.host, at.port) for at in endpoints)
 
     async def open_all(self, server: Server) -> None:
-        """Listen as every node."""
+        """Listen as every node. Connections are accepted after all ports are bound: the first client sees all nodes."""
         for node in self.nodes.by_id.values():
             node.is_up = True
-            await self.open(server, node)
+            await self._bind(server, node)
         self.comes_back = False
+        server.accept_connections()
 
     async def open(self, server: Server, node: Node) -> None:
         """Open the ports of a node: those that it had, or those of its options."""
+        await self._bind(server, node)
+        server.accept_connections()
+
+    async def _bind(self, server: Server, node: Node) -> None:
         behind = node.node_id - min(self.nodes.by_id)
         for index, options in enumerate(self.listeners):
             configured = options.port if index else self.first_port

@@ -468,7 +468,11 @@ class Server:
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
-        """Begin to listen; return the port. A host that no DNS could know (``a..b``) is refused."""
+        """Bind a listener and return its port. Connections are accepted after ``accept_connections``.
+
+        Raises:
+            OptionError: the host is not a valid name (``a..b``).
+        """
         try:
             sockets = await bind(listener.host, listener.port)
         except UnicodeError as error:
@@ -476,6 +480,11 @@ class Server:
         acceptor = Acceptor(lambda: Connection(self, listener), sockets, self._budget, tls=listener.tls)
         self._listening.append((listener, acceptor))
         return acceptor.port
+
+    def accept_connections(self) -> None:
+        """Accept connections on all listeners."""
+        for _, acceptor in self._listening:
+            acceptor.resume()
 
     def stop_listening(self, node_id: int | None = None) -> None:
         """Close the listeners, of one node or of all, and their connections. Nothing is accepted from now on."""
