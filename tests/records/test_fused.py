@@ -12,7 +12,7 @@ from tests.records.test_columns import assert_same
 import kafkaframes
 from kafkaframes.records import fused
 from kafkaframes.records.columns import ReadOptions, RecordReader
-from kafkaframes.records.reasons import MODES
+from kafkaframes.records.reasons import ON_DAMAGE
 from kafkaframes.records.scan import Memory, as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -81,7 +81,7 @@ def rows(data, columns, **options):
 COLUMNS = ["offset", "timestamp", "key", "value", "headers", "position", "crc_ok"]
 
 
-@given(st.integers(0, 1 << 30), st.integers(0, 2), st.sampled_from(MODES[:2]))
+@given(st.integers(0, 1 << 30), st.integers(0, 2), st.sampled_from(ON_DAMAGE[:2]))
 def test_offsets_and_modes_give_the_same(seed, damages, mode):
     data, choose = bytearray(some_log(seed)), random.Random(seed)
     for _ in range(damages):

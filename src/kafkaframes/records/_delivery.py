@@ -1,13 +1,13 @@
-"""What Kafka's record reader receives from a decompressing stream, up to and including its failure.
+"""Read a compressed stream in the same steps as Kafka's record reader, up to its end or its first error.
 
-The fast paths of the codecs answer for whole streams. A damaged stream (or an unusual one) is read again
-here, call by call as Kafka reads it, because how much is *lost* with a failure depends on the size of the
-read that failed: the bytes of earlier reads were delivered, those of the failing one were not.
+The fast paths of the codecs decompress whole streams. A damaged or unusual stream is read again here with the read
+sizes that Kafka uses, because they decide how many records are *lost* to an error: the bytes of earlier reads are
+delivered, those of the failing read are not.
 
-Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4,
-16 KiB for gzip and zstd. It is refilled with one read when it is empty, and stepped around when what
-remains of a record's body is at least as long as the buffer. Message sets of format 0 and 1 are
-decompressed as a whole before their first record is given, so there only success or failure counts.
+Kafka puts a buffer (``ChunkedBytesStream``) between the codec and the records: 2 KiB for snappy and LZ4, 16 KiB for
+gzip and zstd. An empty buffer is refilled with one read. If the rest of a record's body is at least as long as the
+buffer, Kafka reads it directly, without the buffer. Message sets of formats 0 and 1 are decompressed as a whole before
+their first record is returned, so an error loses all of their records.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import NamedTuple, Protocol
 
 _MAX_VARINT_BYTES = 5
 # Attributes, two deltas, key, value, number of headers: a byte each.
-_SHORTEST_BODY = 6
-_NO_MORE = 1 << 62
-# A record that is longer is asked for in several reads. It makes no difference: it is lost or delivered as a whole.
-_LARGEST_READ = 1 << 20
+_MIN_BODY_BYTES = 6
+_END_OF_WALK = 1 << 62
+# A longer record is read in several reads. The result is the same: the record is lost or delivered as a whole.
+_MAX_READ_BYTES = 1 << 20
 
 
 class Decompressed(NamedTuple):
-    """The bytes of a batch's records section or of a message set.
+    """The decompressed bytes of a batch's records section or of a message set.
 
-    ``data`` is what was delivered; ``error`` is ``None``, or the reason why no more could be.
+    ``data`` is what Kafka's reader receives. ``error`` is the reason why it ends early, or ``None``.
     """
 
     data: bytes | bytearray
@@ -34,11 +34,11 @@ class Decompressed(NamedTuple):
 
 
 class DamagedStreamError(Exception):
-    """The codec's stream fails at this read; the text is the reason."""
+    """A read of a compressed stream failed; the text is the reason."""
 
 
 class Stream(Protocol):
-    """One codec's stream, with the reading habits of the Java class that Kafka uses."""
+    """A codec's stream. Its reads return as many bytes as those of the Java class that Kafka uses."""
 
     def read(self, size: int) -> bytes | memoryview:
         """Return 1 to ``size`` bytes, ``b""`` at the end, or raise ``DamagedStreamError``."""
@@ -46,78 +46,78 @@ class Stream(Protocol):
 
 
 def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, limit_bytes: int) -> Decompressed:
-    """Read a stream to its end, its failure, or ``limit_bytes``.
+    """Read a stream to its end, its first error, or ``limit_bytes``.
 
-    A stream of format 2 that fails is read once more, in the portions that Kafka's reader of records asks for: they
-    decide how much comes before the failure.
+    A format 2 stream that fails is read a second time with the read sizes of Kafka's record reader, which decide how
+    many bytes are delivered before the error.
 
-    ``open_stream`` may raise ``DamagedStreamError`` as its stream's reads may.
+    ``open_stream`` may raise ``DamagedStreamError``, as may the reads of its stream.
     """
-    received, damage = _read(open_stream, buffer_size, limit_bytes, None)
-    if damage is not None and magic >= 2 and received:
-        received, damage = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
-    if len(received) > limit_bytes:
-        del received[limit_bytes:]
-        return Decompressed(received, over_limit(limit_bytes))
-    return Decompressed(received, damage)
+    data, error = _read(open_stream, buffer_size, limit_bytes, None)
+    if error is not None and magic >= 2 and data:
+        data, error = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
+    if len(data) > limit_bytes:
+        del data[limit_bytes:]
+        return Decompressed(data, over_limit(limit_bytes))
+    return Decompressed(data, error)
 
 
 def _read(
     open_stream: Callable[[], Stream], buffer_size: int, limit_bytes: int, walk: _RecordWalk | None
 ) -> tuple[bytearray, str | None]:
-    delivered = bytearray()
+    data = bytearray()
     try:
         stream = open_stream()
-        while len(delivered) <= limit_bytes:
-            missing = walk.missing(delivered) if walk is not None else 0
-            left = limit_bytes + 1 - len(delivered)
-            part = stream.read(min(max(missing, buffer_size), left, _LARGEST_READ))
+        while len(data) <= limit_bytes:
+            body_bytes = walk.missing_bytes(data) if walk is not None else 0
+            remaining_bytes = limit_bytes + 1 - len(data)
+            part = stream.read(min(max(body_bytes, buffer_size), remaining_bytes, _MAX_READ_BYTES))
             if not part:
                 break
-            delivered += part
-    except DamagedStreamError as damage:
-        return delivered, str(damage)
-    return delivered, None
+            data += part
+    except DamagedStreamError as error:
+        return data, str(error)
+    return data, None
 
 
 _OVER_LIMIT = "bytes after decompression"
 
 
 def over_limit(limit_bytes: int) -> str:
-    """Say that a stream holds more than the caller allows."""
+    """Return the error text of a stream that exceeds ``limit_bytes``."""
     return f"more than {limit_bytes} {_OVER_LIMIT}"
 
 
 def is_over_limit(detail: str) -> bool:
-    """Return whether a stream was given up for its size."""
+    """Return whether an error text is one of ``over_limit``."""
     return detail.endswith(_OVER_LIMIT)
 
 
 class _RecordWalk:
-    """Follows the record lengths of format 2 through the delivered bytes."""
+    """Follows the record lengths of format 2 through the bytes read so far."""
 
     def __init__(self) -> None:
         self._position = 0
 
-    def missing(self, delivered: bytearray) -> int:
-        """Return how many bytes of the current record's body are still to come (0: unknown or none)."""
-        while self._position < len(delivered):
-            length, body = _length_at(delivered, self._position)
-            if length is not None and length < _SHORTEST_BODY:  # Kafka fails here, and reads no further
-                self._position = _NO_MORE
+    def missing_bytes(self, data: bytearray) -> int:
+        """Return the size of the unread rest of the current record's body, in bytes; 0 if it is unknown."""
+        while self._position < len(data):
+            length, body = _length_at(data, self._position)
+            if length is not None and length < _MIN_BODY_BYTES:  # Kafka fails here and stops reading
+                self._position = _END_OF_WALK
                 return 0
             if length is None:
                 return 0
-            if body + length > len(delivered):
-                return body + length - len(delivered)
+            if body + length > len(data):
+                return body + length - len(data)
             self._position = body + length
         return 0
 
 
-def _length_at(delivered: bytearray, position: int) -> tuple[int | None, int]:
-    """Read a zig-zag varint that may be cut off or too long: then the length is ``None``."""
+def _length_at(data: bytearray, position: int) -> tuple[int | None, int]:
+    """Return a zig-zag varint and the position after it; the varint is ``None`` if it is truncated or too long."""
     raw = 0
-    for index, byte in enumerate(delivered[position : position + _MAX_VARINT_BYTES]):
+    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
         raw |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             raw &= 0xFFFFFFFF

@@ -1,13 +1,13 @@
-"""gzip as Kafka reads and writes it: Java's ``GZIPInputStream`` over an 8 KiB input buffer.
+"""Read and write gzip as Kafka does, which uses Java's ``GZIPInputStream`` with an 8 KiB input buffer.
 
-* Members follow each other; whatever does not begin a member is ignored, and so is anything of at most 18
-  bytes after a trailer.
-* A member's CRC and length are compared after its last byte was delivered: the records are there, the
-  failure comes with the check that nothing is left.
-* The header's reserved flags are ignored; its CRC is verified when it says that it has one.
+* A stream may have several members. Bytes after a member that are not a member header are ignored, and so are up to
+  18 bytes after a trailer.
+* A member's CRC and length are verified after its last byte was delivered. If they do not match, the records are
+  delivered first and the error follows.
+* Reserved flags in the header are ignored. The header's CRC is verified if it has one.
 
-The good path is ISA-L (three times zlib); what it refuses is read again with zlib, call by call. libdeflate writes:
-at the same level its output is no larger than zlib's, in half of the time.
+ISA-L decompresses intact streams (three times as fast as zlib). Streams that it rejects are read again with zlib, in
+Java's read sizes. libdeflate compresses: its output is not larger than zlib's at the same level, and takes half the time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ _INPUT_SIZE = 8 * 1024
 _PLAIN_HEADER = b"\x1f\x8b\x08\x00"
 _HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
 _HEADER_SIZE, _TRAILER_SIZE = 10, 8
-_SHORTEST_FOLLOWER = 18  # header and trailer of a member without any body
-# What Java 16 and later write: no time, no flags, operating system unknown.
-_WRITTEN_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+_EMPTY_MEMBER_BYTES = 18  # header and trailer of a member with an empty body
+# The header that Java 16 and later write: no time, no flags, unknown operating system.
+_JAVA_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 DEFAULT_LEVEL = 6
-# Denser streams are read piece by piece: they may be bombs, and a bomb is not to be unpacked twice.
+# Streams with a higher ratio are only read in steps: they may be decompression bombs, which should not be decompressed
+# twice.
 _USUAL_SIZE, _USUAL_RATIO = 65536, 32
 
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
-    """Return the content of one intact member that is all there is, or ``None``."""
+    """Return the content of a stream that is one intact member, or ``None``."""
     if payload[:4] != _PLAIN_HEADER:
         return None
     limit_bytes = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
@@ -49,20 +50,20 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
 
 
 class GzipStream:
-    """The reads of ``GZIPInputStream``."""
+    """A gzip stream with the read sizes of ``GZIPInputStream``."""
 
     def __init__(self, payload: bytes, _magic: int, _limit_bytes: int) -> None:
         self._payload = payload
         self._fed = 0
-        self._ended = False
+        self._is_at_end = False
         self._pending = b""
         self._crc = 0
         self._size = 0
         self._begin(_after_header(payload, 0))
 
     def read(self, size: int) -> bytes:
-        """Return what one call of ``inflate`` gives; move on to the next member where one ends."""
-        while not self._ended:
+        """Return the result of one ``inflate`` call. At the end of a member, continue with the next."""
+        while not self._is_at_end:
             part = self._inflate(size)
             if part:
                 self._crc = zlib.crc32(part, self._crc)
@@ -72,7 +73,7 @@ class GzipStream:
         return b""
 
     def _begin(self, position: int) -> None:
-        """Start a member's body at ``position``; what is already in the input buffer is used first."""
+        """Start a member's body at ``position``, with the bytes that are already in the input buffer."""
         self._inflater = zlib.decompressobj(-15)
         self._crc = 0
         self._size = 0
@@ -80,7 +81,7 @@ class GzipStream:
         self._fed = max(self._fed, position)
 
     def _inflate(self, size: int) -> bytes:
-        """Inflate until there is output; empty at the end of the member's body."""
+        """Inflate until there is output. Return ``b""`` at the end of the member's body."""
         while not self._inflater.eof:
             try:
                 part = self._inflater.decompress(self._pending, size)
@@ -96,38 +97,38 @@ class GzipStream:
     def _fill(self) -> None:
         self._pending = self._payload[self._fed : self._fed + _INPUT_SIZE]
         if not self._pending:
-            raise DamagedStreamError("gzip: the stream stops before its end")
+            raise DamagedStreamError("gzip: the stream is truncated in a member's body")
         self._fed += len(self._pending)
 
     def _next_member(self) -> None:
-        """Check the trailer; begin the member that follows, if one does."""
+        """Verify the trailer and open the next member, if there is one."""
         trailer = self._fed - len(self._inflater.unused_data)
         position = trailer + _TRAILER_SIZE
         if position > len(self._payload):
-            raise DamagedStreamError("gzip: the stream stops in its trailer")
+            raise DamagedStreamError("gzip: the stream is truncated in a member's trailer")
         if struct.unpack_from("<II", self._payload, trailer) != (self._crc, self._size & 0xFFFFFFFF):
-            raise DamagedStreamError("gzip: CRC or length of the trailer does not match")
-        self._ended = True
+            raise DamagedStreamError("gzip: the trailer's CRC or length does not match")
+        self._is_at_end = True
         unread = len(self._payload) > max(self._fed, position)
-        if not unread and self._fed - position <= _SHORTEST_FOLLOWER:
+        if not unread and self._fed - position <= _EMPTY_MEMBER_BYTES:
             return
         try:
             body = _after_header(self._payload, position)
         except DamagedStreamError:
             return
-        self._ended = False
+        self._is_at_end = False
         self._begin(body)
 
 
 def _after_header(payload: bytes, start: int) -> int:
-    """Return where the body of the member at ``start`` begins (RFC 1952)."""
+    """Return the position after the header of the member at ``start`` (RFC 1952)."""
     header = payload[start : start + _HEADER_SIZE]
     if len(header) < _HEADER_SIZE:
-        raise DamagedStreamError("gzip: the stream stops in its header")
+        raise DamagedStreamError("gzip: the stream is truncated in a member's header")
     if header[:2] != b"\x1f\x8b":
         raise DamagedStreamError("gzip: not in gzip format")
     if header[2] != 8:
-        raise DamagedStreamError(f"gzip: unknown method {header[2]}")
+        raise DamagedStreamError(f"gzip: unknown compression method {header[2]}; expected 8 (deflate)")
     flags = header[3]
     position = start + _HEADER_SIZE
     if flags & _EXTRA:
@@ -136,16 +137,16 @@ def _after_header(payload: bytes, start: int) -> int:
         if flags & text:
             position = payload.find(b"\0", position) + 1 or len(payload) + 1
     if flags & _HEADER_CRC:
-        stored = int.from_bytes(payload[position : position + 2], "little")
-        if stored != zlib.crc32(payload[start:position]) & 0xFFFF:
+        header_crc = int.from_bytes(payload[position : position + 2], "little")
+        if header_crc != zlib.crc32(payload[start:position]) & 0xFFFF:
             raise DamagedStreamError("gzip: the header's CRC does not match")
         position += 2
     if position > len(payload):
-        raise DamagedStreamError("gzip: the stream stops in its header")
+        raise DamagedStreamError("gzip: the stream is truncated in a member's header")
     return position
 
 
 def compress(data: bytes, level: int | None, _magic: int) -> bytes:
-    """Return one member with the header that Java writes; ``level`` is -1 or 0 to 9 (KIP-390)."""
+    """Return one gzip member with Java's header; ``level`` is -1 or 0 to 9 (KIP-390), None is the default."""
     body = deflate.deflate_compress(data, DEFAULT_LEVEL if level in (None, -1) else level)
-    return b"".join((_WRITTEN_HEADER, body, struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)))
+    return b"".join((_JAVA_HEADER, body, struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)))

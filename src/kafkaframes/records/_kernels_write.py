@@ -4,7 +4,7 @@ Building (``_kernels_build.py``), appending and rewriting call these functions; 
 
 1. ``out`` and the sources of bytes are addresses (``address_of``): an array costs two atomic operations a call.
 2. A writer returns the position behind what it wrote. The caller has seen to it that ``out`` is large enough: a record
-   takes at most ``MOST_RECORD_OVERHEAD`` bytes beside its key, value and headers, a message
+   takes at most ``MAX_RECORD_OVERHEAD`` bytes beside its key, value and headers, a message
    ``V1_HEADER + OLD_LENGTHS``.
 3. A size of -1 is null; none is below that. ``layout.py`` says where a field of a header stands.
 """
@@ -42,7 +42,7 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.wire._jit import device, intrinsic, ir, plain, types
 from kafkaframes.wire._kernels import copy_bytes, crc32_of, crc32c_of
 
-MOST_RECORD_OVERHEAD = 36  # five varints of 5 bytes (length, offset, key, value, headers), one of 10, the attributes
+MAX_RECORD_OVERHEAD = 36  # five varints of 5 bytes (length, offset, key, value, headers), one of 10, the attributes
 
 
 def _store(name: str, bits: int) -> Any:

@@ -1,11 +1,11 @@
-"""LZ4 frames as Kafka reads and writes them: its own ``Lz4BlockInputStream``, not the LZ4 library's.
+"""Read and write LZ4 frames as Kafka does, which has its own ``Lz4BlockInputStream``.
 
-* One frame; what follows its end mark is ignored; a missing end mark is a failure after the last block.
-* Blocks are independent; linked blocks, dictionaries and reserved bits are refused.
-* Block checksums are verified; the content checksum is not (KAFKA-20528), the content size is stepped over.
-* The header's checksum byte is ignored in format 0, where writers computed it over the frame's magic bytes
-  too (KAFKA-3160); formats 1 and 2 verify it.
-* A read never crosses a block, so all blocks before a bad one are delivered.
+* A stream is one frame. Bytes after its end mark are ignored. A missing end mark is an error after the last block.
+* Blocks must be independent. Linked blocks, dictionaries and reserved bits are rejected.
+* Block checksums are verified. The content checksum (KAFKA-20528) and the content size are ignored.
+* The header checksum is ignored in format 0, whose writers computed it over the frame's magic bytes as well
+  (KAFKA-3160). Formats 1 and 2 verify it.
+* A read never crosses a block boundary, so all blocks before a damaged one are delivered.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _MAGIC = b"\x04\x22\x4d\x18"
 _VERSION, _INDEPENDENT, _BLOCK_CHECKSUMS, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x40, 0x20, 0x10, 0x08, 0x04, 3
 _RAW_BLOCK = 0x80000000
 _BLOCK_SIZES = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
-_WRITTEN_BLOCK_SIZE = 1 << 16
+_MAX_OUTPUT_BLOCK_BYTES = 1 << 16
 _END_MARK = bytes(4)
-# KIP-390: 9 is the default and means the fast compressor; every other level is the high compressor's.
+# KIP-390: level 9 is the default and means the fast compressor; every other level means the high compressor.
 FAST_LEVEL = 9
-# The densest sequence repeats 255 bytes for one of input.
-_LARGEST_RATIO = 256
+# The densest sequence turns one byte of input into 255.
+_MAX_RATIO = 256
 _decompress_frame = lz4.frame.decompress
 
 
@@ -36,7 +36,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """Return XXH32 (seed 0) of fewer than 16 bytes: all that a frame header has."""
+    """Return XXH32 (seed 0) of fewer than 16 bytes, the longest input that a frame header has."""
     primes = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
     value = (primes[4] + len(data)) & 0xFFFFFFFF
     words = len(data) // 4
@@ -50,12 +50,12 @@ def _xxh32_short(data: bytes) -> int:
 
 
 def header_checksum(header: bytes) -> int:
-    """Return the HC byte for the bytes it covers."""
+    """Return the frame header's HC byte for the header bytes that it covers."""
     return _xxh32_short(header) >> 8 & 0xFF
 
 
 def _usual_headers() -> frozenset[bytes]:
-    """List the headers that the LZ4 library and Kafka read alike: no checksum over the content, no size."""
+    """Return the headers that the LZ4 library and Kafka interpret alike: no content checksum, no content size."""
     headers = []
     for flags in (0x60, 0x70):
         for block_size in _BLOCK_SIZES:
@@ -68,8 +68,8 @@ _USUAL_HEADERS = _usual_headers()
 
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
-    """Return the content of one intact frame without surprises, or ``None``."""
-    if payload[:7] not in _USUAL_HEADERS or len(payload) * _LARGEST_RATIO > limit_bytes:
+    """Return the content of a stream that is one intact frame with a usual header, or ``None``."""
+    if payload[:7] not in _USUAL_HEADERS or len(payload) * _MAX_RATIO > limit_bytes:
         return None
     try:
         data: bytes = _decompress_frame(payload)
@@ -79,32 +79,33 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
 
 
 class Lz4Stream:
-    """The reads of ``Lz4BlockInputStream``."""
+    """An LZ4 stream with the read sizes of ``Lz4BlockInputStream``."""
 
     def __init__(self, payload: bytes, magic: int, _limit_bytes: int) -> None:
         self._payload = payload
-        self._finished = False
+        self._is_at_end = False
         self._block = memoryview(b"")
         if len(payload) < 6:
-            raise DamagedStreamError("lz4: the stream stops in its header")
+            raise DamagedStreamError("lz4: the stream is truncated in the frame header")
         if payload[:4] != _MAGIC:
             raise DamagedStreamError("lz4: not an LZ4 frame")
-        self._flags = _checked_flags(payload[4])
+        self._flags = payload[4]
+        _check_flags(self._flags)
         self._position = 6
-        self._largest_block = _BLOCK_SIZES.get(payload[5], 0)
-        if not self._largest_block:
-            raise DamagedStreamError(f"lz4: block descriptor {payload[5]:#04x}")
+        self._max_block_bytes = _BLOCK_SIZES.get(payload[5], 0)
+        if not self._max_block_bytes:
+            raise DamagedStreamError(f"lz4: unknown block descriptor {payload[5]:#04x}")
         if self._flags & _CONTENT_SIZE:
             self._position += 8
         if self._position >= len(payload):
-            raise DamagedStreamError("lz4: the stream stops in its header")
+            raise DamagedStreamError("lz4: the stream is truncated in the frame header")
         if magic > 0 and payload[self._position] != header_checksum(payload[4 : self._position]):
-            raise DamagedStreamError("lz4: the header's checksum does not match")
+            raise DamagedStreamError("lz4: the frame header's checksum does not match")
         self._position += 1
 
     def read(self, size: int) -> memoryview | bytes:
-        """Return at most ``size`` bytes of the current block, or of the next."""
-        if not self._block and not self._finished:
+        """Return at most ``size`` bytes of the current block. If it is exhausted, open the next."""
+        if not self._block and not self._is_at_end:
             self._next_block()
         part = self._block[:size]
         self._block = self._block[size:]
@@ -114,25 +115,25 @@ class Lz4Stream:
         word = int.from_bytes(self._take(4), "little")
         length = word & ~_RAW_BLOCK
         if length == 0:
-            self._finished = True
+            self._is_at_end = True
             if self._flags & _CONTENT_CHECKSUM:
                 self._take(4)
             return
-        if length > self._largest_block:
-            raise DamagedStreamError(f"lz4: a block of {length} bytes, more than {self._largest_block}")
+        if length > self._max_block_bytes:
+            raise DamagedStreamError(f"lz4: a block of {length} bytes exceeds the frame's {self._max_block_bytes}")
         start = self._position
         block = self._take(length)
         if not word & _RAW_BLOCK:
             try:
-                block = lz4.block.decompress(block, uncompressed_size=self._largest_block)
+                block = lz4.block.decompress(block, uncompressed_size=self._max_block_bytes)
             except lz4.block.LZ4BlockError as error:
-                raise DamagedStreamError(f"lz4: a block at byte {start}: {error}") from None
+                raise DamagedStreamError(f"lz4: the block at byte {start}: {error}") from None
         if self._flags & _BLOCK_CHECKSUMS:
             self._verify_block(start, length)
         self._block = memoryview(block)
 
     def _verify_block(self, start: int, length: int) -> None:
-        """Let the LZ4 library compare the block's checksum, in a frame that holds only this block."""
+        """Verify a block's checksum with the LZ4 library, in a frame that holds only this block."""
         checksum = self._take(4)
         descriptor = bytes((_VERSION | _INDEPENDENT | _BLOCK_CHECKSUMS, self._payload[5]))
         header = _MAGIC + descriptor + bytes((header_checksum(descriptor),))
@@ -146,31 +147,30 @@ class Lz4Stream:
     def _take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._payload):
-            raise DamagedStreamError("lz4: the stream stops before its end mark")
-        taken = self._payload[self._position : end]
+            raise DamagedStreamError("lz4: the stream is truncated before its end mark")
+        data = self._payload[self._position : end]
         self._position = end
-        return taken
+        return data
 
 
-def _checked_flags(flags: int) -> int:
+def _check_flags(flags: int) -> None:
     if flags & _RESERVED:
-        raise DamagedStreamError("lz4: a reserved bit or a dictionary in the frame header")
+        raise DamagedStreamError("lz4: the frame header has a reserved bit or a dictionary")
     if not flags & _INDEPENDENT:
-        raise DamagedStreamError("lz4: linked blocks")
+        raise DamagedStreamError("lz4: linked blocks are not supported")
     if flags & 0xC0 != _VERSION:
-        raise DamagedStreamError(f"lz4: frame version {flags >> 6}")
-    return flags
+        raise DamagedStreamError(f"lz4: unsupported frame version {flags >> 6}")
 
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
-    """Return one frame of independent 64 KiB blocks, with format 0's own header checksum for ``magic`` 0."""
+    """Return one frame of independent 64 KiB blocks. Magic 0 gets format 0's header checksum."""
     if level in (None, FAST_LEVEL):
         return _compress_fast(data, magic)
     return _compress_high(data, level, magic)
 
 
 def _compress_fast(data: bytes, magic: int) -> bytes:
-    """Let the LZ4 library write the frame: its header is the same but for format 0's checksum."""
+    """Compress with the LZ4 library, whose header differs from Kafka's only in format 0's checksum."""
     frame: bytes = lz4.frame.compress(
         data, compression_level=0, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
@@ -181,11 +181,11 @@ def _compress_fast(data: bytes, magic: int) -> bytes:
 
 def _compress_high(data: bytes, level: int | None, magic: int) -> bytes:
     descriptor = bytes((_VERSION | _INDEPENDENT, 0x40))
-    covered = descriptor if magic > 0 else _MAGIC + descriptor
-    parts = [_MAGIC, descriptor, bytes((header_checksum(covered),))]
+    checksum_input = descriptor if magic > 0 else _MAGIC + descriptor
+    parts = [_MAGIC, descriptor, bytes((header_checksum(checksum_input),))]
     view = memoryview(data)
-    for start in range(0, len(view), _WRITTEN_BLOCK_SIZE):
-        plain = view[start : start + _WRITTEN_BLOCK_SIZE]
+    for start in range(0, len(view), _MAX_OUTPUT_BLOCK_BYTES):
+        plain = view[start : start + _MAX_OUTPUT_BLOCK_BYTES]
         block = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
         if len(block) < len(plain):
             parts += (struct.pack("<I", len(block)), block)

@@ -25,7 +25,7 @@ from kafkaframes.records.append import (
     validator,
 )
 from kafkaframes.records.append.entry import assign_at
-from kafkaframes.records.append.validator import validate_closely
+from kafkaframes.records.append.validator import validate_general
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
@@ -47,7 +47,7 @@ def answer_of(sent, offset, settings, way=validate_and_assign):
 
 
 def assert_one_answer(sent, offset, settings):
-    assert answer_of(sent, offset, settings) == answer_of(sent, offset, settings, validate_closely)
+    assert answer_of(sent, offset, settings) == answer_of(sent, offset, settings, validate_general)
 
 
 def assert_within_the_log(sent, offset, settings):
@@ -69,17 +69,20 @@ def guarded_answer(sent, offset, settings):
     table = entry.KernelContext()
     table.use(settings, settings.now_ms)
     words, sent, untouched = table.words, bytearray(sent), bytes(sent)
-    needed = {_kernels_context.TOO_SMALL: 0, _kernels_context.NO_OUT: 0}
+    needed = {_kernels_context.TOO_SMALL: 0, _kernels_context.OUT_TOO_SMALL: 0}
     way = _kernels.take
     while True:
-        content, out = CONTENT.at_end(needed[_kernels_context.TOO_SMALL]), OUT.at_end(needed[_kernels_context.NO_OUT])
+        content, out = (
+            CONTENT.at_end(needed[_kernels_context.TOO_SMALL]),
+            OUT.at_end(needed[_kernels_context.OUT_TOO_SMALL]),
+        )
         words[_kernels_context.CONTENT_AT], words[_kernels_context.CONTENT_SIZE] = content.ctypes.data, content.size
         words[_kernels_context.OUT_AT], words[_kernels_context.OUT_SIZE] = out.ctypes.data, out.size
         answer, first, *_ = found = way(sent, offset, words)
         if answer == _kernels_context.IN_PLACE:
             return answer, bytes(sent)
         assert sent == untouched
-        if answer == _kernels_context.ANEW:
+        if answer == _kernels_context.NEEDS_REBUILD:
             way = _kernels_rebuild.rewrite
         elif answer in needed:
             assert needed[answer] < first
@@ -124,13 +127,13 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     value = bytes(size) if dense else random.Random(size).randbytes(size)
     sent = build_records({"value": [value], "timestamp": [5]}, record_format=magic, codec=codec, batch_bytes=1 << 24)
     settings = AppendSettings(record_format=magic)
-    closely = validate_closely(sent, 50, settings)
-    monkeypatch.setattr(validator, "validate_closely", None)
+    closely = validate_general(sent, 50, settings)
+    monkeypatch.setattr(validator, "validate_general", None)
     assert validate_and_assign(sent, 50, settings) == closely
     for one in entry._idle:
         assert one.words[_kernels_context.CONTENT_KNOWN] == -1
-        assert entry.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= entry.MOST_KEPT_BYTES
-        assert entry.USUAL_BYTES <= one.out.nbytes <= entry.MOST_KEPT_BYTES
+        assert entry.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= entry.MAX_IDLE_BYTES
+        assert entry.USUAL_BYTES <= one.out.nbytes <= entry.MAX_IDLE_BYTES
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -141,9 +144,9 @@ def test_without_the_codecs_functions_the_careful_path_opens_the_set(magic, code
     bare = entry.KernelContext()
     bare.words[: _kernels_context.CONTENT_AT] = 0
     sent, settings = build_records(ROWS, record_format=magic, codec=codec), AppendSettings(record_format=magic)
-    closely = validate_closely(sent, 50, settings)
+    closely = validate_general(sent, 50, settings)
     monkeypatch.setattr(entry, "_idle", [bare])
-    monkeypatch.setattr(validator, "validate_closely", None)
+    monkeypatch.setattr(validator, "validate_general", None)
     assert validate_and_assign(sent, 50, settings) == closely
     assert entry._idle == [bare]
 
@@ -159,7 +162,7 @@ def test_threads_do_not_meet_at_a_context():
 
     def append(number: int) -> bool:
         sent, settings = sets[number % len(sets)]
-        return validate_and_assign(sent, number, settings) == validate_closely(sent, number, settings)
+        return validate_and_assign(sent, number, settings) == validate_general(sent, number, settings)
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(append, range(200)))
@@ -173,7 +176,7 @@ def test_threads_do_not_meet_at_a_context():
 def test_settings_beyond_the_kernels_numbers_are_the_general_ways(numbers):
     sent, settings = build_records(ROWS, codec="lz4"), AppendSettings(**numbers)
     results = []
-    for way in (validate_and_assign, validate_closely):
+    for way in (validate_and_assign, validate_general):
         try:
             results.append(way(sent, 50, settings))
         except (AppendRefusedError, OverflowError, struct.error) as error:
@@ -244,7 +247,7 @@ def test_made_up_sets_get_one_answer(seed):
     assert_within_the_log(sent, 50, settings)
     answer, out = guarded_answer(sent, 50, settings)
     if answer in (_kernels_context.IN_PLACE, _kernels_context.WRITTEN):
-        assert validate_closely(sent, 50, settings).records == out
+        assert validate_general(sent, 50, settings).records == out
 
 
 @given(seed=st.integers(0, 10**9), moves=st.lists(st.sampled_from([0, 1, -3000, 10**12, 2**61, -(2**61)]), max_size=4))
@@ -256,7 +259,7 @@ def test_settings_that_stay_follow_the_time(seed, moves):
     for move in (0, *moves, 0):
         now_ms = max(min(now_ms + move, 2**62), -(2**62))
         quick = answer_of(sent, 50, settings, lambda *asked, at=now_ms: assign_at(*asked, at))
-        assert quick == answer_of(sent, 50, replace(settings, now_ms=now_ms), validate_closely)
+        assert quick == answer_of(sent, 50, replace(settings, now_ms=now_ms), validate_general)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +273,8 @@ def test_sets_without_anything_odd_are_written_anew_shortly(source, target, monk
     rows = ROWS | {"timestamp": [1000, 1002, 1001] if source[1] else [-1] * 3}
     sent = build_records(rows, record_format=source[1], codec=source[0])
     settings = AppendSettings(record_format=target[1], codec=target[0], leader_epoch=3)
-    closely = validate_closely(sent, 50, settings)
-    monkeypatch.setattr(validator, "validate_closely", None)
+    closely = validate_general(sent, 50, settings)
+    monkeypatch.setattr(validator, "validate_general", None)
     assert validate_and_assign(sent, 50, settings) == closely
 
 
@@ -306,7 +309,7 @@ def test_both_ways_at_every_border_of_a_length_a_count_and_a_delta(record_format
             AppendSettings(record_format=record_format, now_ms=FIRST),
             AppendSettings(record_format=2, codec="lz4" if codec != "lz4" else "gzip", now_ms=FIRST),
         ):
-            closely = answer_of(sent, 63, settings, validate_closely)
+            closely = answer_of(sent, 63, settings, validate_general)
             assert closely.records, what
             for _ in range(2):
                 assert answer_of(sent, 63, settings) == closely, what

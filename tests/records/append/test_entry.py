@@ -6,18 +6,18 @@ from kafkaframes import build_records
 from kafkaframes.errors import OptionError
 from kafkaframes.records.append import AppendSettings, validate_and_assign
 
-SENT = build_records([{"value": b"a"}, {"value": b"b"}])
+RECORD_SET = build_records([{"value": b"a"}, {"value": b"b"}])
 
 
 def test_settings_by_name_are_stronger_than_the_value():
-    appended = validate_and_assign(SENT, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
-    assert appended == validate_and_assign(SENT, 7, leader_epoch=3, codec="none")
+    appended = validate_and_assign(RECORD_SET, 7, AppendSettings(leader_epoch=3, codec="gzip"), codec="none")
+    assert appended == validate_and_assign(RECORD_SET, 7, leader_epoch=3, codec="none")
     assert appended.next_offset == 9
 
 
 def test_an_unknown_setting_and_an_impossible_offset_are_refused():
     with pytest.raises(OptionError, match="no setting leader_epok; there are"):
-        validate_and_assign(SENT, 0, leader_epok=3)
+        validate_and_assign(RECORD_SET, 0, leader_epok=3)
     for offset in (-1, 2**63 - 1):
         with pytest.raises(OptionError, match=str(offset)):
-            validate_and_assign(SENT, offset)
+            validate_and_assign(RECORD_SET, offset)

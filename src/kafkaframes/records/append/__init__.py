@@ -1,4 +1,4 @@
-"""The append path: what Kafka's LogValidator checks and changes before records go into a log (KIP-31)."""
+"""Validate records and assign their offsets before they are appended to a log, as Kafka's LogValidator does (KIP-31)."""
 
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.append.entry import down_convert, validate_and_assign

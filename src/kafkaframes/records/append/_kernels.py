@@ -1,17 +1,15 @@
-"""Open one ordinary set, check every record, and give it its offsets in place (numba).
+"""Validate one ordinary record set and assign its offsets in place (numba).
 
-Start reading at ``entry.py``, not here.
+Start reading at ``entry.py``.
 
-1. ``take`` gets what was sent, and a context (``KernelContext``): addresses of functions, memory, settings as numbers.
-   If it answers ``IN_PLACE``, all is usual, and what was sent has its offsets: it goes into the log as it is; if
-   ``ANEW``, header, CRC and stream are in order, and ``_kernels_rebuild.py`` goes on with the content. With every
-   other answer nothing of what was sent has changed.
-2. ``UNUSUAL`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
-   would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``TOO_SMALL`` asks for more
-   memory.
-3. Nothing is written beyond CONTENT_SIZE bytes, nothing read or written beyond what was sent.
-4. Of checked records, a count above zero says that every record is whole, offsets are 0, 1, 2, ..., keys are there if
-   they must be, timestamps lie in range.
+1. ``take`` gets a record set and a context (``KernelContext``): addresses of functions, memory, and settings as
+   numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers ``NEEDS_REBUILD``, header, CRC and
+   stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other answer the set is unchanged.
+2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides as Kafka would. ``NEEDS_CONTENT`` asks for the
+   content, decompressed by ``codecs.decompress``. ``TOO_SMALL`` asks for more memory.
+3. The kernels never write more than CONTENT_SIZE bytes of content, and never access bytes outside the record set.
+4. The check functions return a record count. If it is above zero, every record is whole, offsets are 0, 1, 2, ...,
+   keys are present if required, and timestamps are in range.
 """
 
 import numpy as np
@@ -42,30 +40,30 @@ from kafkaframes.records._kernels_scan import (
 )
 from kafkaframes.records._kernels_write import store_i8, store_i16, store_i32, store_i64
 from kafkaframes.records.append._kernels_context import (
-    ANEW,
     APPEND_TIME,
-    CAREFUL,
+    BATCH_LIMIT,
     CONTENT_AT,
     CONTENT_KNOWN,
     CONTENT_SIZE,
-    HELD_AT,
-    HELD_END,
-    HELD_START,
     IN_PLACE,
     LEADER_EPOCH,
-    MOST_BYTES,
-    MOST_MS,
+    MAX_SAFE_MS,
     NEED_KEY,
+    NEEDS_CONTENT,
+    NEEDS_REBUILD,
     NO_TIMESTAMP,
     NOW_MS,
     REASSIGN,
-    SENT,
+    RECORD_SET,
+    RECORDS_AT,
+    RECORDS_END,
+    RECORDS_START,
     TO_MAGIC,
     TOO_SMALL,
     TRUSTED,
     UNUSUAL,
-    form_of,
-    is_late,
+    format_and_codecs,
+    is_out_of_range,
     read_message,
 )
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
@@ -89,7 +87,7 @@ _NO_RECORDS = (np.int64(0), np.int64(0))
 
 @device
 def _skip_bytes(address, position, end):
-    """Step over a length and its bytes: (fits, length, position)."""
+    """Skip a length and its bytes: (fits, length, position)."""
     status, length, position = read_varint(address, position, end)
     if status != OK or length > end - position:
         return 0, 0, position
@@ -98,9 +96,9 @@ def _skip_bytes(address, position, end):
 
 @device
 def _skip_record(address, position, end):
-    """Read a record's deltas and step over the rest: (fits, timestamp delta, offset delta, key length, position)."""
-    # A record begins here as in ``_kernels_rebuild.rewrite_batch``. One function for both made this loop 10 % slower,
-    # and 40 % where it was inline_device: 89 us for 5,000 records became 98 and 122 (2026-11-22, AMD EPYC, CPU time).
+    """Read a record's deltas and skip the rest: (fits, timestamp delta, offset delta, key length, position)."""
+    # The start is the same as in ``_kernels_rebuild.rewrite_batch``. A shared function made this loop 10 % slower, and
+    # 40 % as inline_device: 89 us for 5,000 records became 98 and 122 (2026-11-22, AMD EPYC, CPU time).
     status, length, position = read_varint(address, position, end)
     if status != OK or length <= 0 or length > end - position:
         return 0, 0, 0, 0, position
@@ -132,7 +130,7 @@ def _skip_record(address, position, end):
 
 @device
 def check_batch(address, start, end, count, base_timestamp, context):
-    """Check the ``count`` records of a format 2 batch, from ``start`` to ``end``: (count, largest timestamp)."""
+    """Validate the ``count`` records of a format 2 batch in ``start`` to ``end``: (count, largest timestamp)."""
     position, largest = start, np.int64(NO_TIMESTAMP)
     need_key = context[NEED_KEY]
     for number in range(count):
@@ -140,7 +138,7 @@ def check_batch(address, start, end, count, base_timestamp, context):
         if not fits or offset_delta != number or (need_key and key_length < 0):
             return _NO_RECORDS
         timestamp = base_timestamp + delta
-        if is_late(timestamp, context):
+        if is_out_of_range(timestamp, context):
             return _NO_RECORDS
         largest = max(largest, timestamp)
     if position != end:
@@ -150,16 +148,16 @@ def check_batch(address, start, end, count, base_timestamp, context):
 
 @device
 def check_messages(address, position, end, magic, wrapper_offset, context):
-    """Check messages of format 0 or 1, their CRCs among them: (count, largest timestamp).
+    """Validate messages of format 0 or 1, including their CRCs: (count, largest timestamp).
 
-    ``wrapper_offset`` is that of the wrapper which they were in, and their own must be 0, 1, 2, ...; it is -1 for
-    messages in a row, of which none is compressed, and whose offsets do not matter.
+    ``wrapper_offset`` is the offset of the messages' wrapper. The inner offsets must then be 0, 1, 2, .... It is -1 for
+    messages without a wrapper. They must be uncompressed, and their offsets are not checked.
     """
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
     inside = wrapper_offset >= 0
-    refused_attributes = CODEC_MASK if inside else 0xFF
+    rejected_attributes = CODEC_MASK if inside else 0xFF
     while position < end:
-        stop, timestamp, _, _, _, _ = read_message(address, position, end, magic, refused_attributes, context)
+        stop, timestamp, _, _, _, _ = read_message(address, position, end, magic, rejected_attributes, context)
         if stop < 0 or (inside and load_i64(address, position) != number):
             return _NO_RECORDS
         largest = max(largest, timestamp)
@@ -170,7 +168,7 @@ def check_messages(address, position, end, magic, wrapper_offset, context):
     return number, largest
 
 
-LARGEST_OPENED = 64 << 20  # what is larger is decompressed by the careful path
+MAX_CONTENT_BYTES = 64 << 20  # larger content is decompressed outside the kernel
 
 _RARE_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
@@ -181,148 +179,150 @@ _NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def _is_usual_batch(sent, size, context):
-    """Tell whether the header of a format 2 batch is usual, and its CRC right."""
-    attributes, count = load_i16(sent, V2_ATTRIBUTES), load_i32(sent, V2_COUNT)
-    last_delta = load_i32(sent, V2_DELTA)
-    if attributes & _RARE_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
+def _is_usual_batch(set_at, size, context):
+    """Return whether the header of a format 2 batch is usual and its CRC right."""
+    attributes, count = load_i16(set_at, V2_ATTRIBUTES), load_i32(set_at, V2_COUNT)
+    last_delta = load_i32(set_at, V2_DELTA)
+    if attributes & _RARE_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(set_at, 0) < 0 or count <= 0:
         return False
     may_have_holes = (context[TRUSTED] or context[REASSIGN]) and last_delta >= 0
     if last_delta + 1 != count and not may_have_holes:
         return False
-    if load_i64(sent, V2_PRODUCER_ID) >= 0 and load_i32(sent, V2_BASE_SEQUENCE) < 0:
+    if load_i64(set_at, V2_PRODUCER_ID) >= 0 and load_i32(set_at, V2_BASE_SEQUENCE) < 0:
         return False
-    base_timestamp = load_i64(sent, V2_BASE_TIMESTAMP)
-    if base_timestamp < NO_TIMESTAMP or base_timestamp > MOST_MS:
+    base_timestamp = load_i64(set_at, V2_BASE_TIMESTAMP)
+    if base_timestamp < NO_TIMESTAMP or base_timestamp > MAX_SAFE_MS:
         return False
-    return crc32c_of(sent, V2_CRC_FROM, size) == load_u32(sent, V2_CRC)
+    return crc32c_of(set_at, V2_CRC_FROM, size) == load_u32(set_at, V2_CRC)
 
 
 @device
-def _is_usual_wrapper(sent, size, header):
-    """Tell whether a compressed message of format 0 or 1 is a usual wrapper."""
-    attributes = load_u8(sent, OLD_ATTRIBUTES)
-    if attributes & CODEC_MASK >= ZSTD or attributes & LOG_APPEND_TIME or load_i64(sent, 0) < 0:
+def _is_usual_wrapper(set_at, size, header):
+    """Return whether a compressed message of format 0 or 1 is a usual wrapper."""
+    attributes = load_u8(set_at, OLD_ATTRIBUTES)
+    if attributes & CODEC_MASK >= ZSTD or attributes & LOG_APPEND_TIME or load_i64(set_at, 0) < 0:
         return False
-    if load_i32(sent, header) != -1 or load_i32(sent, header + 4) != size - header - 8:
+    if load_i32(set_at, header) != -1 or load_i32(set_at, header + 4) != size - header - 8:
         return False
-    return crc32_of(sent, OLD_CRC_FROM, size) == load_u32(sent, OLD_CRC)
+    return crc32_of(set_at, OLD_CRC_FROM, size) == load_u32(set_at, OLD_CRC)
 
 
 @device
-def _header_size(sent, size, context):
-    """Return what precedes the records of one batch or wrapper, 0 for messages in a row, ``CAREFUL`` for neither."""
-    if size < V0_HEADER + OLD_LENGTHS or size > context[MOST_BYTES]:
-        return np.int64(CAREFUL)
-    magic = load_u8(sent, AT_MAGIC)
-    alone = load_i32(sent, AT_SIZE) + OVERHEAD == size
+def _header_size(set_at, size, context):
+    """Return the header size of the only batch or wrapper, 0 for uncompressed messages, ``NEEDS_CONTENT`` for anything else."""
+    if size < V0_HEADER + OLD_LENGTHS or size > context[BATCH_LIMIT]:
+        return np.int64(NEEDS_CONTENT)
+    magic = load_u8(set_at, AT_MAGIC)
+    alone = load_i32(set_at, AT_SIZE) + OVERHEAD == size
     if magic == 2:
-        return np.int64(V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(sent, size, context) else CAREFUL)
+        return np.int64(
+            V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(set_at, size, context) else NEEDS_CONTENT
+        )
     header = V1_HEADER if magic else V0_HEADER
     if magic > 2 or size < header + OLD_LENGTHS:
-        return np.int64(CAREFUL)
-    if load_u8(sent, OLD_ATTRIBUTES) & CODEC_MASK == 0:
+        return np.int64(NEEDS_CONTENT)
+    if load_u8(set_at, OLD_ATTRIBUTES) & CODEC_MASK == 0:
         return np.int64(0)
-    return np.int64(header + OLD_LENGTHS if alone and _is_usual_wrapper(sent, size, header) else CAREFUL)
+    return np.int64(header + OLD_LENGTHS if alone and _is_usual_wrapper(set_at, size, header) else NEEDS_CONTENT)
 
 
 @device
-def _open(sent, start, end, codec, magic, context):
-    """Return where the records are: (status, address, start, end)."""
+def _open(set_at, start, end, codec, magic, context):
+    """Return the position of the decompressed records: (status, address, start, end)."""
     if codec == 0:
-        return np.int64(1), sent, np.int64(start), np.int64(end)
+        return np.int64(1), set_at, np.int64(start), np.int64(end)
     content = context[CONTENT_AT]
     if context[CONTENT_KNOWN] >= 0:
         return np.int64(1), content, np.int64(0), context[CONTENT_KNOWN]
-    capacity = usual_capacity(end - start, LARGEST_OPENED)
+    capacity = usual_capacity(end - start, MAX_CONTENT_BYTES)
     if capacity > context[CONTENT_SIZE]:
         return np.int64(TOO_SMALL), content, np.int64(0), np.int64(capacity)
-    size = decompress_stream(codec, magic, sent, start, end, content, capacity, context)
-    return np.int64(1 if size >= 0 else CAREFUL), content, np.int64(0), np.int64(size)
+    size = decompress_stream(codec, magic, set_at, start, end, content, capacity, context)
+    return np.int64(1 if size >= 0 else NEEDS_CONTENT), content, np.int64(0), np.int64(size)
 
 
 # --------------------------------------------------------------------------------------------------- in place
 
 
 @device
-def _patch_batch(sent, size, offset, largest, context):
-    """Write the offset and the leader epoch; the timestamp, its type and the CRC only if they change."""
-    store_i64(sent, 0, offset)
-    store_i32(sent, V2_EPOCH, context[LEADER_EPOCH])
-    if context[APPEND_TIME] or largest != load_i64(sent, V2_MAX_TIMESTAMP):
+def _patch_batch(set_at, size, offset, largest, context):
+    """Write the offset and the leader epoch, and timestamp, timestamp type and CRC if they change."""
+    store_i64(set_at, 0, offset)
+    store_i32(set_at, V2_EPOCH, context[LEADER_EPOCH])
+    if context[APPEND_TIME] or largest != load_i64(set_at, V2_MAX_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
-        store_i16(sent, V2_ATTRIBUTES, load_i16(sent, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
-        store_i64(sent, V2_MAX_TIMESTAMP, largest)
-        store_i32(sent, V2_CRC, crc32c_of(sent, V2_CRC_FROM, size))
+        store_i16(set_at, V2_ATTRIBUTES, load_i16(set_at, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
+        store_i64(set_at, V2_MAX_TIMESTAMP, largest)
+        store_i32(set_at, V2_CRC, crc32c_of(set_at, V2_CRC_FROM, size))
 
 
 @device
-def _patch_wrapper(sent, size, offset, largest, context):
-    """Write the offset, which is the last record's; the timestamp, its type and the CRC only if they change."""
-    store_i64(sent, 0, offset)
-    if context[APPEND_TIME] or largest != load_i64(sent, OLD_TIMESTAMP):
+def _patch_wrapper(set_at, size, offset, largest, context):
+    """Write the offset of the last record, and timestamp, timestamp type and CRC if they change."""
+    store_i64(set_at, 0, offset)
+    if context[APPEND_TIME] or largest != load_i64(set_at, OLD_TIMESTAMP):
         kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
-        store_i8(sent, OLD_ATTRIBUTES, load_u8(sent, OLD_ATTRIBUTES) & CODEC_MASK | kind)
-        store_i64(sent, OLD_TIMESTAMP, largest)
-        store_i32(sent, OLD_CRC, crc32_of(sent, OLD_CRC_FROM, size))
+        store_i8(set_at, OLD_ATTRIBUTES, load_u8(set_at, OLD_ATTRIBUTES) & CODEC_MASK | kind)
+        store_i64(set_at, OLD_TIMESTAMP, largest)
+        store_i32(set_at, OLD_CRC, crc32_of(set_at, OLD_CRC_FROM, size))
 
 
 @device
-def _patch_row(sent, size, offset, magic, context):
-    """Write each message's offset; where the log gives the time, that, its type and the CRC."""
+def _patch_row(set_at, size, offset, magic, context):
+    """Write each message's offset. With LogAppendTime, write its timestamp, timestamp type and CRC as well."""
     position = np.int64(0)
     while position < size:
-        stop = position + OVERHEAD + load_i32(sent, position + AT_SIZE)
-        store_i64(sent, position, offset)
+        stop = position + OVERHEAD + load_i32(set_at, position + AT_SIZE)
+        store_i64(set_at, position, offset)
         if magic and context[APPEND_TIME]:
-            store_i8(sent, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
-            store_i64(sent, position + OLD_TIMESTAMP, context[NOW_MS])
-            store_i32(sent, position + OLD_CRC, crc32_of(sent, position + OLD_CRC_FROM, stop))
+            store_i8(set_at, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
+            store_i64(set_at, position + OLD_TIMESTAMP, context[NOW_MS])
+            store_i32(set_at, position + OLD_CRC, crc32_of(set_at, position + OLD_CRC_FROM, stop))
         position = stop
         offset += 1
 
 
 @device
-def _take_in_place(sent, size, magic, codec, content, start, end, offset, context):
-    """Check a set that has the log's format and codec, and give it offsets: (records, largest timestamp)."""
+def _take_in_place(set_at, size, magic, codec, content, start, end, offset, context):
+    """Validate a set that has the log's format and codec, and assign its offsets: (records, largest timestamp)."""
     if magic == 2:
-        count = load_i32(sent, V2_COUNT)
-        if load_i32(sent, V2_DELTA) + 1 != count or (load_i64(sent, 0) != 0 and not context[REASSIGN]):
+        count = load_i32(set_at, V2_COUNT)
+        if load_i32(set_at, V2_DELTA) + 1 != count or (load_i64(set_at, 0) != 0 and not context[REASSIGN]):
             return np.int64(0), np.int64(0)
-        count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), context)
+        count, largest = check_batch(content, start, end, count, load_i64(set_at, V2_BASE_TIMESTAMP), context)
     else:
-        wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
+        wrapper_offset = load_i64(set_at, 0) if codec else np.int64(-1)
         count, largest = check_messages(content, start, end, magic, wrapper_offset, context)
     if count == 0:
         return count, largest
     if magic and context[APPEND_TIME]:
         largest = context[NOW_MS]
     if magic == 2:
-        _patch_batch(sent, size, offset, largest, context)
+        _patch_batch(set_at, size, offset, largest, context)
     elif codec == 0:
-        _patch_row(sent, size, offset, magic, context)
+        _patch_row(set_at, size, offset, magic, context)
     else:
-        _patch_wrapper(sent, size, offset + count - 1, largest, context)
+        _patch_wrapper(set_at, size, offset + count - 1, largest, context)
     return count, largest
 
 
-@kernel(types.UniTuple(types.int64, 4)(SENT, types.int64, OUT_INT64S))
+@kernel(types.UniTuple(types.int64, 4)(RECORD_SET, types.int64, OUT_INT64S))
 def take(data, offset, context):
-    """Take a set in place: (answer, records, largest timestamp, size); or what is asked for: (answer, bytes, 0, 0).
+    """Validate a set and assign its offsets in place: (answer, records, largest timestamp, size).
 
-    ``ANEW`` says that it is opened, and that it cannot stay as it is.
+    ``NEEDS_REBUILD``: the set is decompressed but must be rebuilt. ``TOO_SMALL``: (answer, required bytes, 0, 0).
     """
-    sent, size = address_of(data), np.int64(len(data))
-    header = _header_size(sent, size, context)
-    if header < 0 or offset < 0 or offset > MOST_MS:
+    set_at, size = address_of(data), np.int64(len(data))
+    header = _header_size(set_at, size, context)
+    if header < 0 or offset < 0 or offset > MAX_SAFE_MS:
         return _NO
-    magic, codec, target = form_of(sent, context)
-    status, content, start, end = _open(sent, header, size, codec, magic, context)
+    magic, codec, target = format_and_codecs(set_at, context)
+    status, content, start, end = _open(set_at, header, size, codec, magic, context)
     if status < 0:
         return status, end, np.int64(0), np.int64(0)
     if magic == context[TO_MAGIC] and target == codec and (magic != 0 or codec == 0):
-        count, largest = _take_in_place(sent, size, magic, codec, content, start, end, offset, context)
+        count, largest = _take_in_place(set_at, size, magic, codec, content, start, end, offset, context)
         if count:
             return np.int64(IN_PLACE), count, largest, size
-    context[HELD_AT], context[HELD_START], context[HELD_END] = content, start, end
-    return np.int64(ANEW), np.int64(0), np.int64(0), np.int64(0)
+    context[RECORDS_AT], context[RECORDS_START], context[RECORDS_END] = content, start, end
+    return np.int64(NEEDS_REBUILD), np.int64(0), np.int64(0), np.int64(0)

@@ -1,6 +1,6 @@
-"""What the append kernels share: the places in a context, the answers, and how an ordinary set is read (numba).
+"""The context array of the append kernels, their status codes, and the functions that they share (numba).
 
-Start reading at ``entry.py``, not here.
+Start reading at ``entry.py``.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ from kafkaframes.wire._kernels import (
     load_u32,
 )
 
-# Python's bytes as they are, and a bytearray that is written to: an array made of them would cost as much as the call.
-BYTES, SENT = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteArray(types.uint8, 1, "C")
-# Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
-# the settings, where ``take`` has found the records, and what ``rewrite`` leaves for ``wrap``.
+# The kernels take Python's bytes and bytearray directly: making an array of them would cost as much as the call.
+BYTES, RECORD_SET = types.Bytes(types.uint8, 1, "C", readonly=True), types.ByteArray(types.uint8, 1, "C")
+# The context starts with the functions that ``decompress_stream`` calls. Then follow the memory for content and output,
+# the size of the content (-1 if it is not decompressed yet), the settings, the position of the records that ``take``
+# found, and the values that ``rewrite`` passes to ``wrap``.
 CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_KNOWN = range(CALLS, CALLS + 5)
 SETTINGS = CONTENT_KNOWN + 1
 (
     TO_MAGIC,
     TO_CODEC,
-    LOWEST_MS,
-    HIGHEST_MS,
+    MIN_VALID_MS,
+    MAX_VALID_MS,
     NEED_KEY,
     TRUSTED,
     APPEND_TIME,
     NOW_MS,
     LEADER_EPOCH,
-    MOST_BYTES,
+    BATCH_LIMIT,
     REASSIGN,
 ) = range(SETTINGS, SETTINGS + 11)
 SETTINGS_END = REASSIGN + 1
-HELD_AT, HELD_START, HELD_END = range(SETTINGS_END, SETTINGS_END + 3)
-FIRST_MS, LARGEST_MS, COUNT = range(HELD_END + 1, HELD_END + 4)
+RECORDS_AT, RECORDS_START, RECORDS_END = range(SETTINGS_END, SETTINGS_END + 3)
+FIRST_MS, MAX_RECORD_MS, COUNT = range(RECORDS_END + 1, RECORDS_END + 4)
 WORDS = COUNT + 1
 OWN_WORDS = WORDS - CALLS
-ANY_CODEC = -1  # as TO_CODEC: that of what was sent
-# Answers: ``ANEW`` is opened and must be written anew, ``PLAIN`` is written and waits for its compressor.
-UNUSUAL, IN_PLACE, ANEW, WRITTEN, PLAIN, CAREFUL, TOO_SMALL, NO_OUT = 0, 1, 2, 3, 4, -1, -2, -3
-MOST_MS = 1 << 61  # beyond it sums could wrap as Java's do: the general path knows
+ANY_CODEC = -1  # as TO_CODEC: keep the codec of the record set
+# Answers of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet compressed.
+UNUSUAL, IN_PLACE, NEEDS_REBUILD, WRITTEN, PLAIN, NEEDS_CONTENT, TOO_SMALL, OUT_TOO_SMALL = 0, 1, 2, 3, 4, -1, -2, -3
+MAX_SAFE_MS = 1 << 61  # above it, sums could overflow as they do in Java, which the general path reproduces
 NO_TIMESTAMP = -1
 
 
@@ -67,25 +68,25 @@ _NO = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int6
 
 
 @device
-def form_of(sent, context):
-    """Return the format of what was sent, its codec, and the codec that the log wants."""
-    magic = load_u8(sent, AT_MAGIC)
-    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
+def format_and_codecs(set_at, context):
+    """Return the format of a record set, its codec, and the log's codec."""
+    magic = load_u8(set_at, AT_MAGIC)
+    codec = load_u8(set_at, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
     return magic, codec, codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
 
 
 @device
-def is_late(timestamp, context):
-    """Tell whether a timestamp is out of the range that the log takes."""
-    return timestamp != NO_TIMESTAMP and (timestamp < context[LOWEST_MS] or timestamp > context[HIGHEST_MS])
+def is_out_of_range(timestamp, context):
+    """Return whether a timestamp is outside the range that the log accepts."""
+    return timestamp != NO_TIMESTAMP and (timestamp < context[MIN_VALID_MS] or timestamp > context[MAX_VALID_MS])
 
 
 @device
-def read_message(source, position, end, magic, refused_attributes, context):
-    """Read one message: (where the next begins, its timestamp, key_at, key_size, value_at, value_size).
+def read_message(source, position, end, magic, rejected_attributes, context):
+    """Read one message: (position of the next, timestamp, key_at, key_size, value_at, value_size).
 
-    Where the next begins is -1 for anything unusual: a size that does not fit, another format, one of the bits
-    ``refused_attributes``, a wrong CRC, a timestamp out of range, a key that is missing where one is needed.
+    The position of the next message is -1 if anything is unusual: a size that does not fit, another format, an
+    attribute bit in ``rejected_attributes``, a wrong CRC, a timestamp out of range, a missing key that the log requires.
     """
     header = V1_HEADER if magic else V0_HEADER
     if end - position < header + OLD_LENGTHS:
@@ -93,13 +94,16 @@ def read_message(source, position, end, magic, refused_attributes, context):
     stop = position + OVERHEAD + load_i32(source, position + AT_SIZE)
     if stop < position + header + OLD_LENGTHS or stop > end:
         return _NO
-    if load_i8(source, position + AT_MAGIC) != magic or load_u8(source, position + OLD_ATTRIBUTES) & refused_attributes:
+    if (
+        load_i8(source, position + AT_MAGIC) != magic
+        or load_u8(source, position + OLD_ATTRIBUTES) & rejected_attributes
+    ):
         return _NO
     if crc32_of(source, position + OLD_CRC_FROM, stop) != load_u32(source, position + OLD_CRC):
         return _NO
     timestamp = load_i64(source, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
     key_at, key_size = position + header + 4, load_i32(source, position + header)
-    if is_late(timestamp, context) or (context[NEED_KEY] and key_size < 0):
+    if is_out_of_range(timestamp, context) or (context[NEED_KEY] and key_size < 0):
         return _NO
     if key_size < -1 or key_size > stop - key_at - 4:
         return _NO

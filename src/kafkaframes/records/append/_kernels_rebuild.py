@@ -1,17 +1,17 @@
-"""Write one ordinary set, which ``_kernels.take`` has opened, in another format or for another codec (numba).
+"""Rebuild an ordinary record set that ``_kernels.take`` has validated, in another format or for another codec (numba).
 
-Start reading at ``entry.py``, not here.
+Start reading at ``entry.py``.
 
-1. ``rewrite`` answers ``WRITTEN``: what goes into the log is at OUT_AT; or ``PLAIN``: the records are there and wait
-   for their compressor, and for ``wrap`` to put them behind a header. Both say that all is usual.
-2. ``UNUSUAL`` is no verdict: the general path (``validator.py``) decides. ``NO_OUT`` asks for more memory.
-3. Nothing is written beyond OUT_SIZE bytes. What is written starts at ``out``, which holds as many bytes as are
-   read and ``MOST_RECORD_OVERHEAD`` more a record.
-4. Each record is read and written at once: ``(count, largest timestamp, first timestamp, contiguous, size)``. A count
-   of 0 says that something is unusual: a size that does not fit, a varint that is longer than it need be, a timestamp
-   out of range, a key that is missing where one is needed.
-5. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none. A name that is not ASCII
-   is unusual: where it is not UTF-8, Kafka writes other bytes.
+1. ``rewrite`` answers ``WRITTEN`` if the set for the log is at OUT_AT. It answers ``PLAIN`` if the records are there
+   uncompressed: the caller compresses them, and ``wrap`` adds the header.
+2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides. ``OUT_TOO_SMALL`` asks for more memory.
+3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus ``MAX_RECORD_OVERHEAD`` bytes
+   per record.
+4. Each record is read and written in one step. The functions return ``(count, largest timestamp, first timestamp,
+   contiguous, size)``. A count of 0 means that something is unusual: a size that does not fit, a varint that is not in
+   its shortest form, a timestamp out of range, a missing key that the log requires.
+5. Headers of format 2 are copied with their count; formats 0 and 1 have none. A header key that is not ASCII is unusual,
+   because Kafka replaces bytes that are not UTF-8.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_ID,
 )
 from kafkaframes.records._kernels_write import (
-    MOST_RECORD_OVERHEAD,
+    MAX_RECORD_OVERHEAD,
     finish_batch,
     finish_wrapper,
     record_size,
@@ -44,29 +44,29 @@ from kafkaframes.records._kernels_write import (
 )
 from kafkaframes.records.append._kernels_context import (
     APPEND_TIME,
+    BATCH_LIMIT,
     BYTES,
     COUNT,
     FIRST_MS,
-    HELD_AT,
-    HELD_END,
-    HELD_START,
-    LARGEST_MS,
     LEADER_EPOCH,
-    MOST_BYTES,
+    MAX_RECORD_MS,
     NEED_KEY,
-    NO_OUT,
     NO_TIMESTAMP,
     NOW_MS,
     OUT_AT,
     OUT_SIZE,
+    OUT_TOO_SMALL,
     PLAIN,
     REASSIGN,
-    SENT,
+    RECORD_SET,
+    RECORDS_AT,
+    RECORDS_END,
+    RECORDS_START,
     TO_MAGIC,
     UNUSUAL,
     WRITTEN,
-    form_of,
-    is_late,
+    format_and_codecs,
+    is_out_of_range,
     read_message,
 )
 from kafkaframes.records.layout import LOG_APPEND_TIME, MIN_RECORD_BYTES, TRANSACTIONAL, ZSTD
@@ -88,14 +88,14 @@ _NO_RECORDS = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 @device
 def _read_number(address, position, end):
-    """Read a varint that is as short as it can be: (fits, value, position)."""
+    """Read a varint in its shortest form: (fits, value, position)."""
     status, value, after = read_varint(address, position, end)
     return status == OK and after - position == varint_size(value), value, after
 
 
 @device
 def _read_blob(address, position, end):
-    """Step over a length and its bytes: (fits, place, size, position)."""
+    """Skip a length and its bytes: (fits, start, size, position)."""
     fits, size, position = _read_number(address, position, end)
     if not fits or size > end - position or size < -1:
         return False, 0, 0, position
@@ -104,7 +104,7 @@ def _read_blob(address, position, end):
 
 @device
 def _is_ascii(address, position, size):
-    """Tell whether no byte is above 127: text of which Kafka, which reads and writes names as text, keeps each byte."""
+    """Return whether no byte is above 127. Kafka reads and writes header keys as text, which preserves ASCII."""
     bits = np.int64(0)
     for at in range(position, position + size):
         bits |= load_u8(address, at)
@@ -113,7 +113,7 @@ def _is_ascii(address, position, size):
 
 @device
 def _skip_headers(address, position, end):
-    """Step over the headers: (fits, count, position). Names beyond ASCII do not fit: they may have to be mended."""
+    """Skip the headers: (fits, count, position). Keys that are not ASCII do not fit, since Kafka may change them."""
     fits, count, position = _read_number(address, position, end)
     if not fits or count < 0 or count > end - position:
         return False, 0, position
@@ -132,17 +132,18 @@ def _write(
     source, key_at, key_size, value_at, value_size, headers_at, headers_size,
     timestamp, first, number, out, to, offset, relative, context,
 ):  # fmt: skip
-    """Write one record at ``to``; return where the next goes.
+    """Write one record at ``to``; return the position after it.
 
     Args:
-        source: address of what is read.
-        key_at, value_at, headers_at: bytes from it; headers with their count before them.
+        source: address of the input.
+        key_at, value_at, headers_at: positions in the input; the headers start with their count.
         key_size, value_size, headers_size: in bytes; -1 for a null key or value, 0 for no headers.
-        timestamp, first: of this record and of the first one, in ms.
-        number: of the record, from 0.
-        out, to: address of what is written, and bytes from it.
-        offset, relative: of the first record; whether messages count from it (the inner ones of a wrapper, magic 1).
-        context: settings as numbers (``_kernels_context``).
+        timestamp, first: timestamps of this record and of the first one, in milliseconds.
+        number: number of the record in its batch, from 0.
+        out, to: address of the output, and position in it.
+        offset: offset of the first record.
+        relative: whether message offsets are relative to it (inner messages of a format 1 wrapper).
+        context: the context array (``_kernels_context``).
     """
     magic = context[TO_MAGIC]
     if magic < 2:
@@ -165,21 +166,21 @@ def _write(
 
 @device
 def capacity_for(size, count, magic):
-    """Return the bytes that ``size`` bytes of records can become; of formats 0 and 1 their count is not known."""
+    """Return the largest output size, in bytes, of ``size`` bytes of records. Formats 0 and 1 have no record count."""
     if magic < 2:
         count = size // ((V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS)
-    return size + MOST_RECORD_OVERHEAD * count
+    return size + MAX_RECORD_OVERHEAD * count
 
 
 @device
 def can_hold(size, count):
-    """Tell whether a section of this size can hold this number of records of format 2."""
+    """Return whether ``size`` bytes can hold ``count`` records of format 2."""
     return count <= size // MIN_RECORD_BYTES
 
 
 @device
 def rewrite_batch(source, position, end, count, base_timestamp, out, offset, relative, context):
-    """Read the ``count`` records of a format 2 batch, and write each."""
+    """Rewrite the ``count`` records of a format 2 batch."""
     largest, first, to = np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous = np.int64(1)
     for number in range(count):
@@ -192,7 +193,7 @@ def rewrite_batch(source, position, end, count, base_timestamp, out, offset, rel
             return _NO_RECORDS
         status, offset_delta, position = read_varint(source, position, stop)
         timestamp = base_timestamp + delta
-        if status != OK or is_late(timestamp, context):
+        if status != OK or is_out_of_range(timestamp, context):
             return _NO_RECORDS
         fits, key_at, key_size, position = _read_blob(source, position, stop)
         if not fits or (context[NEED_KEY] and key_size < 0):
@@ -219,7 +220,7 @@ def rewrite_batch(source, position, end, count, base_timestamp, out, offset, rel
 
 @device
 def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, context):
-    """Read messages of format 0 or 1 in a row, and write each; ``wrapper_offset`` is -1 without a wrapper."""
+    """Rewrite messages of format 0 or 1; ``wrapper_offset`` is -1 if they have no wrapper."""
     number, largest, first, to = np.int64(0), np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous, before = np.int64(1), np.int64(-1)
     while position < end:
@@ -254,14 +255,14 @@ _NO = (np.int64(UNUSUAL), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def _can_be_written(sent, magic, codec, target, context):
-    """Tell whether nothing stands against another format or codec."""
+def _can_be_written(set_at, magic, codec, target, context):
+    """Return whether the log's format and codec can represent the set."""
     if magic == context[TO_MAGIC] and target == codec and target == 0:
         return False
     producer, epoch, transactional = np.int64(-1), np.int64(-1), np.int64(0)
     if magic == 2:
-        producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
-        transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
+        producer, epoch = load_i64(set_at, V2_PRODUCER_ID), load_i16(set_at, V2_PRODUCER_EPOCH)
+        transactional = load_i16(set_at, V2_ATTRIBUTES) & TRANSACTIONAL
     if context[TO_MAGIC] < 2:
         return transactional == 0 and producer < 0 and target != ZSTD
     if producer < 0:
@@ -270,16 +271,16 @@ def _can_be_written(sent, magic, codec, target, context):
 
 
 @device
-def _finish_batch(sent, magic, codec, size, offset, context):
-    """Write header and CRC of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
+def _finish_batch(set_at, magic, codec, size, offset, context):
+    """Write header and CRC of a format 2 batch. Its records, ``size`` bytes, are at OUT_AT, after the header."""
     out, attributes = context[OUT_AT], codec | (LOG_APPEND_TIME if context[APPEND_TIME] else 0)
     producer, epoch, sequence = np.int64(-1), np.int64(-1), np.int64(-1)
     if magic == 2:
-        attributes |= load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
-        producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
-        sequence = load_i32(sent, V2_BASE_SEQUENCE)
+        attributes |= load_i16(set_at, V2_ATTRIBUTES) & TRANSACTIONAL
+        producer, epoch = load_i64(set_at, V2_PRODUCER_ID), load_i16(set_at, V2_PRODUCER_EPOCH)
+        sequence = load_i32(set_at, V2_BASE_SEQUENCE)
     at = write_batch_header(
-        out, 0, offset, context[LEADER_EPOCH], attributes, context[COUNT] - 1, context[FIRST_MS], context[LARGEST_MS],
+        out, 0, offset, context[LEADER_EPOCH], attributes, context[COUNT] - 1, context[FIRST_MS], context[MAX_RECORD_MS],
         producer, epoch, sequence, context[COUNT],
     )  # fmt: skip
     return finish_batch(out, 0, at + size)
@@ -287,39 +288,39 @@ def _finish_batch(sent, magic, codec, size, offset, context):
 
 @device
 def _finish_wrapper(codec, size, offset, context):
-    """Write header and CRC of a wrapper; its offset is that of the last record."""
+    """Write header and CRC of a wrapper with the offset of its last record."""
     magic = context[TO_MAGIC]
     attributes = codec | (LOG_APPEND_TIME if magic and context[APPEND_TIME] else 0)
     last_offset = offset + context[COUNT] - 1
-    return finish_wrapper(context[OUT_AT], 0, magic, attributes, last_offset, context[LARGEST_MS], size)
+    return finish_wrapper(context[OUT_AT], 0, magic, attributes, last_offset, context[MAX_RECORD_MS], size)
 
 
-@kernel(types.UniTuple(types.int64, 5)(SENT, types.int64, OUT_INT64S))
+@kernel(types.UniTuple(types.int64, 5)(RECORD_SET, types.int64, OUT_INT64S))
 def rewrite(data, offset, context):
-    """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
-    sent, content, start, end = address_of(data), context[HELD_AT], context[HELD_START], context[HELD_END]
-    magic, codec, target = form_of(sent, context)
-    if not _can_be_written(sent, magic, codec, target, context):
+    """Rewrite the records of a validated set: (answer, records, largest timestamp, size, size of the old records)."""
+    set_at, content, start, end = address_of(data), context[RECORDS_AT], context[RECORDS_START], context[RECORDS_END]
+    magic, codec, target = format_and_codecs(set_at, context)
+    if not _can_be_written(set_at, magic, codec, target, context):
         return _NO
-    from_count = load_i32(sent, V2_COUNT) if magic == 2 else np.int64(0)
+    from_count = load_i32(set_at, V2_COUNT) if magic == 2 else np.int64(0)
     if magic == 2 and not can_hold(end - start, from_count):
         return _NO
     header = np.int64(V2_HEADER if context[TO_MAGIC] == 2 and target == 0 else 0)
     capacity = header + capacity_for(end - start, from_count, magic)
     if capacity > context[OUT_SIZE]:
-        return np.int64(NO_OUT), capacity, np.int64(0), np.int64(0), np.int64(0)
+        return np.int64(OUT_TOO_SMALL), capacity, np.int64(0), np.int64(0), np.int64(0)
     relative, out = context[TO_MAGIC] == 1 and target != 0, context[OUT_AT] + header
     if magic == 2:
-        base_timestamp = load_i64(sent, V2_BASE_TIMESTAMP)
+        base_timestamp = load_i64(set_at, V2_BASE_TIMESTAMP)
         count, largest, first, contiguous, size = rewrite_batch(
             content, start, end, from_count, base_timestamp, out, offset, relative, context
         )
         if (
-            load_i32(sent, V2_DELTA) + 1 != from_count
-        ):  # a hole at the end: in place, it would begin below the log's end
+            load_i32(set_at, V2_DELTA) + 1 != from_count
+        ):  # a hole at the end; in place, the base offset would be too low
             contiguous = np.int64(0)
     else:
-        wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
+        wrapper_offset = load_i64(set_at, 0) if codec else np.int64(-1)
         count, largest, first, contiguous, size = rewrite_messages(
             content, start, end, magic, wrapper_offset, out, offset, relative, context
         )
@@ -333,35 +334,35 @@ def rewrite(data, offset, context):
     ):
         return _NO
     context[FIRST_MS], context[COUNT] = first, count
-    context[LARGEST_MS] = context[NOW_MS] if context[APPEND_TIME] else largest
-    reported = context[NOW_MS] if context[APPEND_TIME] else (largest if context[TO_MAGIC] else np.int64(NO_TIMESTAMP))
+    context[MAX_RECORD_MS] = context[NOW_MS] if context[APPEND_TIME] else largest
+    max_ms = context[NOW_MS] if context[APPEND_TIME] else (largest if context[TO_MAGIC] else np.int64(NO_TIMESTAMP))
     if target != 0:
-        return np.int64(PLAIN), count, reported, size, end - start
+        return np.int64(PLAIN), count, max_ms, size, end - start
     if header:
-        _finish_batch(sent, magic, target, size, offset, context)
+        _finish_batch(set_at, magic, target, size, offset, context)
     return (
-        np.int64(WRITTEN if header + size <= context[MOST_BYTES] else UNUSUAL),
+        np.int64(WRITTEN if header + size <= context[BATCH_LIMIT] else UNUSUAL),
         count,
-        reported,
+        max_ms,
         header + size,
         end - start,
     )
 
 
-@kernel(types.int64(SENT, BYTES, types.int64, types.int64, OUT_INT64S))
-def wrap(data, packed, codec, offset, context):
-    """Put the compressed records behind a header; return the size of both, or ``UNUSUAL`` where a limit is exceeded.
+@kernel(types.int64(RECORD_SET, BYTES, types.int64, types.int64, OUT_INT64S))
+def wrap(data, payload, codec, offset, context):
+    """Put a header before compressed records; return the batch size, or ``UNUSUAL`` if it exceeds the batch limit.
 
-    ``data`` is what was sent, to which ``rewrite`` has just answered ``PLAIN``.
+    ``data`` is the record set for which ``rewrite`` just answered ``PLAIN``.
     """
-    sent, size = address_of(data), np.int64(len(packed))
+    set_at, size = address_of(data), np.int64(len(payload))
     magic = context[TO_MAGIC]
     header = np.int64(V2_HEADER if magic == 2 else wrapper_header_size(magic))
-    if header + size > context[MOST_BYTES]:
+    if header + size > context[BATCH_LIMIT]:
         return np.int64(UNUSUAL)
     if header + size > context[OUT_SIZE]:
-        return np.int64(NO_OUT)
-    copy_bytes(context[OUT_AT], header, address_of(packed), 0, size)
+        return np.int64(OUT_TOO_SMALL)
+    copy_bytes(context[OUT_AT], header, address_of(payload), 0, size)
     if magic == 2:
-        return _finish_batch(sent, load_u8(sent, AT_MAGIC), codec, size, offset, context)
+        return _finish_batch(set_at, load_u8(set_at, AT_MAGIC), codec, size, offset, context)
     return _finish_wrapper(codec, size, offset, context)

@@ -1,7 +1,8 @@
-"""The checks of Kafka's LogValidator, each at its place: batch by batch, and in a batch record by record.
+"""The checks of Kafka's LogValidator, in Kafka's order: by batch, and within a batch by record.
 
-Everything is computed for all batches and records at once; only the first batch at fault is then looked at closely,
-because Kafka stops there. ``LogValidator.validateBatch``, ``validateRecord``, ``validateTimestamp``, ``validateKey``.
+All batches and records are checked at once with array operations. Only the first invalid batch is then examined in
+detail, because Kafka stops there. The Kafka methods are ``LogValidator.validateBatch``, ``validateRecord``,
+``validateTimestamp`` and ``validateKey``.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, 
 from kafkaframes.records.reasons import NESTED, UNREADABLE_FIELD
 from kafkaframes.records.scan import Flags, Ints, check_message_crcs
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A message of format 0 or 1 whose key or value runs beyond it: what Kafka finds wrong with it, and when.
+# ------------------------------------------------------------------------------------------------ truncated messages
 #
-# Kafka's iterators hand such a message out; only who asks for its key or value fails. The index of records ends before
-# it, or has nulls for what cannot be read (a lenient one), so what is checked of it is read here, from its bytes.
+# A message of format 0 or 1 may state a key or value size that exceeds the message. Kafka's iterators return such a
+# message and fail only if its key or value is read. The record index ends before it, or (a lenient index) has nulls for
+# these fields, so the checks read them from the message's bytes.
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
 _MAGIC = MESSAGE_V0.position_of("magic") - OVERHEAD_BYTES
@@ -41,12 +42,12 @@ _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_
 
 
 class Unreadable(NamedTuple):
-    """One such message.
+    """A message whose key or value exceeds it.
 
     Attributes:
-        number: its place in its batch.
-        magic: the format of its batch, which its own may not be.
-        in_set: it lies in a compressed set.
+        number: its number in the batch.
+        magic: the format of its batch, which may differ from its own.
+        in_set: whether it is in a compressed message set.
         message: its bytes from the CRC on.
     """
 
@@ -61,12 +62,12 @@ class Unreadable(NamedTuple):
 
     @property
     def key_size(self) -> int | None:
-        """The size that is written for the key; ``None`` where the message ends before it."""
+        """The stated size of the key; None if the message ends before it."""
         return self._size_at(self._key_at)
 
     @property
     def failure(self) -> str:
-        """The exception that reading the key, and then the value, ends in."""
+        """The exception that Kafka throws when it reads the key and then the value."""
         at = self._key_at
         for _ in ("key", "value"):
             size = self._size_at(at)
@@ -79,7 +80,7 @@ class Unreadable(NamedTuple):
 
     @property
     def value_failure(self) -> str:
-        """The exception that reading the value alone ends in."""
+        """The exception that Kafka throws when it reads the value only."""
         at = self._key_at
         key_size = self._size_at(at)
         return BEYOND if key_size is None or self._size_at(at + 4 + max(key_size, 0)) is None else TOO_LONG
@@ -88,8 +89,8 @@ class Unreadable(NamedTuple):
         return int.from_bytes(self.message[at : at + 4], "big", signed=True) if at + 4 <= len(self.message) else None
 
 
-def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
-    """Return the message at which the index of a batch ends because it cannot be read, if that is why."""
+def unreadable_message(decoded: Decoded, batch: int) -> Unreadable | None:
+    """Return the truncated message at which the index of a batch ends; None if it ends for another reason."""
     if not decoded.unreadable(batch):
         return None
     at, number = int(decoded.index.wheres[batch]), int(decoded.index.rows[batch])
@@ -99,26 +100,26 @@ def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
     return Unreadable(number, magic, False, decoded.sections.buf[at:end].tobytes())
 
 
-def beyond_their_end(decoded: Decoded) -> Flags:
-    """Return which messages of a lenient index have a key or value that runs beyond them: no place but their CRC's."""
+def are_truncated(decoded: Decoded) -> Flags:
+    """Return which messages of a lenient index have a key or value that exceeds the message."""
     result: Flags = decoded.index.value_at == decoded.index.headers_at
     return result
 
 
-def unreadable_at(decoded: Decoded, batch: int, number: int) -> Unreadable:
-    """Return a message of a compressed set by its number in the set, for which ``beyond_their_end`` is true."""
+def unreadable_inner_message(decoded: Decoded, batch: int, number: int) -> Unreadable:
+    """Return a message of a compressed set, by its number, for which ``are_truncated`` is true."""
     return _in_set(decoded, batch, number, int(decoded.index.headers_at[decoded.starts[batch] + number]))
 
 
 def _in_set(decoded: Decoded, batch: int, number: int, at: int) -> Unreadable:
-    """Read a message inside a compressed one; its CRC stands at ``at``, its size before that."""
+    """Read a message of a compressed set. Its CRC is at ``at``, its size immediately before."""
     buf = decoded.sections.buf
     end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
     return Unreadable(number, int(decoded.batches.column("magic")[batch]), True, buf[at:end].tobytes())
 
 
-def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | None:
-    """Return how Kafka refuses a batch when it reads all of it; ``None`` for a whole one."""
+def damage_error(decoded: Decoded, batch: int) -> AppendRefusedError | None:
+    """Return the error with which Kafka rejects a damaged batch when it reads all of it; None if it is not damaged."""
     problem = decoded.problem(batch)
     if problem is None:
         return None
@@ -126,14 +127,14 @@ def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | Non
 
 
 def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
-    """Return what Kafka throws where that depends on the bytes; ``None`` where the problem says it (``refusal``)."""
-    result = unreadable_of(decoded, batch)
+    """Return Kafka's exception if it depends on the bytes; None if the problem alone decides it."""
+    result = unreadable_message(decoded, batch)
     if result is not None:
         return result.failure
     if problem.status == NESTED:
         codec = int(decoded.sections.buf[decoded.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
         return None if codec in CODECS or not codec else TOO_LONG
-    if problem.status == UNREADABLE_FIELD:  # the value of a compressed message; its key is ignored
+    if problem.status == UNREADABLE_FIELD:  # Kafka reads the value of a compressed message but not its key
         at, size, magic = (int(decoded.batches.column(name)[batch]) for name in ("position", "size", "magic"))
         return Unreadable(0, magic, False, decoded.data[at + OVERHEAD_BYTES : at + size].tobytes()).value_failure
     return None
@@ -141,15 +142,15 @@ def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
-_KEY_REASON = "a compacted topic needs a key"
+_TIMESTAMP_REASON = "the timestamp is too far from the broker's clock, or its type is one that only brokers may set"
+_KEY_REASON = "the record has no key; a compacted topic requires one"
 
 
 class BatchCheck(NamedTuple):
-    """One rule about a batch: the reason, where it is broken, and what Kafka throws."""
+    """A check of batches: the reason for a rejection, the function that returns the invalid batches, the exception."""
 
     reason: str
-    broken: Callable[[Decoded, AppendSettings], Flags]
+    find_faults: Callable[[Decoded, AppendSettings], Flags]
     exception: str = "InvalidRecordException"
 
 
@@ -157,15 +158,15 @@ def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
     return np.full(len(decoded.batches), settings.origin == "CLIENT")
 
 
-def _may_not_have_holes(decoded: Decoded, settings: AppendSettings) -> Flags:
-    """Tell whether the sender may not leave holes in the offsets, as mirrors may."""
+def _must_be_contiguous(decoded: Decoded, settings: AppendSettings) -> Flags:
+    """Return whether holes between the offsets are invalid. Mirrors may leave holes."""
     if settings.on_noncontiguous == AS_KAFKA:
         return _is_client(decoded, settings)
     return np.full(len(decoded.batches), settings.on_noncontiguous == REJECT)
 
 
-def _fewest_records(settings: AppendSettings) -> int:
-    """Return the least number of records: 1, but 0 where offsets are kept, for compaction leaves empty batches."""
+def _min_records(settings: AppendSettings) -> int:
+    """Return the smallest record count of a batch: 1, or 0 with ``keep``, because compaction leaves empty batches."""
     return 0 if settings.on_noncontiguous == KEEP else 1
 
 
@@ -184,23 +185,21 @@ def _has_producer(decoded: Decoded) -> Flags:
 _FORMAT = "UnsupportedForMessageFormatException"
 BATCH_CHECKS = (
     BatchCheck(
-        "its format is not that of the first batch",
+        "its format differs from that of the first batch",
         lambda d, s: d.batches.column("magic") != d.batches.column("magic")[0],
     ),
+    BatchCheck("its offset range is empty", lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0)),
     BatchCheck(
-        "its range of offsets is empty", lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0)
+        "its record count is not positive",
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _min_records(s)),
     ),
     BatchCheck(
-        "its count of records is not positive",
-        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _fewest_records(s)),
-    ),
-    BatchCheck(
-        "its count of records is not that of its offsets",
-        lambda d, s: _may_not_have_holes(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
+        "its record count does not match its offset range",
+        lambda d, s: _must_be_contiguous(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
     ),
     BatchCheck("clients may not write control records", lambda d, s: _is_client(d, s) & d.batches.is_control),
     BatchCheck(
-        "it has a producer id and no sequence",
+        "it has a producer id but no sequence number",
         lambda d, s: _is_client(d, s) & _has_producer(d) & (d.batches.column("base_sequence") < 0),
     ),
     BatchCheck(
@@ -216,14 +215,16 @@ def check(decoded: Decoded, settings: AppendSettings) -> None:
     """Check every batch and every record.
 
     Raises:
-        AppendRefusedError: for the first batch at fault.
+        AppendRefusedError: for the first invalid batch.
     """
-    batch_faults = [rule.broken(decoded, settings) for rule in BATCH_CHECKS]
-    record_faults = (inner_crc_faults(decoded), beyond_their_end(decoded), *_record_faults(decoded, settings))
-    at_fault = np.logical_or.reduce(batch_faults)
-    at_fault[decoded.owners[np.logical_or.reduce(record_faults)]] = True
-    at_fault[(decoded.index.statuses != 0) | np.isin(np.arange(len(at_fault)), list(decoded.sections.problems))] = True
-    for batch in np.flatnonzero(at_fault).tolist():
+    batch_faults = [rule.find_faults(decoded, settings) for rule in BATCH_CHECKS]
+    record_faults = (inner_crc_faults(decoded), are_truncated(decoded), *_record_faults(decoded, settings))
+    is_invalid = np.logical_or.reduce(batch_faults)
+    is_invalid[decoded.owners[np.logical_or.reduce(record_faults)]] = True
+    is_invalid[(decoded.index.statuses != 0) | np.isin(np.arange(len(is_invalid)), list(decoded.sections.problems))] = (
+        True
+    )
+    for batch in np.flatnonzero(is_invalid).tolist():
         for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
             if faults[batch]:
                 raise AppendRefusedError(rule.exception, f"batch {batch}: {rule.reason}")
@@ -231,23 +232,24 @@ def check(decoded: Decoded, settings: AppendSettings) -> None:
 
 
 def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
-    """Stop at an inner CRC, else at damage, else at the batch's records at fault, as Kafka's loop would."""
+    """Raise for the first wrong inner CRC, else for damage, else for all invalid records, as Kafka's loop does."""
     part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
     bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
-    broken = bad_crc & ~magic_fault
-    typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
-    checked = beyond_end & (magic_fault | settings.compacted | typed)
-    for number in np.flatnonzero(broken | checked).tolist():
-        if broken[number]:
+    wrong_crc = bad_crc & ~magic_fault
+    wrong_type = time_fault & ~key_fault & ~_uses_clock(decoded.index.timestamps[part], settings)
+    needs_message = beyond_end & (magic_fault | settings.compacted | wrong_type)
+    for number in np.flatnonzero(wrong_crc | needs_message).tolist():
+        if wrong_crc[number]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {number} has a wrong CRC")
-        _check_unreadable(unreadable_at(decoded, batch, number), batch, settings, typed=bool(typed[number]))
-    problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
+        message = unreadable_inner_message(decoded, batch, number)
+        _check_unreadable(message, batch, settings, wrong_type=bool(wrong_type[number]))
+    problem, last = decoded.problem(batch), unreadable_message(decoded, batch)
     if problem is not None and last is None:
         raise refusal_of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
     errors = []
     for number in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[number]:
-            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, "its format is not that of its set"))
+            errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, "its format differs from that of its set"))
         elif key_fault[number]:
             errors.append(RecordRefusal(number, ErrorCode.INVALID_RECORD, _KEY_REASON))
         else:
@@ -259,31 +261,32 @@ def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, recor
 
 
 def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
-    """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
+    """Check the truncated message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
     without_key = settings.compacted and last.key_size is not None and last.key_size < 0
     timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
     late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
     late = late and not last.in_set
-    typed = late and not without_key and not _with_time(timestamp, settings)[0]
-    _check_unreadable(last, batch, settings, typed=typed)
+    wrong_type = late and not without_key and not _uses_clock(timestamp, settings)[0]
+    _check_unreadable(last, batch, settings, wrong_type=wrong_type)
     if without_key:
         return [RecordRefusal(last.number, ErrorCode.INVALID_RECORD, _KEY_REASON)]
     return [RecordRefusal(last.number, ErrorCode.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
-def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
-    """Refuse the whole batch for a message that cannot be read, where Kafka does.
+def _check_unreadable(record: Unreadable, batch: int, settings: AppendSettings, *, wrong_type: bool) -> None:
+    """Reject the whole batch for a truncated message if Kafka does.
 
-    ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
+    Args:
+        wrong_type: whether its timestamp type is invalid. Kafka's error text then includes the message.
     """
-    if record.message[_MAGIC] != record.magic:  # Kafka puts the message into its error's text, which reads it
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} cannot be read")
+    if record.message[_MAGIC] != record.magic:  # Kafka's error text includes the message, so Kafka reads it and fails
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
     if record.in_set and not message_crc_fits(record.message):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {record.number} has a wrong CRC")
     if settings.compacted and record.key_size is None:
         raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} ends before its key")
-    if typed:
-        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} cannot be read")
+    if wrong_type:
+        raise AppendRefusedError(record.failure, f"batch {batch}: record {record.number} is truncated")
 
 
 def _in_sets(decoded: Decoded) -> Flags:
@@ -292,7 +295,7 @@ def _in_sets(decoded: Decoded) -> Flags:
 
 
 def inner_crc_faults(decoded: Decoded) -> Flags:
-    """Return which inner messages have a CRC that is not that of their bytes."""
+    """Return which inner messages have a wrong CRC."""
     faults = np.zeros(len(decoded.owners), np.bool_)
     inner = np.flatnonzero(_in_sets(decoded))
     faults[inner] = check_message_crcs(decoded.sections.buf, decoded.index.headers_at[inner]) == 0
@@ -300,28 +303,28 @@ def inner_crc_faults(decoded: Decoded) -> Flags:
 
 
 def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
-    """Return which records have another format than their set, no key where one is needed, a wrong timestamp."""
+    """Return which records have another format than their set, no key although required, or an invalid timestamp."""
     index, batches, owners = decoded.index, decoded.batches, decoded.owners
     magic_fault = np.zeros(len(owners), np.bool_)
     inner = _in_sets(decoded)
     magics = decoded.sections.buf[index.headers_at[inner] + _MAGIC].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.compacted
-    declared: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
-    return magic_fault, key_fault, _timestamp_faults(index.timestamps, declared, settings)
+    is_append_time: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
+    return magic_fault, key_fault, _timestamp_faults(index.timestamps, is_append_time, settings)
 
 
-def _timestamp_faults(timestamps: Ints, declared: Flags, settings: AppendSettings) -> Flags:
-    """Tell which timestamps are too far from the clock, or declared to be the log's (``declared``) by a producer."""
-    with_time = _with_time(timestamps, settings)
+def _timestamp_faults(timestamps: Ints, is_append_time: Flags, settings: AppendSettings) -> Flags:
+    """Return which timestamps are too far from the clock, or have type LogAppendTime, which producers may not set."""
+    uses_clock = _uses_clock(timestamps, settings)
     with np.errstate(over="ignore"):
-        age = np.int64(settings.now_ms) - timestamps  # wraps as Java's does
+        age = np.int64(settings.now_ms) - timestamps  # overflows as Java's does
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
-    flags: Flags = np.where(with_time, late, declared)
+    flags: Flags = np.where(uses_clock, late, is_append_time)
     return flags
 
 
-def _with_time(timestamps: Ints, settings: AppendSettings) -> Flags:
-    """Tell which timestamps are held against the clock; of the others only the type is."""
+def _uses_clock(timestamps: Ints, settings: AppendSettings) -> Flags:
+    """Return which timestamps are compared with the clock. For the others only the type is checked."""
     flags: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
     return flags

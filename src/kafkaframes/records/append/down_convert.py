@@ -1,7 +1,8 @@
-"""Down-conversion, as brokers up to 3.9 did it for old consumers (``RecordsUtil.downConvert``; KIP-724 removed it).
+"""Down-convert records for old consumers, as brokers up to 3.9 did (``RecordsUtil.downConvert``; removed by KIP-724).
 
-What is lost is counted: headers, producer fields, transactions, leader epochs, control batches, timestamps (format 0).
-Aborted data becomes visible: a caller who minds filters it first.
+Older formats cannot represent headers, producer fields, transactions, leader epochs, control batches and (format 0)
+timestamps. The result counts what was dropped. Aborted records become visible, so a caller that reads committed records
+must filter them first.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.errors import AppendRefusedError
-from kafkaframes.records.append.checks import refused_for_damage
-from kafkaframes.records.append.headers import refuse_corrupt
+from kafkaframes.records.append.checks import damage_error
+from kafkaframes.records.append.headers import reject_corrupt_end
 from kafkaframes.records.append.settings import DownConverted
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
@@ -24,7 +25,7 @@ from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
 def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
-    """Convert as ``entry.down_convert`` says."""
+    """Down-convert records; see ``entry.down_convert``."""
     data = as_array(records)
     batches = scan_all(data)
     lost: dict[str, int] = {}
@@ -43,7 +44,7 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
         part, count = _convert(decoded, magic, first_offset, lost)
         parts.append(part)
         converted += count
-    refuse_corrupt(batches.end)
+    reject_corrupt_end(batches.end)
     return DownConverted(b"".join(parts), converted, lost)
 
 
@@ -53,7 +54,7 @@ def _check_codec(batch: Batches, magic: int) -> None:
     if control and magic < 2:
         return
     if number >= len(CODECS):
-        raise AppendRefusedError("IllegalArgumentException", "an unknown codec")
+        raise AppendRefusedError("IllegalArgumentException", f"unknown codec {number}")
     if number == Codec.ZSTD and magic < 2:
         raise AppendRefusedError("UnsupportedCompressionTypeException", "zstd needs format 2")
 
@@ -62,9 +63,9 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
     codec = Codec(int(decoded.batches.codecs[0]))
     if codec is Codec.NONE and decoded.unreadable(0) and int(decoded.batches.column("base_offset")[0]) < first_offset:
         return b"", 0
-    refused = refused_for_damage(decoded, 0)
-    if refused is not None:
-        raise refused
+    error = damage_error(decoded, 0)
+    if error is not None:
+        raise error
     index = decoded.index
     if codec is Codec.NONE:
         index = index.take(index.offsets >= first_offset, decoded.owners)
@@ -84,7 +85,7 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
 
 def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:
     batches, index = decoded.batches, decoded.index
-    answer = {
+    losses = {
         "records with headers": int((index.header_counts > 0).sum()),
         "batches with a producer": int(batches.column("producer_id")[0] != NO_PRODUCER_ID),
         "transactional batches": int(decoded.batches.is_transactional[0]),
@@ -92,6 +93,6 @@ def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]
         "timestamps": int((index.timestamps != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         "offsets at the end of a batch": int(batches.column("last_offset")[0] != index.offsets[-1]),
     }
-    for name, times in answer.items():
+    for name, times in losses.items():
         if times:
             lost[name] = lost.get(name, 0) + times

@@ -1,14 +1,15 @@
-"""The package's functions: the fast path of an append at hand, the rest imported when it is needed.
+"""Validate records and assign their offsets: the fast path, and the entry to the general path.
 
-A broker that is started answers its first requests without the decoder, the builder and Arrow: most appends never need
-them. An ordinary set is one call of one kernel, gets its offsets and stays as it came. Where the log wants another
-codec or format, or the inner offsets have holes, a second kernel writes it anew; ``validator.py`` decides the rest.
-A test runs both ways on the same bytes and compares all that comes out.
+An ordinary record set takes one kernel call, gets its offsets in place and is not copied. If the log has another codec
+or format, or if the inner offsets have holes, a second kernel rebuilds the set. ``validator.py`` (the general path)
+handles everything else. Tests run both paths on the same bytes and compare all results.
 
-The kernels take their C functions, memory and the append's settings as numbers in one array, a context. Making one
-costs more than an append, so contexts are kept and used again: ``borrow`` takes an idle one (or makes one) for a single
-caller, ``give_back`` returns it. A context keeps the settings that were put into it last, because appends in a row
-share them, all but the time.
+The general path is imported at first use, so a broker answers its first requests without loading the decoder, the
+builder and Arrow. Most appends never need them.
+
+The kernels take their C functions, memory and settings as numbers in one array, the context. Creating one costs more
+than an append, so contexts are reused: ``borrow`` returns an idle or new context to one caller, ``give_back`` returns it
+to the idle list. A context keeps the last settings, because consecutive appends often share all of them but the time.
 """
 
 from __future__ import annotations
@@ -40,74 +41,76 @@ from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MES
 from kafkaframes.records.limits import CONTENT, open_content
 from kafkaframes.records.scan import Bytes
 
-_LARGEST_START: Final = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
+_MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot overflow if they start here or below
 Answer = tuple[int, int, int, int]
 _UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
-# How much memory a context has for decompressed content, and as much again for output: when it is made, and the most
-# that it keeps between two calls. Memory is touched only as far as it is used; for content the kernel asks for 32 times
-# the size of the compressed stream, which is 32 MiB at a broker's usual limit for a batch.
-USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
-# The contexts that nobody uses. Taking from a list and adding to one is atomic, so threads share it.
+# The memory of a context for decompressed content, and the same for output: the initial size, and the largest size that
+# an idle context keeps. The kernel asks for 32 times the size of a compressed stream, which is 32 MiB at a broker's usual
+# batch limit. Unused memory is never touched.
+USUAL_BYTES, MAX_IDLE_BYTES = 4 << 20, 40 << 20
+# Idle contexts. Taking one from a list and adding one are atomic, so threads share it.
 _idle: list[KernelContext] = []
 
 
 def validate_and_assign(
-    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None, **named: Any
+    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None, **changes: Any
 ) -> Appended:
-    """Check records as a broker does that is asked to append them, and give them offsets from ``offset`` on (KIP-31).
+    """Validate records as a broker does for a produce request, and assign offsets from ``offset`` (KIP-31).
 
     Args:
-        records: batches back to back, as in a produce request: one batch of format 2, or one compressed set; any
-            number of uncompressed messages of formats 0 and 1. A part of a batch at the end is cut.
+        records: consecutive batches, as in a produce request: one format 2 batch, one compressed message set, or any
+            number of uncompressed messages of formats 0 and 1. An incomplete batch at the end is dropped.
         offset: the log end offset.
-        settings: the topic's settings, the clock, and who sends; Kafka's defaults.
-        named: settings by name, which replace those: ``record_format``, ``codec``, ``now_ms``, ...
+        settings: topic configuration, clock and origin; None is Kafka's defaults.
+        changes: single settings that override ``settings``: ``record_format``, ``codec``, ``now_ms``, ...
 
     Raises:
-        AppendRefusedError: as Kafka refuses: ``code``, ``exception``, ``record_errors``, ``valid_bytes``.
+        AppendRefusedError: Kafka would reject the records. See ``code``, ``exception``, ``record_errors``,
+            ``valid_bytes``.
+        OptionError: a setting is unknown, or the offset cannot be a log end offset.
         OptionError: a setting does not exist, or the offset cannot be a log end offset.
     """
-    if not 0 <= offset <= _LARGEST_START:
-        raise OptionError(f"{offset} cannot be a log end offset")
+    if not 0 <= offset <= _MAX_START_OFFSET:
+        raise OptionError(f"{offset} is not a valid log end offset; expected 0 to {_MAX_START_OFFSET}")
     settings = settings or AppendSettings()
-    if named:
-        settings = _with_named(settings, named)
+    if changes:
+        settings = _replace_settings(settings, changes)
     appended = assign_at(bytearray(records), offset, settings, settings.now_ms)
     return appended._replace(records=bytes(appended.records))
 
 
-def _with_named(settings: AppendSettings, named: dict[str, Any]) -> AppendSettings:
-    known = [field.name for field in fields(AppendSettings)]
-    if unknown := [name for name in named if name not in known]:
-        raise OptionError(f"no setting {', '.join(unknown)}; there are {', '.join(known)}")
-    return replace(settings, **named)
+def _replace_settings(settings: AppendSettings, changes: dict[str, Any]) -> AppendSettings:
+    names = [field.name for field in fields(AppendSettings)]
+    if unknown := [name for name in changes if name not in names]:
+        raise OptionError(f"unknown setting {', '.join(unknown)}; expected {', '.join(names)}")
+    return replace(settings, **changes)
 
 
 def assign_at(records: Raw, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
-    """Do as ``validate_and_assign`` does, at ``now_ms``: a log's settings are the same for append after append.
+    """Validate records and assign offsets at ``now_ms``. A log reuses the same settings for all its appends.
 
-    A bytearray is taken over: an ordinary set gets its offsets where it is, and nothing of it is copied.
+    A bytearray is modified: an ordinary record set gets its offsets in place and is not copied.
 
     Raises:
-        AppendRefusedError: as ``validate_and_assign``.
+        AppendRefusedError: see ``validate_and_assign``.
     """
     records = records if isinstance(records, bytearray) else bytearray(records)
     appended = _take(records, offset, settings, now_ms)
     if appended is not None:
         return appended
-    from kafkaframes.records.append.validator import validate_closely
+    from kafkaframes.records.append.validator import validate_general
 
-    return validate_closely(records, offset, replace(settings, now_ms=now_ms))
+    return validate_general(records, offset, replace(settings, now_ms=now_ms))
 
 
 def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
-    """Write batches of a later format than ``magic`` (0 or 1) in it; offsets, keys, values and codecs stay.
+    """Convert batches to format ``magic`` (0 or 1) if theirs is newer. Offsets, keys, values and codecs are unchanged.
 
     Args:
-        first_offset: records below it may be left out of uncompressed batches, as for a fetch from there.
+        first_offset: the fetch offset. Earlier records of uncompressed batches may be dropped.
 
     Raises:
-        AppendRefusedError: as Kafka refuses: zstd, or records that cannot be read.
+        AppendRefusedError: Kafka would not convert the records: they are compressed with zstd or damaged.
     """
     from kafkaframes.records.append.down_convert import convert_down
 
@@ -115,70 +118,70 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
 
 
 def _take(data: bytearray, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
-    """Take an ordinary set; ``None`` where it needs a closer look."""
-    if not -slots.MOST_MS <= now_ms <= slots.MOST_MS:
+    """Append by the kernels; return None if the general path must decide."""
+    if not -slots.MAX_SAFE_MS <= now_ms <= slots.MAX_SAFE_MS:
         return None
     context = borrow(settings, now_ms)
     try:
-        taken = kernels.take(data, offset, context.words)
-        if taken[0] < 0:
-            taken = _again(data, offset, context, settings, taken)
-        answer, count, largest, size = taken
+        result = kernels.take(data, offset, context.words)
+        if result[0] < 0:
+            result = _retry(data, offset, context, settings, result)
+        answer, count, largest, size = result
         if answer == slots.IN_PLACE:
             return Appended(data, offset + count, True, largest, 0, now_ms, size, 0, size)
-        return None if answer == slots.UNUSUAL else _anew(data, offset, context, settings)
+        return None if answer == slots.UNUSUAL else _rebuild(data, offset, context, settings)
     finally:
         give_back(context)
 
 
-def _anew(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
-    """Write the set anew whose content ``context`` holds; ``None`` where it needs a closer look."""
-    from kafkaframes.records.append import _kernels_rebuild as kernels  # as many again, and often not needed
+def _rebuild(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
+    """Rebuild the set whose content is in ``context``; return None if the general path must decide."""
+    from kafkaframes.records.append import _kernels_rebuild as kernels  # often not needed, and as large as _kernels
 
-    taken = kernels.rewrite(data, offset, context.words)
-    if taken[0] == slots.NO_OUT:
-        context.reserve(taken[0], taken[1])
-        taken = kernels.rewrite(data, offset, context.words)
-    answer, count, largest, size, held = taken
+    result = kernels.rewrite(data, offset, context.words)
+    if result[0] == slots.OUT_TOO_SMALL:
+        context.reserve(result[0], result[1])
+        result = kernels.rewrite(data, offset, context.words)
+    answer, count, largest, size, content_bytes = result
     if answer == slots.UNUSUAL:
         return None
-    records, recompressed = bytes(context.out[:size]), 0
+    records, recompressed_bytes = bytes(context.out[:size]), 0
     if answer == slots.PLAIN:
-        records, recompressed = _wrapped(data, records, offset, context, settings), held
+        records, recompressed_bytes = _compress(data, records, offset, context, settings), content_bytes
         if not records:
             return None
-    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed, 0)
+    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed_bytes, 0)
 
 
-def _wrapped(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
-    """Compress what the kernel wrote and have it put behind a header; nothing where that is too large."""
+def _compress(data: bytearray, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:
+    """Compress rebuilt records and return the batch; return ``b""`` if it exceeds the batch limit."""
     from kafkaframes.records.append import _kernels_rebuild as kernels
 
     codec = settings.target_codec(codec_in(data))
-    packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
-    size = kernels.wrap(data, packed, number, offset, context.words)
-    if size == slots.NO_OUT:
-        context.reserve(size, len(packed) + BATCH_V2.size)
-        size = kernels.wrap(data, packed, number, offset, context.words)
+    payload, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
+    size = kernels.wrap(data, payload, number, offset, context.words)
+    if size == slots.OUT_TOO_SMALL:
+        context.reserve(size, len(payload) + BATCH_V2.size)
+        size = kernels.wrap(data, payload, number, offset, context.words)
     return bytes(context.out[:size])
 
 
-def _again(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, taken: Answer) -> Answer:
-    """Give the kernel the memory or the content that it asks for, and try again."""
-    while taken[0] < 0:
-        if taken[0] == slots.CAREFUL:
-            content = _content(data, settings.most_content_bytes)
+def _retry(data: bytearray, offset: int, context: KernelContext, settings: AppendSettings, result: Answer) -> Answer:
+    """Call the kernel again with the memory or the content that its answer asks for."""
+    while result[0] < 0:
+        if result[0] == slots.NEEDS_CONTENT:
+            content = _content(data, settings.max_content_bytes)
             if content is None:
                 return _UNUSUAL
-            context.show(content)
+            context.use_content(content)
         else:
-            context.reserve(taken[0], taken[1])
-        taken = kernels.take(data, offset, context.words)
-    return taken
+            context.reserve(result[0], result[1])
+        result = kernels.take(data, offset, context.words)
+    return result
 
 
 def _content(data: bytearray, most_bytes: int) -> Raw | None:
-    """Decompress what the kernel would not; ``None`` where it is damaged."""
+    """Decompress a stream that the kernel cannot; return None if it is damaged."""
     budget = CONTENT.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)
@@ -193,10 +196,10 @@ def _content(data: bytearray, most_bytes: int) -> Raw | None:
 
 
 class KernelContext:
-    """The context of one caller of the kernels.
+    """The context of one call of the kernels.
 
     Attributes:
-        words: the array that the kernels take; ``_kernels_context.py`` says what stands where.
+        words: the array that the kernels take; ``_kernels_context.py`` names its elements.
         out: the memory that the kernels write to.
     """
 
@@ -210,42 +213,42 @@ class KernelContext:
         self._set_out(USUAL_BYTES)
 
     def use(self, settings: AppendSettings, now_ms: int) -> None:
-        """Put an append's settings and its time into the context, unless they are in it already."""
+        """Put the settings and the time of an append into the context, as far as they have changed."""
         if settings is not self._settings:
             self.words[slots.SETTINGS : slots.SETTINGS_END] = numbers_of(settings, now_ms)
         elif now_ms != self.now_ms:
             words = self.words
-            words[slots.LOWEST_MS], words[slots.HIGHEST_MS] = range_of(settings, now_ms)
+            words[slots.MIN_VALID_MS], words[slots.MAX_VALID_MS] = range_of(settings, now_ms)
             words[slots.NOW_MS] = now_ms
         self._settings, self.now_ms = settings, now_ms
 
     def reserve(self, answer: int, size: int) -> None:
-        """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
+        """Allocate ``size`` bytes for content or for output, depending on the kernel's answer."""
         if answer == slots.TOO_SMALL:
             self._set_content(np.empty(size, np.uint8))
         else:
             self._set_out(size)
         self._is_clear = False
 
-    def show(self, content: bytes | bytearray) -> None:
-        """Give the kernels content that is decompressed already."""
+    def use_content(self, content: bytes | bytearray) -> None:
+        """Pass content to the kernels that is already decompressed."""
         self._set_content(np.frombuffer(content, np.uint8))
         self.words[slots.CONTENT_KNOWN] = len(content)
         self._is_clear = False
 
     def clear(self) -> None:
-        """Forget content that was given, and memory that is too large to be kept until the next call."""
+        """Release decompressed content and memory that is too large for an idle context."""
         if self._is_clear:
             return
-        if self.words[slots.CONTENT_KNOWN] >= 0 or self._content.size > MOST_KEPT_BYTES:
+        if self.words[slots.CONTENT_KNOWN] >= 0 or self._content.size > MAX_IDLE_BYTES:
             self.words[slots.CONTENT_KNOWN] = -1
             self._set_content(np.empty(USUAL_BYTES, np.uint8))
-        if self.out.nbytes > MOST_KEPT_BYTES:
+        if self.out.nbytes > MAX_IDLE_BYTES:
             self._set_out(USUAL_BYTES)
         self._is_clear = True
 
     def _set_content(self, content: Bytes) -> None:
-        self._content = content  # the address is only as good as the array
+        self._content = content  # keeps the memory at the address alive
         self.words[slots.CONTENT_AT], self.words[slots.CONTENT_SIZE] = content.ctypes.data, content.size
 
     def _set_out(self, size: int) -> None:
@@ -255,15 +258,15 @@ class KernelContext:
 
 
 def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
-    """Return the settings and the time in the kernel's order.
+    """Return the settings and the time in the order of the context.
 
-    Where only the general path can follow them, the largest size is -1, so that every set is unusual.
+    For settings that only the general path implements, the batch limit is -1, so that every set is unusual.
     """
     lowest, highest = range_of(settings, now_ms)
-    most = slots.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MOST_MS)
+    limit = slots.MAX_SAFE_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, slots.MAX_SAFE_MS)
     epoch = settings.leader_epoch
     if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > LARGEST_INT32:
-        most, epoch = -1, -1
+        limit, epoch = -1, -1
     return (
         settings.record_format,
         slots.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
@@ -274,21 +277,21 @@ def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
         settings.append_time,
         now_ms,
         epoch,
-        max(most, -1),
+        max(limit, -1),
         settings.on_noncontiguous == REASSIGN,
     )
 
 
 def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
-    """Return the least and the largest timestamp that need no closer look."""
+    """Return the smallest and the largest timestamp that the kernels accept."""
     if settings.append_time:
-        return 0, slots.MOST_MS
+        return 0, slots.MAX_SAFE_MS
     lowest, highest = now_ms - settings.before_max_ms, now_ms + settings.after_max_ms
-    return min(max(lowest, 0), slots.MOST_MS + 1), max(min(highest, slots.MOST_MS), NO_TIMESTAMP)
+    return min(max(lowest, 0), slots.MAX_SAFE_MS + 1), max(min(highest, slots.MAX_SAFE_MS), NO_TIMESTAMP)
 
 
 def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
-    """Return a context that no other caller uses, with the settings and the time in it."""
+    """Return a context that no other caller uses, with the settings and the time."""
     try:
         context = _idle.pop()
     except IndexError:
@@ -298,13 +301,13 @@ def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
 
 
 def give_back(context: KernelContext) -> None:
-    """Clear a context and return it, so that other callers can use it."""
+    """Clear a context and add it to the idle ones."""
     context.clear()
     _idle.append(context)
 
 
-_LENGTHS = 8  # of key and value
-# Where a compressed stream starts and where the byte with the codec is, by format.
+_LENGTHS = 8  # bytes of the key length and the value length
+# Start of the compressed stream, and position of the byte that holds the codec, by format.
 _STARTS = (
     (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.position_of("attributes")),
     (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.position_of("attributes")),

@@ -1,6 +1,6 @@
-"""The headers of the records to append: are the batches whole, which codec they have, and the fields a broker sets.
+"""Validate the batch headers of records to append, and set the fields that a broker assigns.
 
-A batch that stays as it came gets its place in the log by a few header bytes, and rarely the CRC (KIP-31).
+A batch that needs no rebuild gets its offsets by changing a few header bytes, and rarely the CRC (KIP-31).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from kafkaframes.wire.checksum import crc32, crc32c
 
 
 def valid_batches(data: Bytes) -> tuple[Batches, int]:
-    """Scan batches, and check the size, CRC and codec of each as the broker does before all else.
+    """Scan batches and validate the size, CRC and codec of each, as the broker does first.
 
     Returns:
-        The headers of the whole batches, and how many bytes these have.
+        The headers of the complete batches, and their total size in bytes.
 
     Raises:
-        AppendRefusedError: for the first batch that is damaged, or because there is none.
+        AppendRefusedError: a batch is damaged, or there is no complete batch.
     """
     batches = scan_all(data)
     magics, sizes = batches.column("magic"), batches.column("size")
@@ -47,22 +47,22 @@ def valid_batches(data: Bytes) -> tuple[Batches, int]:
     if len(bad):
         row = int(bad[0])
         if short[row] or wrong[row]:
-            reason = "is shorter than its header" if short[row] else "has a CRC that is not that of its bytes"
+            reason = "is shorter than its header" if short[row] else "has a wrong CRC"
             raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
         raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
-    refuse_corrupt(batches.end)
+    reject_corrupt_end(batches.end)
     if batches.end.position == 0:
-        error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
+        error = AppendRefusedError("CorruptRecordException", "the records contain no complete batch")
         error.valid_bytes = 0
         raise error
     return batches, batches.end.position
 
 
-def refuse_corrupt(end: End) -> None:
-    """Refuse what Kafka's iterator ends with an error at.
+def reject_corrupt_end(end: End) -> None:
+    """Reject records at whose end Kafka's iterator raises an error.
 
     Raises:
-        AppendRefusedError: with the exception of Kafka; of a size near 2^31 it computes a negative limit of a buffer.
+        AppendRefusedError: with Kafka's exception. For a size near 2^31 Kafka's buffer limit becomes negative.
     """
     if end.corrupt:
         exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
@@ -70,17 +70,17 @@ def refuse_corrupt(end: End) -> None:
 
 
 def source_codec(batches: Batches) -> Codec:
-    """Return the codec of the last batch that has one."""
+    """Return the codec of the last compressed batch, or ``NONE``."""
     numbers = batches.codecs
     compressed = numbers[numbers != 0]
     return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE
 
 
-# What a rewrite of the attributes keeps: Kafka drops bits 7 to 15 (and, in a message, 4 to 7).
-_KEPT = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON}
+# The attributes that Kafka preserves when it writes them again. It drops bits 7 to 15 (in a message, bits 4 to 7).
+_PRESERVED_ATTRIBUTES = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON}
 
 
-class _Positions(NamedTuple):
+class _FieldPositions(NamedTuple):
     attributes: int
     attributes_format: str
     max_timestamp: int
@@ -88,17 +88,18 @@ class _Positions(NamedTuple):
     crc_from: int
 
 
-def _positions_of(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Positions:
+def _field_positions(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _FieldPositions:
     crc, crc_from = layout.position_of("crc"), layout.end_of("crc")
-    return _Positions(layout.position_of("attributes"), attributes_format, layout.position_of(timestamp), crc, crc_from)
+    attributes = layout.position_of("attributes")
+    return _FieldPositions(attributes, attributes_format, layout.position_of(timestamp), crc, crc_from)
 
 
-_V1, _V2 = _positions_of(MESSAGE_V1, ">b", "timestamp"), _positions_of(BATCH_V2, ">h", "max_timestamp")
+_V1, _V2 = _field_positions(MESSAGE_V1, ">b", "timestamp"), _field_positions(BATCH_V2, ">h", "max_timestamp")
 _AT_EPOCH = BATCH_V2.position_of("leader_epoch")
 
 
 def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Write the offset field of each batch so that its last record gets ``last_offsets``."""
+    """Write the offset field of each batch so that its last record has the offset in ``last_offsets``."""
     deltas = np.where(batches.is_v2, batches.column("last_offset") - batches.column("base_offset"), 0).astype(np.int64)
     values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
     target = np.frombuffer(out, np.uint8)
@@ -107,23 +108,23 @@ def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple
 
 
 def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
-    """Write the leader epoch of every batch (format 2; outside the CRC)."""
+    """Write the leader epoch of every format 2 batch. The CRC does not cover it."""
     for position in batches.column("position").tolist():
         struct.pack_into(">i", out, position + _AT_EPOCH, leader_epoch)
 
 
 def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:
-    """Set timestamp type and largest timestamp of a batch (formats 1, 2); the CRC only if that changes anything."""
+    """Set the timestamp type and the largest timestamp of a batch (formats 1 and 2), and its CRC if they change."""
     position, size, magic, attributes, current = (
         int(batches.table[COLUMN[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
     )
     if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
         return
     positions = _V1 if magic == 1 else _V2
-    attributes = attributes & _KEPT[magic] | (LOG_APPEND_TIME if append_time else 0)
+    attributes = attributes & _PRESERVED_ATTRIBUTES[magic] | (LOG_APPEND_TIME if append_time else 0)
     struct.pack_into(positions.attributes_format, out, position + positions.attributes, attributes)
     struct.pack_into(">q", out, position + positions.max_timestamp, timestamp)
-    checked = memoryview(out)[position + positions.crc_from : position + size]
-    crc = crc32(checked) if magic == 1 else crc32c(checked)
-    checked.release()
+    crc_input = memoryview(out)[position + positions.crc_from : position + size]
+    crc = crc32(crc_input) if magic == 1 else crc32c(crc_input)
+    crc_input.release()
     struct.pack_into(">I", out, position + positions.crc, crc)

@@ -1,4 +1,4 @@
-"""What decides how records are appended: the topic's configuration, the clock, and who sends them."""
+"""The settings of an append (topic configuration, clock, origin), its result, and the errors that reject it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MOST_CONTENT_BYTES
 
 LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
-CONTENT_RATIO, _LEAST_BATCH_BYTES = 64, 1 << 20
+CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
-# What to do with a compressed set whose inner offsets are not 0, 1, 2, ... (a mirror of a compacted topic has holes).
+# Policies for a record set whose inner offsets are not 0, 1, 2, ... A mirror of a compacted topic sends sets with holes.
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 
@@ -25,20 +25,21 @@ class AppendSettings:
     """The settings of one append; the defaults are Kafka's.
 
     Attributes:
-        record_format: the format that the log is written in.
-        codec: the topic's ``compression.type``; ``producer`` keeps that of the batch.
-        level: the codec's level (KIP-390), the codec's default where it is ``None``.
+        record_format: the record format of the log: 0, 1 or 2.
+        codec: the topic's ``compression.type``; ``producer`` keeps the codec of the batch.
+        level: the compression level (KIP-390); None is the codec's default.
         timestamp_type: ``message.timestamp.type``.
-        now_ms: the broker's clock, in milliseconds; it comes in from outside.
+        now_ms: the broker's clock, in milliseconds.
         before_max_ms, after_max_ms: ``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms``.
-        compacted: the topic is compacted, so that every record needs a key.
-        origin: ``CLIENT`` is checked most; the others are trusted more (``AppendOrigin``).
-        leader_epoch: written into batches of format 2.
-        max_batch_bytes: ``max.message.bytes``, for each batch, before and after; ``None`` for no limit.
-        on_noncontiguous: ``kafka`` rebuilds such a set of format 1 and refuses one of format 2; ``reject`` refuses both
-            (nothing is ever compressed again for it, and a client that numbers wrongly is found); ``reassign`` is
-            KIP-31's text (number the records anew in both); ``keep`` copies batches with their offsets untouched.
-            For all but ``kafka`` a batch of format 2 that ends behind its last record has a hole there.
+        compacted: whether the topic is compacted. Every record then needs a key.
+        origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to ``CLIENT`` only.
+        leader_epoch: the leader epoch to write into format 2 batches.
+        max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None is no limit.
+        on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
+            and rejects one of format 2. ``reject`` rejects both, so that no set is ever recompressed for that reason
+            and clients that number records wrongly get an error. ``reassign`` numbers the records of both again, as
+            KIP-31's text has it. ``keep`` copies batches with their offsets. Except for ``kafka``, the offsets between
+            the last record and the last offset of a format 2 batch are a hole as well.
     """
 
     record_format: int = 2
@@ -62,22 +63,23 @@ class AppendSettings:
             ("on_noncontiguous", (AS_KAFKA, REJECT, REASSIGN, KEEP)),
         ):
             if getattr(self, name) not in allowed:
-                raise OptionError(f"{name} is one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}")
+                expected = ", ".join(map(str, allowed))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; expected one of {expected}")
         if self.codec != "producer":
             codec_of(self.codec)
 
     @property
-    def most_content_bytes(self) -> int:
-        """The largest decompressed size of what is appended: 64 times what a batch may have, within 256 MiB.
+    def max_content_bytes(self) -> int:
+        """The largest decompressed size of an append, in bytes: 64 times the batch limit, at most 256 MiB.
 
-        Kafka has no such limit, and inflates whatever a producer sends.
+        Kafka has no such limit and decompresses whatever a producer sends.
         """
         if self.max_batch_bytes is None:
             return DEFAULT_LIMIT_BYTES
-        return min(CONTENT_RATIO * max(self.max_batch_bytes, _LEAST_BATCH_BYTES), MOST_CONTENT_BYTES)
+        return min(CONTENT_RATIO * max(self.max_batch_bytes, _MIN_LIMIT_BATCH_BYTES), MOST_CONTENT_BYTES)
 
     def target_codec(self, source: Codec) -> Codec:
-        """Return the codec to write: the topic's, or the source's where the topic says ``producer``."""
+        """Return the codec to write: the topic's, or ``source`` if the topic's is ``producer``."""
         return source if self.codec == "producer" else codec_of(self.codec)
 
     @property
@@ -86,8 +88,7 @@ class AppendSettings:
         return self.timestamp_type == LOG_APPEND_TIME
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What an append, or a conversion to an older format, came to: records for the log, or a refusal as Kafka's.
+# ------------------------------------------------------------------------------------------------ results and errors
 
 Raw = bytes | bytearray
 
@@ -96,14 +97,15 @@ class Appended(NamedTuple):
     """Records ready for the log.
 
     Attributes:
-        records: their bytes; those that came, where they stay in place.
-        next_offset: the offset after the last.
-        in_place: nothing was built anew.
-        max_timestamp: the largest timestamp in milliseconds, -1 for none (always in format 0).
-        converted: how many records were written anew.
-        valid_bytes: the size of the whole batches that came in; what follows them was cut off.
-        recompressed_bytes: bytes (uncompressed) that went through a compressor.
-        kept_bytes: bytes of batches that were taken as they came, but for header fields.
+        records: the bytes to write; the bytes that were passed in, if they changed in place.
+        next_offset: the offset after the last record.
+        in_place: whether no batch was rebuilt.
+        max_timestamp: the largest timestamp in milliseconds; -1 if there is none (always in format 0).
+        converted: number of rebuilt records.
+        append_time_ms: the broker's clock at the append, in milliseconds.
+        valid_bytes: size of the complete batches in the input; an incomplete batch after them was dropped.
+        recompressed_bytes: uncompressed size of the records that were compressed.
+        kept_bytes: size of the batches that were appended without a rebuild.
     """
 
     records: Raw
@@ -121,8 +123,9 @@ class DownConverted(NamedTuple):
     """Records in an older format.
 
     Attributes:
-        records: their bytes; batches that were old enough are as they were.
-        lost: what the older format cannot say -> how often it was there (of records or of batches).
+        records: the converted bytes. Batches that have a supported format are unchanged.
+        converted: number of converted records.
+        lost: how many records or batches lost something, by what the older format cannot represent.
     """
 
     records: bytes
@@ -130,35 +133,35 @@ class DownConverted(NamedTuple):
     lost: dict[str, int]
 
 
-# The end of a batch's records (reasons.py) -> what Kafka's iterators throw. Those not named: InvalidRecordException.
-_OF_DAMAGE = {
+# The exception that Kafka's iterators throw, by damage (reasons.py). For all other damage it is InvalidRecordException.
+_EXCEPTIONS = {
     reasons.SHORT_HEADER: "IndexOutOfBoundsException",
     reasons.UNKNOWN_CODEC: "IllegalArgumentException",
     reasons.DAMAGED_STREAM: "KafkaException",
     reasons.SMALL_INNER_SIZE: "CorruptRecordException",
     reasons.UNREADABLE_FIELD: "IllegalArgumentException",
 }
-# snappy-java throws an Error, not an IOException, for a chunk beyond its largest (SnappyInputStream).
+# snappy-java throws an Error, not an IOException, for a chunk above its largest size (SnappyInputStream).
 _SNAPPY_CHUNK = "snappy: a chunk length of"
 
 
 def refusal_of_content(most_bytes: int) -> AppendRefusedError:
-    """Return the refusal of records that are too large when they are decompressed."""
+    """Return the error for records whose decompressed size exceeds ``most_bytes``."""
     return AppendRefusedError("RecordTooLargeException", over_limit(most_bytes))
 
 
 def refusal_of_problem(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
-    """Return the refusal for damage that reading a batch's records ran into; ``exception`` where it is known better."""
-    exception = exception or _OF_DAMAGE.get(problem.status, "InvalidRecordException")
+    """Return the error for a damaged batch; ``exception`` overrides the exception that belongs to the problem."""
+    exception = exception or _EXCEPTIONS.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK):
         exception = "SnappyError"
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")
 
 
 def refusal_of_records(errors: tuple[RecordRefusal, ...]) -> AppendRefusedError:
-    """Return the refusal for records at fault: a wrong timestamp among them decides the code."""
+    """Return the error for invalid records. If one has an invalid timestamp, that decides the error code."""
     late = any(error.code == ErrorCode.INVALID_TIMESTAMP for error in errors)
     exception = "InvalidTimestampException" if late else "InvalidRecordException"
     first = "; ".join(f"record {error.batch_index}: {error.reason}" for error in errors[:3])
     more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
-    return AppendRefusedError(exception, f"records refused: {first}{more}", record_errors=errors)
+    return AppendRefusedError(exception, f"invalid records: {first}{more}", record_errors=errors)

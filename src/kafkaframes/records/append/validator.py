@@ -1,26 +1,27 @@
-"""Validate records and assign offsets as Kafka's LogValidator does: in place wherever KIP-31 lets it.
+"""Validate records and assign offsets as Kafka's LogValidator does: in place if KIP-31 allows it.
 
-Which path is taken (source codec and format against the target's):
+The path depends on the codec and format of the record set and on those of the log:
 
 ====================  ==========================  ==============================================================
 source -> target      formats                     path
 ====================  ==========================  ==============================================================
 none -> none          equal                       in place: offsets, leader epoch; the CRC only for a timestamp
 none -> none          differ                      rebuilt, uncompressed
-X -> X                equal, 1 or 2, contiguous   in place: decompressed to be checked, never compressed again
+X -> X                equal, 1 or 2, contiguous   in place: decompressed for validation, never compressed again
 X -> X                1, offsets not 0, 1, 2 ...  rebuilt
-X -> X                2, offsets not 0, 1, 2 ...  refused (Kafka fails there: its iterator skipped the keys)
+X -> X                2, offsets not 0, 1, 2 ...  rejected (Kafka fails here: its iterator skipped the keys)
 X -> X                0                           rebuilt: inner offsets are absolute, the cost that KIP-31 removed
 any other             any                         rebuilt with the target's codec
 ====================  ==========================  ==============================================================
 
-A control batch into a compressed topic stays uncompressed, in place.
+A control batch for a compressed topic stays uncompressed, in place.
 
-``reassign`` and ``reject`` look for holes between the first and the last offset that a header names: a batch of format
-2 that compaction has cut at its end has one there, with offsets 0, 1, 2, ... inside, and in place its base offset would
-lie below the log's end. What has none is numbered from its base offset on, whatever that is.
+``reassign`` and ``reject`` look for holes between the first and the last offset of the header. If compaction removed
+the last records of a format 2 batch, the inner offsets are still 0, 1, 2, ..., but there is a hole at the end. In place,
+its base offset would be below the log end offset. A batch without holes is numbered from its base offset, whatever it
+is.
 
-Kafka reads and writes the names of headers as text, so a rebuilt batch has U+FFFD where a name is not UTF-8; a batch
+Kafka reads and writes header keys as text, so a rebuilt batch has U+FFFD in place of bytes that are not UTF-8. A batch
 that stays in place keeps its bytes.
 """
 
@@ -33,7 +34,7 @@ import numpy as np
 
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records._delivery import is_over_limit
-from kafkaframes.records.append.checks import beyond_their_end, check, refused_for_damage
+from kafkaframes.records.append.checks import are_truncated, check, damage_error
 from kafkaframes.records.append.headers import (
     set_leader_epoch,
     set_max_timestamp,
@@ -52,8 +53,8 @@ from kafkaframes.records.makers import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
-def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
-    """Validate and assign by the general path, whatever the records are; see ``entry.validate_and_assign``."""
+def validate_general(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
+    """Validate and assign by the general path, which takes any records; see ``entry.validate_and_assign``."""
     data = as_array(records)
     batches, valid = valid_batches(data)
     try:
@@ -68,7 +69,7 @@ def validate_closely(records: bytes | bytearray | memoryview, offset: int, setti
 
 
 class _Append(NamedTuple):
-    """What every path needs."""
+    """The input of an append."""
 
     data: np.ndarray[tuple[int], np.dtype[np.uint8]]
     batches: Batches
@@ -77,7 +78,7 @@ class _Append(NamedTuple):
 
     @property
     def magic(self) -> int:
-        """The format of the first batch, which must be that of all."""
+        """The format of the first batch. All batches must have the same."""
         return int(self.batches.column("magic")[0])
 
 
@@ -88,7 +89,8 @@ def _check_sizes(batches: Batches, settings: AppendSettings) -> None:
     large = np.flatnonzero(batches.column("size") > limit)
     if len(large):
         size = int(batches.column("size")[large[0]])
-        raise AppendRefusedError("RecordTooLargeException", f"batch {large[0]}: {size} bytes, {limit} are allowed")
+        reason = f"batch {large[0]} has {size} bytes, the limit (max.message.bytes) is {limit}"
+        raise AppendRefusedError("RecordTooLargeException", reason)
 
 
 def _assign(append: _Append) -> Appended:
@@ -103,53 +105,55 @@ def _assign(append: _Append) -> Appended:
     return _assign_compressed(append, source, target)
 
 
-def _decoded(append: _Append, *, lenient: bool = False) -> Decoded:
-    """Open and index the batches, unless their content is too large."""
-    most, budget = append.settings.most_content_bytes, CONTENT.get()
+def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
+    """Decompress and index the batches; raise if their content is too large."""
+    limit_bytes, budget = append.settings.max_content_bytes, CONTENT.get()
     if budget is not None and budget.is_spent:
         raise refusal_of_content(budget.most_bytes)
-    work = partial(decode, append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
+    work = partial(
+        decode, append.data, append.batches, limit_bytes=limit_bytes, total_bytes=limit_bytes, lenient=lenient
+    )
     is_plain = source_codec(append.batches) is Codec.NONE
     decoded = open_content(f"records {lenient}", 0 if is_plain else len(append.data), work)
     if budget is not None and not is_plain:
         budget.spent_bytes += len(decoded.sections.buf)
     if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
-        raise refusal_of_content(most)
+        raise refusal_of_content(limit_bytes)
     return decoded
 
 
-# ------------------------------------------------------------------------------------------- nothing compressed
+# ------------------------------------------------------------------------------------------- uncompressed to uncompressed
 
 
 def _assign_plain(append: _Append) -> Appended:
-    _first_batch_alone(append, Codec.NONE)
-    decoded = _decoded(append)
+    _require_single_batch(append, Codec.NONE)
+    decoded = _decode(append)
     check(decoded, append.settings)
     if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(decoded):
-        _refuse_holes(append.settings)
-        _ensure_whole(decoded)
-        return _rebuilt(append, decoded, Codec.NONE)
+        _reject_holes(append.settings)
+        _require_undamaged(decoded)
+        return _rebuild(append, decoded, Codec.NONE)
     counts = _counts(decoded)
     last_offsets = append.offset + np.cumsum(counts) - 1
-    largest = _largest_per_batch(decoded)
-    return _patched(append, last_offsets, largest, int(append.offset + counts.sum()))
+    largest = _max_timestamps(decoded)
+    return _patch(append, last_offsets, largest, int(append.offset + counts.sum()))
 
 
 def _has_holes(decoded: Decoded) -> bool:
-    """Tell whether offsets are missing in the one batch, also before its first record or after its last."""
+    """Return whether offsets of the batch are missing, including those before its first and after its last record."""
     base, last = (int(decoded.batches.column(name)[0]) for name in ("base_offset", "last_offset"))
     return not np.array_equal(decoded.index.offsets, np.arange(base, last + 1))
 
 
 def _counts(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return how many records Kafka's iterator hands out for each batch, unreadable ones included."""
+    """Return for each batch how many records Kafka's iterator returns, including unreadable ones."""
     counts = decoded.index.rows.copy()
     for batch in np.flatnonzero(decoded.index.statuses).tolist():
         counts[batch] += decoded.unreadable(batch)
     return counts
 
 
-def _largest_per_batch(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _max_timestamps(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     largest = np.full(len(decoded.batches), NO_TIMESTAMP, np.int64)
     np.maximum.at(largest, decoded.owners, decoded.index.timestamps)
     old = ~decoded.batches.is_v2
@@ -157,15 +161,15 @@ def _largest_per_batch(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.i
     return largest
 
 
-def _patched(
+def _patch(
     append: _Append,
     last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
     largest: np.ndarray[tuple[int], np.dtype[np.int64]],
     next_offset: int,
 ) -> Appended:
-    """Write header fields over a copy of the batches; ``largest`` is each one's largest timestamp.
+    """Overwrite header fields in a copy of the batches; ``largest`` has the largest timestamp of each.
 
-    Which fields the log's format decides, not that of the batches: a control batch is kept whatever it is.
+    The log's format decides which fields, not the format of the batches: control batches stay in place in any format.
     """
     settings, batches = append.settings, append.batches
     out = bytearray(append.data)
@@ -185,62 +189,62 @@ def _patched(
 
 
 def _convert_plain(append: _Append) -> Appended:
-    decoded = _decoded(append)
-    _ensure_whole(decoded)  # Kafka estimates the size of the result first, reading everything
-    _first_batch_alone(append, Codec.NONE)
+    decoded = _decode(append)
+    _require_undamaged(decoded)  # Kafka reads everything first, to estimate the size of the result
+    _require_single_batch(append, Codec.NONE)
     _check_target(append, Codec.NONE)
     try:
         check(decoded, append.settings)
-    except AppendRefusedError as refused:
-        if refused.record_errors:  # they are collected until the end, but what is before the first is written at once
-            _check_rows(append, decoded, refused.record_errors[0].batch_index)
+    except AppendRefusedError as error:
+        if error.record_errors:  # Kafka collects these, but writes the records before the first one, which may fail
+            _check_rows(append, decoded, error.record_errors[0].batch_index)
         raise
-    return _rebuilt(append, decoded, Codec.NONE)
+    return _rebuild(append, decoded, Codec.NONE)
 
 
-# ------------------------------------------------------------------------------------------- a codec somewhere
+# ----------------------------------------------------------------------------------------- source or target compressed
 
 
 def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appended:
     settings = append.settings
-    _first_batch_alone(append, source)
+    _require_single_batch(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
     is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
-    lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # keys and values are not looked at yet
-    decoded = _decoded(append, lenient=lenient)
+    lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # Kafka skips keys and values here
+    decoded = _decode(append, lenient=lenient)
     check(decoded, settings)
-    is_contiguous = _contiguous(append, decoded)
+    is_contiguous = _is_contiguous(append, decoded)
     if in_place and is_contiguous:
         counts = _counts(decoded)
         next_offset = int(append.offset + counts.sum())
         largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
-        return _patched(append, np.array([next_offset - 1], np.int64), largest, next_offset)
+        return _patch(append, np.array([next_offset - 1], np.int64), largest, next_offset)
     if in_place:
-        _refuse_holes(settings)
+        _reject_holes(settings)
     if in_place and append.magic >= 2 and source is not Codec.NONE:
         if settings.on_noncontiguous != REASSIGN:
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
-        decoded = _decoded(append)
-    elif beyond_their_end(decoded).any():
-        decoded = _decoded(append)
-    _ensure_whole(decoded)
+        decoded = _decode(append)
+    elif are_truncated(decoded).any():
+        decoded = _decode(append)
+    _require_undamaged(decoded)
     _check_target(append, target)
-    return _rebuilt(append, decoded, target)
+    return _rebuild(append, decoded, target)
 
 
-def _refuse_holes(settings: AppendSettings) -> None:
+def _reject_holes(settings: AppendSettings) -> None:
     if settings.on_noncontiguous == REJECT:
         reason = "the offsets inside the set are not 0, 1, 2, ..., and on_noncontiguous is 'reject'"
         raise AppendRefusedError("InvalidRecordException", reason)
 
 
-def _contiguous(append: _Append, decoded: Decoded) -> bool:
-    """Tell whether the offsets in the one batch or compressed set are 0, 1, 2, ...: in format 0 they are not looked at.
+def _is_contiguous(append: _Append, decoded: Decoded) -> bool:
+    """Return whether the offsets in the batch or message set are 0, 1, 2, ...; format 0 has no such requirement.
 
-    Kafka takes them with the base offset that was sent, and does not look behind the last record.
+    Kafka's check is relative to the base offset in the request and ignores holes after the last record.
     """
     settings, offsets = append.settings, decoded.index.offsets
     if append.magic >= 2 and settings.on_noncontiguous in (REASSIGN, REJECT):
@@ -249,44 +253,46 @@ def _contiguous(append: _Append, decoded: Decoded) -> bool:
 
 
 def _keep(append: _Append) -> Appended:
-    """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
-    decoded = _decoded(append)
+    """Append the batches with their own offsets, which must increase and must not be below the log end offset."""
+    decoded = _decode(append)
     check(decoded, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
-        raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")
+        raise OptionError(
+            "on_noncontiguous='keep' copies batches; it requires codec='producer' and record_format to be their format"
+        )
     last = append.batches.column("last_offset")
-    first, largest = append.batches.column("base_offset").copy(), _largest_per_batch(decoded)
-    filled = decoded.index.rows > 0  # compaction leaves batches without records, which keep what their headers say
-    first[filled] = decoded.index.offsets[decoded.starts[:-1][filled]]
-    largest[~filled] = append.batches.column("max_timestamp")[~filled]
+    first, largest = append.batches.column("base_offset").copy(), _max_timestamps(decoded)
+    has_records = decoded.index.rows > 0  # compaction leaves empty batches, whose header values are preserved
+    first[has_records] = decoded.index.offsets[decoded.starts[:-1][has_records]]
+    largest[~has_records] = append.batches.column("max_timestamp")[~has_records]
     before = np.concatenate(([append.offset - 1], last[:-1]))
     if (first <= before).any():
         row = int(np.flatnonzero(first <= before)[0])
         raise AppendRefusedError(
             "InvalidRecordException",
-            f"batch {row}: offset {first[row]} follows offset {before[row]}: offsets must increase",
+            f"batch {row}: offset {first[row]} follows offset {before[row]}; offsets must increase",
         )
-    return _patched(append, last, largest, int(last[-1]) + 1)
+    return _patch(append, last, largest, int(last[-1]) + 1)
 
 
-# --------------------------------------------------------------------------------------------------- rebuilding
+# ------------------------------------------------------------------------------------------------------ rebuilds
 
 
-def _first_batch_alone(append: _Append, source: Codec) -> None:
-    """Format 2, and anything compressed, comes one batch at a time."""
+def _require_single_batch(append: _Append, source: Codec) -> None:
+    """Reject several batches if they have format 2 or are compressed."""
     if (append.magic >= 2 or source is not Codec.NONE) and len(append.batches) > 1:
-        raise AppendRefusedError("InvalidRecordException", f"{len(append.batches)} batches where one is allowed")
+        raise AppendRefusedError("InvalidRecordException", f"{len(append.batches)} batches; expected exactly one")
 
 
-def _ensure_whole(decoded: Decoded) -> None:
+def _require_undamaged(decoded: Decoded) -> None:
     for batch in range(len(decoded.batches)):
-        refused = refused_for_damage(decoded, batch)
-        if refused is not None:
-            raise refused
+        error = damage_error(decoded, batch)
+        if error is not None:
+            raise error
 
 
 def _check_target(append: _Append, target: Codec) -> None:
-    """Refuse what Kafka's builder of a batch refuses (``MemoryRecordsBuilder``)."""
+    """Reject a target that Kafka's batch builder rejects (``MemoryRecordsBuilder``)."""
     settings, batches = append.settings, append.batches
     if settings.record_format < 2:
         if batches.is_transactional[0]:
@@ -295,14 +301,14 @@ def _check_target(append: _Append, target: Codec) -> None:
             raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
 
 
-def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
+def _rebuild(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     settings, batches = append.settings, append.batches
     count = len(decoded.index.offsets)
     fields = _fields(append)
     if not count:
         _check_producer(append)
         if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
-            raise AppendRefusedError("NullPointerException", "no record is left: Kafka fails here on LogAppendTime")
+            raise AppendRefusedError("NullPointerException", "no records remain; Kafka fails here with LogAppendTime")
         largest = settings.now_ms if settings.append_time else NO_TIMESTAMP
         return Appended(b"", append.offset, False, largest, 0, settings.now_ms, len(append.data), 0, 0)
     offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
@@ -313,20 +319,20 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
     rows = with_names_as_text(rows)
     largest = settings.now_ms if settings.append_time else int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
-    built = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
+    data = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
     if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
-    recompressed = 0 if target is Codec.NONE else _uncompressed_size(batches, decoded)
+    recompressed_bytes = 0 if target is Codec.NONE else _uncompressed_bytes(batches, decoded)
     return Appended(
-        built, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed, 0
+        data, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed_bytes, 0
     )
 
 
-def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:
-    """Return the bytes that held the records; of messages in a row, the messages whole."""
-    inside = decoded.sections.ends - decoded.sections.starts
-    in_a_row = ~batches.is_v2 & (batches.codecs == 0)
-    return int(np.where(in_a_row, batches.column("size"), inside).sum())
+def _uncompressed_bytes(batches: Batches, decoded: Decoded) -> int:
+    """Return the decompressed size of the records; of uncompressed messages, their whole size."""
+    section_bytes = decoded.sections.ends - decoded.sections.starts
+    is_plain_message = ~batches.is_v2 & (batches.codecs == 0)
+    return int(np.where(is_plain_message, batches.column("size"), section_bytes).sum())
 
 
 def _fields(append: _Append) -> BatchFields:
@@ -351,15 +357,16 @@ def _fields(append: _Append) -> BatchFields:
 
 
 def _check_rows(append: _Append, decoded: Decoded, stop: int | None = None) -> None:
-    """Refuse what Kafka's builder of a batch refuses about a record; those from ``stop`` on are not written."""
+    """Reject records before number ``stop`` that Kafka's batch builder rejects."""
     if (decoded.index.timestamps[:stop] < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
     if append.settings.record_format < 2 and decoded.index.header_counts[:stop].any():
-        raise AppendRefusedError("IllegalArgumentException", f"format {append.settings.record_format} has no headers")
+        format_name = f"format {append.settings.record_format}"
+        raise AppendRefusedError("IllegalArgumentException", f"{format_name} cannot represent record headers")
 
 
 def _check_producer(append: _Append) -> None:
-    """Refuse what Kafka's builder refuses when it writes the header (``validateProducerState``)."""
+    """Reject producer fields that Kafka's batch builder rejects (``validateProducerState``)."""
     fields = _fields(append)
     if append.settings.record_format < 2:
         return
