@@ -40,7 +40,7 @@ from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition  # noqa
 
 PARTITIONS = 4
 FORMS = ("kafka", "kafka-topic")
-MOST_RECORDS = 1_000_000
+MAX_RECORDS = 1_000_000
 OVERHEAD = 16  # bytes of a record that are not its value: so small ones do not become too many
 
 
@@ -56,7 +56,7 @@ def values(size: int, count: int) -> pa.Array:
 
 def fill(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]:
     """Make a topic of records of one size; return its name and how many they are."""
-    name, count = f"b{size}-{codec}", min(megabytes * 1_000_000 // (size + OVERHEAD), MOST_RECORDS)
+    name, count = f"b{size}-{codec}", min(megabytes * 1_000_000 // (size + OVERHEAD), MAX_RECORDS)
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
     with Producer(servers, compression_type=codec, batch_size=1 << 17, max_request_size=8 << 20) as producer:

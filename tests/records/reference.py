@@ -34,9 +34,9 @@ from kafkaframes.records.reasons import (
     HUGE_SIZE,
     LEFT_OVER,
     LENGTH_MISMATCH,
+    MAX_HEADERS,
+    MAX_RECORDS,
     MORE,
-    MOST_HEADERS,
-    MOST_RECORDS,
     NEGATIVE_COUNT,
     NESTED,
     NULL_HEADER_KEY,
@@ -242,11 +242,11 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         raise _DamagedError(NEGATIVE_COUNT)
     position, headers = batch.start, 0
     for done in range(count):
-        if done >= MOST_RECORDS:
+        if done >= MAX_RECORDS:
             raise _DamagedError(TOO_MANY_RECORDS)
         row, position = _record(batch, position)
         headers += row.header_count
-        if headers > MOST_HEADERS:
+        if headers > MAX_HEADERS:
             raise _DamagedError(TOO_MANY_HEADERS)
         if done + 1 == count:
             if position != batch.end:
@@ -294,7 +294,7 @@ def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
         position = at + size
     if batch.damaged:
         raise _DamagedError(DAMAGED_STREAM)
-    if len(found) > MOST_RECORDS:
+    if len(found) > MAX_RECORDS:
         raise _DamagedError(TOO_MANY_RECORDS)
     if not found:
         raise _DamagedError(EMPTY_SET)

@@ -71,7 +71,7 @@ def test_damage_that_the_reader_finds_is_drawn_as_damage(seed):
     data = mutations.some_batch_v2(mutations.random.Random(seed), 0, damage=0.3)
     (batch,) = read_values(data)
     errors = [drawing.error for drawing in assert_drawn(data) if drawing.error is not None]
-    left_over = batch.damage is not None and "left" in batch.damage.reason  # drawn as bytes behind the last record
+    left_over = batch.damage is not None and "left" in batch.damage.reason  # drawn as bytes after the last record
     assert bool(errors) == (batch.damage is not None) or left_over
 
 

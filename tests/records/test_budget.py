@@ -20,7 +20,7 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 from kafkaframes.records import decode
-from kafkaframes.records.reasons import MOST_HEADERS, MOST_RECORDS
+from kafkaframes.records.reasons import MAX_HEADERS, MAX_RECORDS
 from kafkaframes.records.scan import FILE, as_array, scan_all
 
 TINY = b"\x0c\0\0\0\x01\x01\0"  # a record of seven bytes: no key, no value, no headers
@@ -172,24 +172,24 @@ def test_a_budget_that_is_no_size_is_told(tmp_path, size):
 
 @pytest.mark.parametrize("columns", ["key_size", "offset,key,value,headers"])
 def test_tiny_records_are_bounded(tmp_path, columns):
-    count = MOST_RECORDS // 4
+    count = MAX_RECORDS // 4
     path = log_of(tmp_path, packed((TINY, count)), batches=6, count=count)
     assert limited("-c", READ, path, columns).startswith(f"{6 * count} []")
 
 
 def test_a_batch_of_too_many_records_is_damage(tmp_path):
-    path = log_of(tmp_path, packed((TINY, MOST_RECORDS + 5)), batches=1, count=MOST_RECORDS + 5)
+    path = log_of(tmp_path, packed((TINY, MAX_RECORDS + 5)), batches=1, count=MAX_RECORDS + 5)
     assert limited("-c", READ, path, "offset", size=2 * LIMITED).startswith(
-        f"{MOST_RECORDS} ['the batch has more than {MOST_RECORDS} records']"
+        f"{MAX_RECORDS} ['the batch has more than {MAX_RECORDS} records']"
     )
 
 
 @pytest.mark.parametrize("columns", ["offset", "headers"])
 def test_headers_are_bounded(tmp_path, columns):
-    most = f"['the records of the batch have more than {MOST_HEADERS} headers']"
-    path = log_of(tmp_path, many_headers(MOST_HEADERS // 2), batches=4)
+    most = f"['the records of the batch have more than {MAX_HEADERS} headers']"
+    path = log_of(tmp_path, many_headers(MAX_HEADERS // 2), batches=4)
     assert limited("-c", READ, path, columns).startswith("4 []")
-    path.write_bytes(mutations.batch_v2(many_headers(MOST_HEADERS + 1), count=1, attributes=4))
+    path.write_bytes(mutations.batch_v2(many_headers(MAX_HEADERS + 1), count=1, attributes=4))
     assert limited("-c", READ, path, columns).startswith(f"0 {most}")
 
 
@@ -199,7 +199,7 @@ def test_every_budget_gives_the_same(seed, budget):
     batches = scan_all(as_array(data), rules=FILE)
     sections = decode.open_sections(as_array(data), batches)
     index = decode.index_records(batches, sections)
-    parts = list(decode.in_turn(as_array(data), batches, budget_bytes=budget))
+    parts = list(decode.decode_steps(as_array(data), batches, budget_bytes=budget))
     assert [part.first for part in parts] == np.cumsum([0, *(len(part.batches) for part in parts)])[:-1].tolist()
     for name in ("offsets", "timestamps", "rows", "statuses", "key_size", "value_size", "header_counts"):
         joined = np.concatenate([getattr(part.index, name) for part in parts])

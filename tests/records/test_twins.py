@@ -57,7 +57,7 @@ def scanned(raw, rules):
 def assert_same_records(raw, rules, *, lenient):
     array, batches = scanned(raw, rules)
     sections = decode.open_sections(array, batches)
-    capacity = int(decode.most_rows(batches, sections).sum()) + 1
+    capacity = int(decode.max_rows(batches, sections).sum()) + 1
     columns = [np.zeros(capacity, dtype) for dtype in INDEX_TYPES]
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(2)]
     arguments = (sections.buf, batches.table, 0, len(batches), sections.starts, sections.ends, sections.kinds, lenient)

@@ -38,8 +38,8 @@ from kafkaframes.records.reasons import (
     FIELD_PAST_RECORD,
     LEFT_OVER,
     LENGTH_MISMATCH,
-    MOST_HEADERS,
-    MOST_RECORDS,
+    MAX_HEADERS,
+    MAX_RECORDS,
     NEGATIVE_COUNT,
     NESTED,
     NULL_HEADER_KEY,
@@ -224,7 +224,7 @@ def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, 
     position, headers = start, np.int64(0)
     while done < count:
         at, here, there = position, row + done, slot + done
-        if done >= MOST_RECORDS:
+        if done >= MAX_RECORDS:
             return done, TOO_MANY_RECORDS, at
         if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
             (
@@ -234,7 +234,7 @@ def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, 
             ) = quick_fields(buf, at, end)  # fmt: skip
             if stop >= 0 and (following == stop if length == 0 else headers_end_at(buf, following, stop, length)):
                 headers += length
-                if headers > MOST_HEADERS:
+                if headers > MAX_HEADERS:
                     return done, TOO_MANY_HEADERS, at
                 headers_at[there], header_counts[there] = following, length
                 offsets[here] = base + offset_delta
@@ -252,7 +252,7 @@ def _index_v2(buf, start, end, done, damaged, lenient, table, batch, row, slot, 
         if status != WHOLE:
             return done, status, at
         headers += length
-        if headers > MOST_HEADERS:
+        if headers > MAX_HEADERS:
             return done, TOO_MANY_HEADERS, at
         if not lenient and position != stop:
             return done, LENGTH_MISMATCH, at
@@ -313,7 +313,7 @@ def _walk_set(buf, start, end, damaged):
         position += OVERHEAD + size
     if damaged:
         return count, last, DAMAGED_STREAM
-    if count > MOST_RECORDS:
+    if count > MAX_RECORDS:
         return count, last, TOO_MANY_RECORDS
     return count, last, EMPTY_SET if count == 0 else WHOLE
 

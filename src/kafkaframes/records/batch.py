@@ -1,8 +1,8 @@
-"""Records as Python values: for people, tools and tests. ``columns.py`` is the form for data.
+"""Records and batches as Python values, for inspection, tools and tests. For data, use ``columns.py``.
 
-``read_values`` walks batches as Kafka's iterators do and gives a ``Batch`` for each, with its records up to where Kafka
-would stop, and the reason if that is before the end. Bad bytes never raise: a field that cannot be read is ``None``,
-damage is a value (``Batch.damage``, ``Walk.end``).
+``read_values`` iterates over batches as Kafka does. It yields a ``Batch`` for each, with the records up to where Kafka
+would stop, and the reason if that is before the end of the batch. Damaged bytes never raise: an unreadable field is
+``None``, and damage is reported in ``Batch.damage`` and ``Walk.end``.
 """
 
 from __future__ import annotations
@@ -36,47 +36,47 @@ from kafkaframes.wire.checksum import crc32
 from kafkaframes.wire.primitives import java_text
 from kafkaframes.wire.varint import read_varint
 
-# Batches are decoded in groups of about this many bytes (compressed) and at most this many batches.
+# Batches are decoded in groups of about this many compressed bytes, and at most this many batches.
 _GROUP_BYTES = 1 << 18
 _GROUP_BATCHES = 512
 
 
-_SHOWN_BYTES = 60
-_SHOWN_HEADERS = 5
+_MAX_SHOWN_BYTES = 60
+_MAX_SHOWN_HEADERS = 5
 
 
 def show_bytes(value: bytes | None) -> str:
-    """Return bytes as they are written in Python; of long ones the first, with the size.
+    """Return a Python bytes literal; a long one is truncated and followed by the size.
 
     >>> show_bytes(b"paid"), show_bytes(None), show_bytes(b"x" * 1000)
     ("b'paid'", 'None', "b'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'... (1,000 bytes)")
     """
-    if value is None or len(value) <= _SHOWN_BYTES:
+    if value is None or len(value) <= _MAX_SHOWN_BYTES:
         return repr(value)
-    return f"{bytes(value[:_SHOWN_BYTES])!r}... ({len(value):,} bytes)"
+    return f"{bytes(value[:_MAX_SHOWN_BYTES])!r}... ({len(value):,} bytes)"
 
 
 class Header(NamedTuple):
-    """One header of a record; the key's bytes need not be UTF-8."""
+    """A record header. The bytes of its key need not be UTF-8."""
 
     raw_key: bytes
     value: bytes | None
 
     @property
     def key(self) -> str:
-        """The key as Java shows it."""
+        """The key decoded as Java does: U+FFFD replaces bytes that are not UTF-8."""
         return java_text(self.raw_key)
 
 
 class Record(NamedTuple):
-    """One record.
+    """A record.
 
     Attributes:
-        timestamp: milliseconds, -1 for none.
-        timestamp_type: ``CreateTime``, ``LogAppendTime`` or ``NoTimestampType``, as its batch says.
-        sequence: -1 where the batch has none.
-        control: it belongs to a control batch.
-        crc_ok: for formats 0 and 1, whether the message's own CRC fits; ``None`` for format 2.
+        timestamp: timestamp in milliseconds; -1 if there is none.
+        timestamp_type: ``CreateTime``, ``LogAppendTime`` or ``NoTimestampType``, from the batch header.
+        sequence: sequence number; -1 if the batch has none.
+        control: whether the record is in a control batch.
+        crc_ok: whether the message's own CRC is right (formats 0 and 1); None in format 2.
     """
 
     offset: int
@@ -90,39 +90,41 @@ class Record(NamedTuple):
     crc_ok: bool | None
 
     def __repr__(self) -> str:
-        """Return one short line; of long keys, values and headers the first bytes, with the size."""
-        headers = "".join(f", {one.key}={show_bytes(one.value)}" for one in self.headers[:_SHOWN_HEADERS])
-        more = f", and {len(self.headers) - _SHOWN_HEADERS} headers" if len(self.headers) > _SHOWN_HEADERS else ""
-        shown = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
-        return f"<Record {self.offset}: {shown}{headers[:400]}{more}>"
+        """Return a short line. Long keys, values and headers are truncated and followed by their size."""
+        headers = "".join(f", {header.key}={show_bytes(header.value)}" for header in self.headers[:_MAX_SHOWN_HEADERS])
+        rest = len(self.headers) - _MAX_SHOWN_HEADERS
+        more = f", and {rest} headers" if rest > 0 else ""
+        fields = f"key={show_bytes(self.key)}, value={show_bytes(self.value)}, timestamp={self.timestamp}"
+        return f"<Record {self.offset}: {fields}{headers[:400]}{more}>"
 
     @property
     def control_type(self) -> str | None:
-        """What a control record is; ``None`` for others.
+        """The type of a control record; None for other records.
 
         Raises:
-            CorruptRecordError: its key cannot be read.
+            CorruptRecordError: the record's key is invalid.
         """
         return control_type(self.key) if self.control else None
 
     @property
     def coordinator_epoch(self) -> int | None:
-        """The coordinator's epoch of an ABORT or COMMIT marker; ``None`` for other records.
+        """The coordinator epoch of an ABORT or COMMIT marker; None for other records.
 
         Raises:
-            CorruptRecordError: its key or value cannot be read.
+            CorruptRecordError: the record's key or value is invalid.
         """
         is_marker = self.control_type in END_OF_TRANSACTION
         return coordinator_epoch(self.value) if is_marker else None
 
 
 class Damage(NamedTuple):
-    """Why a batch's records ended before their time.
+    """Why a batch has fewer readable records than its header states.
 
     Attributes:
-        status: a number of ``reasons.py``.
-        reached: how many records Kafka's iterator hands out before it fails: one more than were readable where the
-            last one's key or value is not.
+        status: a status code of ``reasons.py``.
+        reason: the damage in words.
+        reached: number of records that Kafka's iterator returns before it fails. It is one more than the readable
+            records if the key or value of the next one exceeds its message.
     """
 
     status: int
@@ -132,10 +134,11 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch of format 2, or one message of format 0 or 1 with all that a compressed one holds.
+    """A format 2 batch, or a message of format 0 or 1 with the messages inside it.
 
-    A field that the batch is too short for is ``None``. ``count`` is the header's (format 2), else how many records
-    were reached. ``base_offset`` of a compressed message is its first record's offset. Timestamps are milliseconds.
+    Fields after the end of a truncated header are ``None``. ``count`` is the header's record count (format 2) or the
+    number of records that were read. ``base_offset`` of a compressed message is the offset of its first record.
+    Timestamps are in milliseconds.
     """
 
     position: int
@@ -164,7 +167,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Walk:
-    """Iterate over batches; afterwards ``end`` says where and why the walk stopped."""
+    """Iterates over batches. After the iteration, ``end`` states where and why it stopped."""
 
     data: Bytes
     position: int
@@ -194,7 +197,7 @@ class Walk:
             fields = dict(zip(COLUMN, batches.table[:, row].tolist(), strict=True))
             problem = problem_of(row, index, sections)
             if self.lenient and fields["magic"] >= 2 and fields["count"] == 0:
-                problem = None  # of a batch that says it is empty nothing is read
+                problem = None  # a lenient reader does not read a batch whose count is 0
             damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
@@ -213,16 +216,16 @@ def read_values(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     lenient: bool = False,
 ) -> Walk:
-    """Walk the batches in ``data`` from ``position`` on, with their records.
+    """Iterate over the batches in ``data`` from ``position`` on, with their records.
 
     Args:
-        data: a log's bytes, whole.
-        position: the byte at which the first batch starts.
+        data: the bytes of a whole log segment.
+        position: position of the first batch, in bytes.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
-        limit_bytes: the largest decompressed size of a batch; records within it are given.
-        lenient: find records as Kafka's iterator does that skips keys and values. In compressed batches of format 2
-            they may then be cut from the wrong place; in formats 0 and 1 those that reach past their message are null,
-            and no damage. Of a batch of format 2 without compression Kafka's checks all, and this one does not.
+        limit_bytes: largest decompressed size of a batch; records within it are returned.
+        lenient: index records as the Kafka iterator that skips keys and values does. In compressed batches of format 2
+            this may misplace keys and values. In formats 0 and 1 a key or value that exceeds its message is null
+            without being damage. For uncompressed format 2 batches, Kafka checks everything; this does not.
     """
     return Walk(as_array(data), position, rules, limit_bytes, lenient)
 
@@ -266,15 +269,15 @@ def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header
 
 
 def _message(buf: bytes | memoryview, at: int, end: int) -> bytes | memoryview:
-    """Return the message of format 0 or 1 whose CRC stands at ``at``, from there on.
+    """Return the bytes of a message of format 0 or 1 from its CRC at ``at``.
 
-    One that is no wrapper is a section of its own, to ``end``; before an inner one (``end`` is 0) stands its size.
+    An uncompressed message ends at ``end``. For an inner message ``end`` is 0, and its size precedes the CRC.
     """
     return buf[at : end or at + int.from_bytes(buf[at - 4 : at], "big")]
 
 
 def message_crc_fits(message: bytes | memoryview) -> bool:
-    """Whether a message of format 0 or 1, from its CRC on, has the CRC of its bytes."""
+    """Return whether the CRC of a message of format 0 or 1 is right; ``message`` starts with the CRC."""
     return crc32(memoryview(message)[4:]) == int.from_bytes(message[:4], "big")
 
 
@@ -297,9 +300,9 @@ def _int32(value: int) -> int:
 
 
 def _first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
-    """Return the offset of the first message in a compressed one, which can be read where its key or value cannot.
+    """Return the offset of the first message in a compressed one. It is readable even if the key or value is not.
 
-    Inner offsets of format 1 are relative: the last one's is the wrapper's (KIP-31), unless that is 0.
+    Inner offsets of format 1 are relative: the last one equals the wrapper's offset (KIP-31), unless that is 0.
     """
     first, size = struct.unpack_from(">qi", inner)
     last, position = first, 0
@@ -322,11 +325,11 @@ def _batch(
     number = flags & CODEC_MASK
 
     def get(name: str) -> int | None:
-        needed = BATCH_V2.end_of("last_offset_delta" if name == "last_offset" else name) if is_v2 else 0
-        return fields[name] if needed <= fields["size"] else None
+        end = BATCH_V2.end_of("last_offset_delta" if name == "last_offset" else name) if is_v2 else 0
+        return fields[name] if end <= fields["size"] else None
 
     base_offset: int | None = fields["base_offset"]
-    if not is_v2 and number:  # what Kafka calls the base offset here is the first record's; there may be none
+    if not is_v2 and number:  # Kafka's base offset of a wrapper is that of its first record, if there is one
         base_offset = first_offset
     base_sequence, last_offset = get("base_sequence"), get("last_offset")
     last_sequence = None
@@ -360,13 +363,13 @@ def _batch(
 
 
 def _last_sequence(base_sequence: int, delta: int) -> int:
-    """Add the last offset delta as Kafka does, which does not look at the sign of the base here."""
+    """Add the last offset delta as Kafka does, which ignores the sign of the base sequence here."""
     if base_sequence >= 0:
         return sequence_of(base_sequence, delta)
     return _int32(base_sequence + delta)
 
 
-def _count(stored: int | None, records: tuple[Record, ...], damage: Damage | None) -> int:
-    if stored is not None:
-        return stored
+def _count(header_count: int | None, records: tuple[Record, ...], damage: Damage | None) -> int:
+    if header_count is not None:
+        return header_count
     return damage.reached if damage is not None else len(records)

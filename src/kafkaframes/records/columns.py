@@ -270,7 +270,7 @@ class RecordReader:
         """Decode a chunk the long way: decompress, index, and make of each column what is kept."""
         options, allocate = self.options, self._memory.array
         skip = self._unwanted(chunk)
-        for result in decode.in_turn(
+        for result in decode.decode_steps(
             chunk.data,
             chunk.batches,
             limit_bytes=options.limit_bytes,

@@ -1,8 +1,9 @@
-"""From the headers of many batches to an index of their records: decompress, then one kernel call for all.
+"""Decode batches: decompress them, then index the records of all of them with one kernel call.
 
-``open_sections`` says where each batch's records lie, decompressed; ``index_records`` finds every record's offset and
-timestamp and the places of its key, value and headers, checking what Kafka checks. Python is entered once for each
-*compressed* batch, never for a record. Nothing raises on bytes from outside: damage is a number and a place.
+``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns
+every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as Kafka's. Python
+code runs once per *compressed* batch, never per record. Damaged bytes never raise: damage is a status code and a
+position.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, current_budget
 from kafkaframes.records.reasons import (
     CODEC_OF_LATER_FORMAT,
     DAMAGED_STREAM,
-    MOST_RECORDS,
+    MAX_RECORDS,
     NULL_SET,
     SHORT_HEADER,
     UNKNOWN_CODEC,
@@ -40,11 +41,11 @@ from kafkaframes.records.reasons import (
 )
 from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, runs_of
 
-# What is held of each record and of each header beside its bytes: its index, and arrays that are made of that.
+# Memory per record and per header in addition to its bytes: the index, and arrays derived from it.
 RECORD_BYTES, HEADER_BYTES = 52, 48
-# The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
-_FEWEST_MESSAGE_BYTES = 26
-# Memory is reserved, not touched, for records that are this many times as large as their batches.
+# Smallest inner message of formats 0 and 1: offset, size field, and the smallest size.
+_MIN_MESSAGE_BYTES = 26
+# Memory is reserved (not touched) for records of this many times the size of their batches.
 _USUAL_RATIO = 4
 
 NO_BUDGET = 1 << 62
@@ -60,31 +61,30 @@ def decode(
     total_bytes: int | None = None,
     lenient: bool = False,
 ) -> Decoded:
-    """Open and index all batches at once.
+    """Decompress and index all batches at once.
 
     Args:
-        total_bytes: as of ``open_sections``; None is no bound.
-        lenient: as Kafka's iterator that skips keys and values.
+        limit_bytes: largest decompressed size of a batch.
+        total_bytes: largest decompressed size of all batches; None is no limit.
+        lenient: check only what the Kafka iterator that skips keys and values checks.
     """
     sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or NO_BUDGET)
     return Decoded(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
 
 
 def count_records(data: Bytes, batches: Batches) -> int:
-    """Return how many records batches hold: by their headers, and where a message set of formats 0 and 1 is
-    compressed, by opening it, for no header says it.
+    """Return the number of records in undamaged batches.
 
-    Args:
-        batches: good ones.
+    It is in the headers, except for compressed message sets of formats 0 and 1, which are decompressed.
     """
-    is_v2, wrapped = batches.is_v2, batches.is_wrapper
-    count = int(batches.column("count").sum(where=is_v2)) + int((~is_v2 & ~wrapped).sum())
-    if wrapped.any():
-        count += sum(int(part.index.rows.sum()) for part in in_turn(data, batches.chosen(wrapped)))
+    is_v2, is_wrapper = batches.is_v2, batches.is_wrapper
+    count = int(batches.column("count").sum(where=is_v2)) + int((~is_v2 & ~is_wrapper).sum())
+    if is_wrapper.any():
+        count += sum(int(part.index.rows.sum()) for part in decode_steps(data, batches.select(is_wrapper)))
     return count
 
 
-def in_turn(
+def decode_steps(
     data: Bytes,
     batches: Batches,
     *,
@@ -95,37 +95,39 @@ def in_turn(
     base: int = 0,
     file: str | None = None,
 ) -> Iterator[Decoded]:
-    """Open and index batches, not more at once than a budget of memory holds; one that is larger is open alone.
+    """Decode batches in parts that fit into a memory budget. A batch that exceeds the budget is a part of its own.
 
-    Counted are the records, decompressed, with what is kept of each record and of each header. What a part says is
-    valid as long as ``allocate``'s memory is.
+    The budget counts decompressed records, and the index of records and headers. A part is valid only as long as the
+    memory from ``allocate`` is.
 
     Args:
-        data, batches, limit_bytes: as of ``open_sections``.
-        skip: true for batches whose records nobody wants; they get no records and no problems.
-        allocate: makes the arrays (``(size, dtype) -> array``, contents undefined).
-        budget_bytes: the most bytes of all batches of a part; ``None``: what ``limits.budget`` says.
-        base, file: the position of ``data``'s first byte in its source, and the source's name.
+        data, batches, limit_bytes: see ``open_sections``.
+        skip: flags of batches to skip; they get no records and no problems.
+        allocate: returns an uninitialized array (``(size, dtype) -> array``).
+        budget_bytes: memory budget of a part; None is the budget of ``limits.budget``.
+        base: position of the first byte of ``data`` in its source.
+        file: name of the source.
     """
     budget_bytes = current_budget() if budget_bytes is None else budget_bytes
     sections = _sections(data, batches, skip)
-    first, held = 0, None
+    sections = _sections(data, batches, skip)
+    first, content = 0, None
     while first < len(batches):
-        sections, last, held = _open_some(
-            sections._replace(buf=data), batches, first, held, limit_bytes, budget_bytes, allocate
+        sections, last, content = _open_until_full(
+            sections._replace(buf=data), batches, first, content, limit_bytes, budget_bytes, allocate
         )
-        costs = sections.ends - sections.starts + RECORD_BYTES * most_rows(batches, sections)
+        costs = sections.ends - sections.starts + RECORD_BYTES * max_rows(batches, sections)
         for start, stop in ((first + start, first + stop) for start, stop in runs_of(costs[first:last], budget_bytes)):
             part = batches.part(start, stop)
-            opened = sections.part(start, stop)
-            index = index_records(part, opened, allocate=allocate)
-            result = Decoded(data, part, opened, index, start, base, file, allocate=allocate)
-            yield from _by_headers(result, budget_bytes)
+            part_sections = sections.part(start, stop)
+            index = index_records(part, part_sections, allocate=allocate)
+            result = Decoded(data, part, part_sections, index, start, base, file, allocate=allocate)
+            yield from _split_by_headers(result, budget_bytes)
         first = last
 
 
-def _by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
-    """Cut a part whose headers are more than the budget holds."""
+def _split_by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
+    """Split a part whose headers exceed the budget."""
     counts, rows = part.index.header_counts, part.index.rows
     if HEADER_BYTES * int(counts.sum(dtype=np.int64)) <= budget:
         yield part
@@ -147,24 +149,24 @@ def open_sections(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     total_bytes: int = NO_BUDGET,
 ) -> Sections:
-    """Find, and where need be decompress, the records of each batch.
+    """Return the position of each batch's records, decompressed if necessary.
 
     Args:
-        data: the bytes that ``batches`` was scanned from, each batch whole.
-        batches: as ``scan`` returned them.
-        limit_bytes: the largest decompressed size of one batch.
-        total_bytes: the largest of all together; a stream that exceeds it counts as damaged.
+        data: the bytes that were scanned, with all batches complete.
+        batches: the result of ``scan``.
+        limit_bytes: largest decompressed size of a batch.
+        total_bytes: largest decompressed size of all batches; a stream that exceeds it counts as damaged.
     """
-    sections, start, held = _sections(data, batches, None), 0, None
-    while start < len(batches):  # a budget without end: all at once
-        sections, start, held = _open_some(
-            sections, batches, start, held, limit_bytes, NO_BUDGET, np.empty, total_bytes
+    sections, start, content = _sections(data, batches, None), 0, None
+    while start < len(batches):  # without a budget, one step opens all
+        sections, start, content = _open_until_full(
+            sections, batches, start, content, limit_bytes, NO_BUDGET, np.empty, total_bytes
         )
     return sections
 
 
 def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
-    """Find where the bytes of each batch's records lie, compressed or not, and refuse what cannot be read."""
+    """Return the position of each batch's records, compressed or not, and mark batches that cannot be read."""
     magics, sizes, positions = batches.column("magic"), batches.column("size"), batches.column("position")
     numbers = batches.codecs
     starts = positions + np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
@@ -173,27 +175,27 @@ def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
     if skip is not None:
         kinds[skip] = _kernels_index.SKIPPED
     sections = Sections(data, starts, ends, kinds, {})
-    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & _may_be_refused(magics, numbers, sizes)).tolist():
-        problem = _refusal(int(magics[row]), int(numbers[row]), int(sizes[row]))
+    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & _may_have_problem(magics, numbers, sizes)).tolist():
+        problem = _header_problem(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
-            _refuse(sections, row, problem)
+            _skip_batch(sections, row, problem)
     return sections
 
 
-def _refuse(sections: Sections, row: int, status: int) -> None:
+def _skip_batch(sections: Sections, row: int, status: int) -> None:
     sections.kinds[row] = _kernels_index.SKIPPED
     sections.problems[row] = Problem(status)
 
 
-def _may_be_refused(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
-    """Find the batches that ``_refusal`` must look at: it refuses no other."""
+def _may_have_problem(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
+    """Return the batches for which ``_header_problem`` may return a status; for all others it returns None."""
     unusual: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     unusual |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return unusual
 
 
-def _refusal(magic: int, codec: int, size: int) -> int | None:
-    """Return the reason to read no record at all from a batch that is compressed or short."""
+def _header_problem(magic: int, codec: int, size: int) -> int | None:
+    """Return the status of a batch whose header makes all its records unreadable."""
     if codec >= len(CODECS):
         return UNKNOWN_CODEC
     if magic >= 2:
@@ -203,26 +205,26 @@ def _refusal(magic: int, codec: int, size: int) -> int | None:
     return CODEC_OF_LATER_FORMAT if codec == ZSTD else None
 
 
-def _open_some(
+def _open_until_full(
     sections: Sections,
     batches: Batches,
     first: int,
-    held: AnyBytes | None,
+    content: AnyBytes | None,
     limit: int,
     budget: int,
     allocate: Allocate,
     total: int = NO_BUDGET,
 ) -> tuple[Sections, int, AnyBytes | None]:
-    """Open batches from ``first`` on until their records exceed the budget; one batch at least.
+    """Open batches from ``first`` on until their records exceed the budget, at least one.
 
-    All records are put into one new array, those of uncompressed batches copied between the others. The kernel opens
-    batch after batch and stops only where one is unusual, or where the array is too small.
+    If a batch is compressed, all records are copied or decompressed into one new array. The kernel opens batch after
+    batch and returns only if a batch is unusual or the array is too small.
 
     Args:
-        held: the records of batch ``first``, where they were decompressed already.
+        content: the records of batch ``first``, if they are already decompressed.
 
     Returns:
-        The sections, the batch after the last that was opened, and that one's records if they are known already.
+        The sections, the number of the next batch, and that batch's records if they are already decompressed.
     """
     codecs_used, count = batches.codecs, len(batches)
     compressed = np.flatnonzero((codecs_used[first:] != 0) & (sections.kinds[first:] != _kernels_index.SKIPPED))
@@ -237,56 +239,58 @@ def _open_some(
     with native.borrowed() as calls:
         while True:
             why = native.UNUSUAL
-            if held is None:
+            if content is None:
                 row, size, why = native.open_batches(sections.buf, table, row, *arrays, limit, arena, size, calls)
             if why == WHOLE:
                 return sections._replace(buf=arena[:size]), count, None
-            content: AnyBytes = b""
+            records: AnyBytes = b""
             if why == native.UNUSUAL:
-                content = _careful(sections, table, row, max(min(limit, total - size), 0)) if held is None else held
-                held = None
-                if row == first and len(content) > budget:
-                    sections.starts[row], sections.ends[row] = 0, len(content)
-                    return sections._replace(buf=np.frombuffer(content, np.uint8)), row + 1, None
-            needed = size + len(content) + native.usual_capacity(int(spans[row]), limit)
-            if needed > arena.size:
-                if row > first and needed > budget:
-                    return sections._replace(buf=arena[:size]), row, content if why == native.UNUSUAL else None
-                grown = allocate(max(2 * arena.size, needed), np.uint8)
-                grown[:size] = arena[:size]
-                arena = grown
+                if content is None:
+                    records = _decompress_general(sections, table, row, max(min(limit, total - size), 0))
+                else:
+                    records, content = content, None
+                if row == first and len(records) > budget:
+                    sections.starts[row], sections.ends[row] = 0, len(records)
+                    return sections._replace(buf=np.frombuffer(records, np.uint8)), row + 1, None
+            capacity = size + len(records) + native.usual_capacity(int(spans[row]), limit)
+            if capacity > arena.size:
+                if row > first and capacity > budget:
+                    return sections._replace(buf=arena[:size]), row, records if why == native.UNUSUAL else None
+                larger = allocate(max(2 * arena.size, capacity), np.uint8)
+                larger[:size] = arena[:size]
+                arena = larger
             if why == native.UNUSUAL:
                 sections.starts[row] = size
-                size += len(content)
+                size += len(records)
                 sections.ends[row] = size
-                arena.data[size - len(content) : size] = content
+                arena.data[size - len(records) : size] = records
                 row += 1
 
 
-def _careful(sections: Sections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
-    """Return what Kafka would read of a compressed batch, and note what is wrong with it."""
+def _decompress_general(sections: Sections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
+    """Return the records that Kafka would read from a compressed batch, and note its damage in ``sections``."""
     magic, count = int(table[COLUMN["magic"], row]), int(table[COLUMN["count"], row])
     codec = int(table[COLUMN["attributes"], row]) & CODEC_MASK
     whole = sections.buf[sections.starts[row] : sections.ends[row]].data
-    wrapped = whole if magic >= 2 else _wrapped_value(whole, magic)
-    if isinstance(wrapped, int):
-        _refuse(sections, row, wrapped)
+    payload = whole if magic >= 2 else _wrapper_value(whole, magic)
+    if isinstance(payload, int):
+        _skip_batch(sections, row, payload)
         return b""
     if magic >= 2 and count <= 0:
-        damage = _opened(codec, wrapped, magic, limit)
+        damage = _open_only(codec, payload, magic, limit)
         if damage is not None:
             sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
             sections.kinds[row] = _kernels_index.SKIPPED
         return b""
-    content, error = codecs.decompress(codec, wrapped, magic=magic, limit_bytes=limit)
+    content, error = codecs.decompress(codec, payload, magic=magic, limit_bytes=limit)
     if error is not None:
         sections.problems[row] = Problem(DAMAGED_STREAM, error)
         sections.kinds[row] = _kernels_index.DAMAGED_DATA
     return content
 
 
-def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:
-    """Return the value of a compressed message, which starts with its CRC, or why there is none; its key is ignored."""
+def _wrapper_value(message: memoryview, magic: int) -> memoryview | int:
+    """Return the value of a compressed message that starts with its CRC, or the status if it is missing."""
     position = (MESSAGE_V0 if magic == 0 else MESSAGE_V1).size - OVERHEAD_BYTES
     size = -1
     for _ in range(2):
@@ -298,10 +302,10 @@ def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:
     return NULL_SET if size < 0 else UNREADABLE_FIELD if position > len(message) else message[start:position]
 
 
-def _opened(codec: int, payload: memoryview, magic: int, limit: int) -> DamagedStreamError | None:
-    """Open the stream of a batch without records, as Kafka does, and read nothing; return what is wrong.
+def _open_only(codec: int, payload: memoryview, magic: int, limit: int) -> DamagedStreamError | None:
+    """Open the stream of a batch without records as Kafka does, without reading; return the error, if any.
 
-    Raw snappy, without the frames of Java's writer, is decompressed whole when it is opened.
+    Raw snappy (without xerial's framing) is decompressed as a whole when it is opened.
     """
     try:
         codecs.CODECS[codecs.Codec(codec)].stream(bytes(payload), magic, limit)
@@ -316,11 +320,12 @@ def index_records(
     """Index the records of all batches with one kernel call.
 
     Args:
-        batches, sections: as ``scan`` and ``open_sections`` returned them.
-        allocate: makes the arrays of the index (``(size, dtype) -> array``, contents undefined).
-        lenient: check only what Kafka's iterator checks that skips keys and values.
+        batches, sections: the results of ``scan`` and ``open_sections``.
+        allocate: returns an uninitialized array (``(size, dtype) -> array``).
+        lenient: check only what the Kafka iterator that skips keys and values checks.
     """
-    capacity = int(most_rows(batches, sections).sum()) + 1
+    capacity = int(max_rows(batches, sections).sum()) + 1
+    capacity = int(max_rows(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]
@@ -340,10 +345,10 @@ def index_records(
     return Index(*(column[:total] for column in columns), *per_batch)
 
 
-def most_rows(batches: Batches, sections: Sections) -> Ints:
-    """Return for each batch how many records its bytes could hold at most, whatever its header says."""
+def max_rows(batches: Batches, sections: Sections) -> Ints:
+    """Return for each batch the largest number of records that its bytes can hold, regardless of its header."""
     spans = sections.ends - sections.starts
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)
-    most = np.where(batches.is_v2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
-    most[sections.kinds == _kernels_index.SKIPPED] = 0
-    return np.minimum(most, MOST_RECORDS + 1)
+    rows = np.where(batches.is_v2, v2, spans // _MIN_MESSAGE_BYTES + 1)
+    rows[sections.kinds == _kernels_index.SKIPPED] = 0
+    return np.minimum(rows, MAX_RECORDS + 1)

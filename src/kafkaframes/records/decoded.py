@@ -1,7 +1,7 @@
-"""Batches that are open: the one value that ``decode.py`` makes, and that all who look at records are handed.
+"""Decoded batches: headers, decompressed records, and an index of the records.
 
-Headers (``batches``), where each batch's records lie (``sections``), and each record's offset, timestamp and places
-(``index``). Nothing of a record is copied; columns, lines of text and rows to be written are made from it.
+``decode.py`` creates them. Columns, text and rows are made from them. The index has each record's offset, timestamp and
+field positions; the records themselves are not copied.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from kafkaframes.records.scan import Batches, Bytes, Flags, Ints, check_crcs
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
 
-_CUT_OFF = (BAD_VARINT, FIELD_PAST_RECORD)
-# What is known of batches, not of the records that were chosen from them.
-_OF_BATCHES = ("base_offsets", "reached", "crc_ok")
+_TRUNCATED = (BAD_VARINT, FIELD_PAST_RECORD)
+# Cached values that belong to batches, so they are unchanged when records are selected.
+_BATCH_VALUES = ("base_offsets", "reached", "crc_ok")
 
 
 class Problem(NamedTuple):
-    """Why a batch's records ended, beyond what the kernel's number says."""
+    """Why a batch's records end early: a status code and, for a codec's error, its text."""
 
     status: int
     detail: str = ""
@@ -48,7 +48,7 @@ class Problem(NamedTuple):
 
 
 class Sections(NamedTuple):
-    """Where the records of each batch lie: ``buf[starts[i]:ends[i]]``; ``problems`` has what went wrong on the way."""
+    """The records of each batch, ``buf[starts[i]:ends[i]]``, and the problems met while reading them, by batch."""
 
     buf: Bytes
     starts: Ints
@@ -57,15 +57,15 @@ class Sections(NamedTuple):
     problems: dict[int, Problem]
 
     def part(self, first: int, last: int) -> Sections:
-        """Return what is said of the batches from ``first`` on, below ``last``."""
-        problems = {row - first: known for row, known in self.problems.items() if first <= row < last}
+        """Return the sections of batches ``first`` to ``last`` (exclusive)."""
+        problems = {row - first: problem for row, problem in self.problems.items() if first <= row < last}
         return Sections(self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems)
 
 
 class Index(NamedTuple):
-    """One element a record, in order; ``rows``, ``statuses`` and ``wheres`` have one a batch.
+    """Arrays with one element per record; ``rows``, ``statuses`` and ``wheres`` have one per batch.
 
-    A size of a key or value below zero is null. For formats 0 and 1 ``headers_at`` is the place of the message's CRC.
+    A negative key or value size means null. In formats 0 and 1 ``headers_at`` is the position of the message's CRC.
     """
 
     offsets: Ints
@@ -81,28 +81,29 @@ class Index(NamedTuple):
     wheres: Ints
 
     def part(self, records: slice, batches: slice) -> Index:
-        """Return the index of some records, which are those of some batches."""
+        """Return the index of a range of records and of the batches that hold them."""
         return Index._make([*(column[records] for column in self[:8]), *(column[batches] for column in self[8:])])
 
     def take(self, keep: Flags, batch_of: Ints) -> Index:
-        """Return the index of the records where ``keep`` is true; ``batch_of`` is each record's batch."""
+        """Return the index of the records for which ``keep`` is true; ``batch_of`` has each record's batch."""
         rows = np.bincount(batch_of[keep], minlength=self.rows.size)
         return Index._make([*(column[keep] for column in self[:8]), rows, self.statuses, self.wheres])
 
 
 @dataclass
 class Decoded:
-    """Consecutive batches that are open together.
+    """Consecutive batches that were decoded together.
 
     Attributes:
-        data: the bytes that the positions of ``batches`` are counted from.
-        sections: where their records lie, decompressed.
-        index: the records that Kafka delivers of them, or those that were selected.
-        first: the number of the first batch among those that were asked for.
-        base: the position of ``data``'s first byte in its source.
-        file: the source, as errors name it.
-        lenient: decoded as Kafka's iterator does that skips keys and values.
-        allocate: makes the arrays of what is made from the index; they are valid as long as its memory is.
+        data: the bytes that were scanned; positions in ``batches`` count from its start.
+        batches: the batch headers.
+        sections: the decompressed records of each batch.
+        index: the records that Kafka would return, or those selected from them.
+        first: number of the first batch in the batches that were passed to ``decode_steps``.
+        base: position of the first byte of ``data`` in its source.
+        file: name of the source in errors.
+        lenient: whether only the checks of the Kafka iterator that skips keys and values were made.
+        allocate: returns uninitialized arrays for derived values; they are valid as long as its memory is.
     """
 
     data: Bytes
@@ -125,13 +126,13 @@ class Decoded:
 
     @cached_property
     def starts(self) -> Ints:
-        """The place in the index of each batch's first record, and one more for the end."""
+        """The index position of each batch's first record, and the end of the last batch."""
         starts: Ints = np.concatenate(([0], np.cumsum(self.index.rows)))
         return starts
 
     @cached_property
     def base_offsets(self) -> Ints:
-        """The batches' base offsets; of a compressed message its first record's (its own offset is the last's)."""
+        """The base offset of each batch; for a compressed message, the offset of its first record."""
         bases = self.batches.column("base_offset")
         wrappers = self.batches.is_wrapper & (self.index.rows > 0)
         if wrappers.any():
@@ -141,7 +142,7 @@ class Decoded:
 
     @cached_property
     def reached(self) -> Ints:
-        """How many records Kafka's iterator hands out: one more where the last one's key or value cannot be read."""
+        """The number of records that Kafka's iterator returns for each batch, including a last unreadable one."""
         reached = self.index.rows.copy()
         for batch in np.flatnonzero(self.index.statuses == UNREADABLE_FIELD).tolist():
             reached[batch] += batch not in self.sections.problems
@@ -149,75 +150,75 @@ class Decoded:
 
     @cached_property
     def crc_ok(self) -> Flags:
-        """Whether each batch's CRC is that of its bytes."""
-        known: Flags = check_crcs(self.data, self.batches) != 0
-        return known
+        """Whether each batch's CRC is right."""
+        flags: Flags = check_crcs(self.data, self.batches) != 0
+        return flags
 
     def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat a batch's value for each of its records."""
         return np.repeat(values, self.index.rows)
 
     def select(self, keep: Flags) -> Decoded:
-        """Return the records where ``keep`` is true; what is said of their batches stays what it was."""
-        chosen = replace(self, index=self.index.take(keep, self.owners))
-        chosen.base_offsets, chosen.reached = self.base_offsets, self.reached
-        vars(chosen).update({name: value for name, value in vars(self).items() if name in _OF_BATCHES})
-        return chosen
+        """Return the records for which ``keep`` is true. The values of their batches are unchanged."""
+        selection = replace(self, index=self.index.take(keep, self.owners))
+        selection.base_offsets, selection.reached = self.base_offsets, self.reached
+        vars(selection).update({name: value for name, value in vars(self).items() if name in _BATCH_VALUES})
+        return selection
 
     def part(self, batch: int, first: int, last: int) -> Decoded:
-        """Return the records at ``first`` to ``last`` of the index, all of one batch, and that batch."""
+        """Return the records ``first`` to ``last`` (exclusive) of the index, which must all be in ``batch``."""
         at = slice(batch, batch + 1)
-        chosen = replace(
+        result = replace(
             self,
             batches=self.batches.part(batch, batch + 1),
             sections=self.sections.part(batch, batch + 1),
             index=self.index.part(slice(first, last), at)._replace(rows=np.array([last - first])),
             first=self.first + batch,
         )
-        chosen.base_offsets, chosen.reached, chosen.crc_ok = self.base_offsets[at], self.reached[at], self.crc_ok[at]
-        return chosen
+        result.base_offsets, result.reached, result.crc_ok = self.base_offsets[at], self.reached[at], self.crc_ok[at]
+        return result
 
     def position(self, batch: int) -> int:
-        """Return where in the source a batch begins."""
+        """Return the position of a batch in the source, in bytes."""
         return self.base + int(self.batches.column("position")[batch])
 
     # ------------------------------------------------------------------------------------------------- damage
 
     def problem(self, batch: int) -> Problem | None:
-        """Return why the batch's records ended before their time; ``None`` for a whole one.
+        """Return why a batch's records end early; None if they do not.
 
-        The iterator that skips keys and values meets the end of a damaged stream inside a record, where the other one
-        has asked for the whole record first.
+        The Kafka iterator that skips keys and values notices the end of a damaged stream inside a record. The other
+        iterator notices it when it reads the whole record.
         """
         problem = problem_of(batch, self.index, self.sections)
-        if problem is not None and self.lenient and problem.status in _CUT_OFF:
+        if problem is not None and self.lenient and problem.status in _TRUNCATED:
             return self.sections.problems.get(batch, problem)
         return problem
 
     @cached_property
     def problems(self) -> dict[int, Problem]:
-        """The problem of each batch that has one, in their order."""
+        """The problems by batch, in batch order."""
         suspects = {*self.sections.problems, *np.flatnonzero(self.index.statuses).tolist()}
-        known = ((batch, self.problem(batch)) for batch in sorted(suspects))
-        return {batch: problem for batch, problem in known if problem is not None}
+        problems = ((batch, self.problem(batch)) for batch in sorted(suspects))
+        return {batch: problem for batch, problem in problems if problem is not None}
 
     def error(self, batch: int) -> CorruptRecordError | None:
-        """Return the problem of a batch as an error that names the file and the position."""
+        """Return the problem of a batch as an error with file and position; None if there is none."""
         problem = self.problems.get(batch)
         if problem is None:
             return None
         return CorruptRecordError(problem.reason, position=self.position(batch), file=self.file)
 
     def unreadable(self, batch: int) -> bool:
-        """Whether a key or a value lies beyond its message: only who asks for it fails, the record is handed out."""
+        """Return whether a key or value exceeds its message. Kafka returns such a record, but reading the field fails."""
         problem = self.problem(batch)
         return problem is not None and problem.status == UNREADABLE_FIELD and batch not in self.sections.problems
 
 
 def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:
-    """Return why the records of the batch ended before their time; ``None`` for a whole batch."""
-    known = sections.problems.get(row)
+    """Return why the records of a batch end early; None if they do not."""
+    problem = sections.problems.get(row)
     status = int(index.statuses[row])
-    if known is not None and (sections.kinds[row] == SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
-        return known
+    if problem is not None and (sections.kinds[row] == SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
+        return problem
     return Problem(status) if status != WHOLE else None

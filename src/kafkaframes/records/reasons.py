@@ -45,7 +45,7 @@ CORRUPT_ENDS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
 ) = range(23)
 # A batch of a few kilobytes can claim, and hold, a hundred million records, or headers, of the least size. What is kept
 # of each in memory is many times as large; Kafka's own reader would fail long before.
-MOST_RECORDS = MOST_HEADERS = 1 << 24
+MAX_RECORDS = MAX_HEADERS = 1 << 24
 RECORD_REASONS = {
     SHORT_HEADER: "the batch is shorter than its header",
     UNKNOWN_CODEC: "the codec's number is unknown to Kafka",
@@ -67,8 +67,8 @@ RECORD_REASONS = {
     UNREADABLE_FIELD: "the key or the value of a message is longer than the message",
     CODEC_OF_LATER_FORMAT: "zstd in a message of format 0 or 1",
     WRAPPER_MAGIC: "a compressed message of neither format 0 nor 1",
-    TOO_MANY_RECORDS: f"the batch has more than {MOST_RECORDS} records",
-    TOO_MANY_HEADERS: f"the records of the batch have more than {MOST_HEADERS} headers",
+    TOO_MANY_RECORDS: f"the batch has more than {MAX_RECORDS} records",
+    TOO_MANY_HEADERS: f"the records of the batch have more than {MAX_HEADERS} headers",
 }
 CRC_MISMATCH = "the CRC is not that of the bytes"
 

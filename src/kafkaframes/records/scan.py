@@ -131,9 +131,9 @@ class Batches(NamedTuple):
         """Which belong to a transaction, as data or as its marker."""
         return self.flag(TRANSACTIONAL)
 
-    def chosen(self, selected: Flags | Ints) -> Batches:
-        """Return the batches that are selected."""
-        return Batches(np.ascontiguousarray(self.table[:, selected]), self.end)
+    def select(self, selection: Flags | Ints) -> Batches:
+        """Return the selected batches; ``selection`` is flags or batch numbers."""
+        return Batches(np.ascontiguousarray(self.table[:, selection]), self.end)
 
 
 def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:

@@ -171,6 +171,6 @@ class Counting:
         sure &= (firsts >= self.first_offset) & (lasts < self.end_offset) & self.where.batches_of_rows(batches)
         if not sure[counted].all():
             return None
-        if self.verify_crc and not check_crcs(data, batches.chosen(counted)).all():
+        if self.verify_crc and not check_crcs(data, batches.select(counted)).all():
             return None
         return int(counts[counted].sum())

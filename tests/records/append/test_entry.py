@@ -15,8 +15,8 @@ def test_settings_by_name_are_stronger_than_the_value():
     assert appended.next_offset == 9
 
 
-def test_an_unknown_setting_and_an_impossible_offset_are_refused():
-    with pytest.raises(OptionError, match="no setting leader_epok; there are"):
+def test_an_unknown_setting_and_an_invalid_offset_are_rejected():
+    with pytest.raises(OptionError, match="unknown setting leader_epok; expected"):
         validate_and_assign(RECORD_SET, 0, leader_epok=3)
     for offset in (-1, 2**63 - 1):
         with pytest.raises(OptionError, match=str(offset)):

@@ -64,7 +64,7 @@ class RecordSizes:
 
     def add(self, data: Bytes, batches: Batches) -> None:
         """Measure batches; positions count from the first byte of ``data``."""
-        for part in decode.in_turn(data, batches):
+        for part in decode.decode_steps(data, batches):
             self._add(part)
 
     def merge(self, other: RecordSizes) -> None:

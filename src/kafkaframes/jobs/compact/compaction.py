@@ -31,7 +31,7 @@ from kafkaframes.jobs.job import (
     paths_of,
     run_here,
 )
-from kafkaframes.records.decode import in_turn
+from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array
 from kafkaframes.storage.cleaner.filter import Tally
@@ -129,7 +129,7 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
             positions = window.batches.column("position")
-            for decoded in in_turn(as_array(window.data), window.in_data()):
+            for decoded in decode_steps(as_array(window.data), window.in_data()):
                 records += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
                 bad = damaged_batches(decoded)
                 unread += [(task.path, int(positions[decoded.first + batch]), reason) for batch, reason in bad.items()]

@@ -167,7 +167,7 @@ class _Rewrite:
             return
         data, batches = as_array(window.data), window.in_data()
         self._report.batches_read += len(batches)
-        for opened in decode.in_turn(data, batches, allocate=self._allocate):
+        for opened in decode.decode_steps(data, batches, allocate=self._allocate):
             positions, sizes = opened.batches.column("position"), opened.batches.column("size")
             before = data[int(positions[0]) : int(positions[-1] + sizes[-1])]
             self._write(self._rewritten(opened, window.start), before)

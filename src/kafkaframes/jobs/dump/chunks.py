@@ -158,7 +158,7 @@ class ChunkReader:
             if chunk is None:
                 self._stop(chunks.end)
                 return
-            yield from decode.in_turn(chunk.data, chunk.batches, base=chunk.base, file=self.file.path)
+            yield from decode.decode_steps(chunk.data, chunk.batches, base=chunk.base, file=self.file.path)
             self.bytes_read = chunk.base + chunk.batches.end.position
 
     def _stop(self, end: scan.End | None) -> None:

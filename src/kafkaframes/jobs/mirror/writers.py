@@ -221,7 +221,7 @@ class KeepingWriter:
         _check_order(partition, batches)
         is_new = batches.column("last_offset") >= self._next[partition]
         damaged = damaged_batches(fetched, skip=self.skip_damaged) & is_new
-        kept = batches.chosen(is_new & ~damaged)
+        kept = batches.select(is_new & ~damaged)
         report.batches_read += int(is_new.sum())
         if damaged.any():
             report.batches_left_out[DAMAGED] += int(damaged.sum())

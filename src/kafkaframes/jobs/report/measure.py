@@ -205,7 +205,7 @@ class _Watcher:
         return self._segment
 
     def _measure(self, whole: Chunk) -> None:
-        for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
+        for part in decode.decode_steps(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
             self._measure_part(part)
 
     def _measure_part(self, part: Decoded) -> None:

@@ -23,7 +23,7 @@ from kafkaframes.jobs.restore.settings import RestoreSettings
 from kafkaframes.records.append.headers import set_leader_epoch, set_offsets
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.decode import count_records, decode, in_turn
+from kafkaframes.records.decode import count_records, decode, decode_steps
 from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, COLUMN, CONTROL, DELETE_HORIZON, TRANSACTIONAL
@@ -152,7 +152,7 @@ class Renumbering:
         if self._settings.moves_offsets and empty.any():
             self.dropped["batches without records"] += int(empty.sum())
             chosen &= ~empty
-        return batches.chosen(chosen)
+        return batches.select(chosen)
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
@@ -214,7 +214,7 @@ class Renumbering:
         if last_offsets is not None:
             set_offsets(out, local, last_offsets)
         if leader_epoch is not None:
-            set_leader_epoch(out, local.chosen(local.is_v2), leader_epoch)
+            set_leader_epoch(out, local.select(local.is_v2), leader_epoch)
         return bytes(out)
 
     def _built(self, batches: Batches, row: int, opened: Opened, *, base_offset: int | None = None) -> bytes:
@@ -264,7 +264,7 @@ class Renumbering:
 
     def _open(self, data: Bytes, batches: Batches, to_open: Flags) -> Iterator[Opened | None]:
         """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
-        for decoded in in_turn(data, batches.chosen(to_open)):
+        for decoded in decode_steps(data, batches.select(to_open)):
             bad = self._undecodable(decoded)
             offsets = decoded.index.offsets
             in_range = offsets < self.end_offset
@@ -295,7 +295,7 @@ class Renumbering:
         flags[list(bad)] = True
         for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
             if chosen.any():
-                self.left_out[reason] += count_records(data, batches.chosen(chosen))
+                self.left_out[reason] += count_records(data, batches.select(chosen))
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
         """Turn the requested times into offsets as soon as a record reaches them."""

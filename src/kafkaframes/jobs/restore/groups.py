@@ -23,7 +23,7 @@ from kafkaframes.jobs.restore.source import SegmentPart, good_batches
 from kafkaframes.protocol.messages import message
 from kafkaframes.protocol.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
-from kafkaframes.records.decode import in_turn
+from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import control_type
 from kafkaframes.storage.files.directory import LogDirectory, Partition
@@ -134,7 +134,7 @@ def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]
     for segment in partition.segments:
         part = SegmentPart(directory.filesystem, segment.path, segment.base_offset, segment.size_bytes, is_last=True)
         for run in good_batches(part, [], skip=True):
-            for decoded in in_turn(run.data, run.batches):
+            for decoded in decode_steps(run.data, run.batches):
                 yield from _ordered(decoded, waiting, partition.log_start_offset)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from kafkaframes.errors import DecodeError, LogDirError
 from kafkaframes.jobs.repair.salvage import are_good, salvage
 from kafkaframes.protocol.messages.envelopes import decode_metadata_record
-from kafkaframes.records.decode import in_turn
+from kafkaframes.records.decode import decode_steps
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
 from kafkaframes.storage.files import names
@@ -216,7 +216,7 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
 
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
     for run in good_batches(part, [], skip=True):
-        for decoded in in_turn(run.data, run.batches):
+        for decoded in decode_steps(run.data, run.batches):
             index, buf = decoded.index, decoded.sections.buf
             selected = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
             for at, size in zip(index.value_at[selected].tolist(), index.value_size[selected].tolist(), strict=True):

@@ -66,7 +66,7 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
     for chunk in parts_of(Chunk(0, scan.as_array(data), batches), _RATIO, _PART_BYTES):
-        for part in decode.in_turn(chunk.data, chunk.batches):
+        for part in decode.decode_steps(chunk.data, chunk.batches):
             _judge(part, first + part.first, judged)
         first += len(chunk.batches)
     return judged
@@ -199,7 +199,7 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     facts.records += int((~batches.is_v2 & ~requested).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(requested)
-    judged = judge(window.data, window.in_data().chosen(rows))
+    judged = judge(window.data, window.in_data().select(rows))
     is_control = batches.is_control[rows]  # read for its markers, even if it is sound
     facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
     for index in sorted({*judged.problems, *judged.wrong}):

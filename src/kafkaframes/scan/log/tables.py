@@ -67,7 +67,7 @@ class Scanned:
 
     def _open(self, chunk: Chunk) -> None:
         rows: list[Ints] = [np.empty(0, np.int64)]
-        for part in decode.in_turn(chunk.data, chunk.batches, budget_bytes=self._budget):
+        for part in decode.decode_steps(chunk.data, chunk.batches, budget_bytes=self._budget):
             rows.append(part.index.rows)
             self.problems |= {part.first + row: problem.reason for row, problem in part.problems.items()}
         self.readable = np.concatenate(rows)

@@ -108,7 +108,7 @@ def _opened(window: Window, file: str, memory: Recycler) -> Iterator[Decoded]:
     if not len(window.batches):
         return iter(())
     data, batches = as_array(window.data), window.in_data()
-    return decode.in_turn(data, batches, allocate=memory.array, base=window.start, file=file)
+    return decode.decode_steps(data, batches, allocate=memory.array, base=window.start, file=file)
 
 
 ABORT, COMMIT = "ABORT", "COMMIT"

@@ -314,7 +314,7 @@ def transactions_of_fetched(
         aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
             transaction without marker in ``data`` continues after it.
     """
-    headers = headers_from(batches.chosen(batches.is_control)) if aborted else []
+    headers = headers_from(batches.select(batches.is_control)) if aborted else []
     aborts = [marker for header in headers for marker in markers_in(data, header) if marker.kind == "ABORT"]
     transactions = []
     for producer_id, first in aborted:
