@@ -23,7 +23,7 @@ TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 @pytest.fixture
 def opened(monkeypatch):
     """A small budget, and a list with an entry for each batch that was opened with care."""
-    monkeypatch.setattr(limits, "MOST_CONTENT_BYTES", OPENED * CONTENT)
+    monkeypatch.setattr(limits, "MAX_CONTENT_BYTES", OPENED * CONTENT)
     monkeypatch.setattr(limits, "REQUEST_RATIO", 1)
     found, decompress = [], entry.decompress
 

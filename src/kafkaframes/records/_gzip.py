@@ -7,7 +7,8 @@
 * Reserved flags in the header are ignored. The header's CRC is verified if it has one.
 
 ISA-L decompresses intact streams (three times as fast as zlib). Streams that it rejects are read again with zlib, in
-Java's read sizes. libdeflate compresses: its output is not larger than zlib's at the same level, and takes half the time.
+Java's read sizes. libdeflate compresses: its output is not larger than zlib's at the same level, and takes half the
+time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read and write zstd as Kafka does, which uses zstd-jni's ``ZstdInputStream``: streaming frames without a content size.
+"""Read and write zstd as Kafka does, which uses zstd-jni's ``ZstdInputStream``: frames without a content size.
 
 * Frames may be concatenated, and skippable frames are skipped. Any other bytes between or after frames are an error.
 * Windows have at most 2^27 bytes. Checksums are verified if present.

@@ -1,7 +1,7 @@
-"""Arrow arrays of numbers, made from buffers; whole milliseconds.
+"""Build Arrow arrays of numbers and texts from buffers, and convert timestamps to milliseconds.
 
-``pa.array``, ``pa.scalar``, ``to_numpy`` and functions that take a Python number import pandas where it is installed:
-half a second of CPU time, which each new executor of Spark and each command would pay for its first row.
+``pa.array``, ``pa.scalar``, ``to_numpy`` and functions that take a Python number import pandas if it is installed. That
+takes half a second of CPU time, which every new Spark executor and every command would spend before its first row.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from kafkaframes.errors import EncodeError
 
-_OF_RECORDS = ("key", "value", "headers")
-_PARTS = {"us": 1_000, "ns": 1_000_000}  # of a millisecond
+_RECORD_COLUMNS = ("key", "value", "headers")
+_UNITS_PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 
 def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Return numbers as an array.
+    """Return an int64 array.
 
     >>> numbers(np.array([1, 2])).to_pylist()
     [1, 2]
@@ -28,18 +28,20 @@ def numbers(values: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    """Return texts as an array.
+    """Return a string array.
 
     >>> texts(["orders", ""]).to_pylist()
     ['orders', '']
     """
-    encoded = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+    raw_texts = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, raw_texts)], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(raw_texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(raw_texts))]
+    )
 
 
 def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Return ``count`` times the same: a text, an integer of ``kind``, or null.
+    """Return an array of ``count`` equal values: a text, an integer of type ``kind``, or null.
 
     >>> repeated("orders", pa.string(), 2).to_pylist(), repeated(3, pa.int32(), 2).to_pylist()
     (['orders', 'orders'], [3, 3])
@@ -56,7 +58,7 @@ def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array
 
 
 def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return booleans as an array.
+    """Return a boolean array.
 
     >>> flags(np.array([True, False])).to_pylist()
     [True, False]
@@ -65,7 +67,7 @@ def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return the values of an array of booleans that has no nulls.
+    """Return the values of a boolean array without nulls.
 
     >>> flag_values(pa.array([True, False, True]).slice(1)).tolist()
     [False, True]
@@ -78,12 +80,12 @@ def flag_values(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def stamped(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
-    """Return the columns of records, with whole milliseconds: rows without a timestamp get that of now.
+    """Return the key, value, headers and timestamp columns. Timestamps become milliseconds, missing ones ``now_ms``.
 
     Raises:
-        EncodeError: timestamps are neither numbers nor times.
+        EncodeError: the timestamp column holds neither numbers nor timestamps.
     """
-    names = [name for name in _OF_RECORDS if name in rows.schema.names]
+    names = [name for name in _RECORD_COLUMNS if name in rows.schema.names]
     if "timestamp" in rows.schema.names:
         times = whole_milliseconds(rows.column("timestamp"), now_ms)
     else:
@@ -92,10 +94,10 @@ def stamped(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
 
 
 def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
-    """Return times of any unit and zone, or numbers, as milliseconds, rounded down; nulls become ``now_ms``.
+    """Return timestamps (any unit and zone) or numbers as milliseconds, rounded down; nulls become ``now_ms``.
 
     Raises:
-        EncodeError: they are neither.
+        EncodeError: the values are neither numbers nor timestamps.
 
     >>> whole_milliseconds(pa.array([-1, None], pa.timestamp("us")), 5).to_pylist()
     [-1, 5]
@@ -106,24 +108,24 @@ def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
     try:
         if is_instant and times.type.unit == "s":
             times = times.cast(pa.timestamp("ms", times.type.tz))
-        parts = _PARTS.get(times.type.unit, 1) if is_instant else 1
-        counted = int64_values(times.cast(pa.int64()), missing=now_ms * parts)
+        units_per_ms = _UNITS_PER_MS.get(times.type.unit, 1) if is_instant else 1
+        values = int64_values(times.cast(pa.int64()), missing=now_ms * units_per_ms)
     except pa.ArrowInvalid as error:
         raise EncodeError(str(error)).within("timestamp") from None
-    return numbers(counted if parts == 1 else counted // parts)
+    return numbers(values if units_per_ms == 1 else values // units_per_ms)
 
 
 def int64_values(array: pa.Array, *, missing: int | None = None) -> npt.NDArray[np.int64]:
-    """Return the values of an array of 64-bit numbers or times, without copying them where there are no nulls.
+    """Return the values of an array of 64-bit numbers or timestamps. Without nulls they are not copied.
 
-    Nulls become ``missing``; without it they are a ``ValueError``.
+    Nulls become ``missing``. If that is None, nulls raise ``ValueError``.
 
     >>> int64_values(pa.array([1, 2, 3]).slice(1)).tolist(), int64_values(pa.array([1, None]), missing=-1).tolist()
     ([2, 3], [1, -1])
     """
     if array.null_count:
         if missing is None:
-            raise ValueError("nulls have no values")
+            raise ValueError("the array has nulls; specify `missing`")
         array = array.cast(pa.int64()).fill_null(numbers(np.array([missing]))[0])
     data = array.buffers()[1] if len(array) else b""
     return np.frombuffer(data, np.int64, len(array), offset=8 * array.offset if len(array) else 0)

@@ -180,7 +180,7 @@ class Walk:
         position = self.position
         while True:
             result = scan(self.data, position=position, rules=self.rules)
-            for first, last in runs_of(result.column("size"), _GROUP_BYTES, longest=_GROUP_BATCHES):
+            for first, last in runs_of(result.column("size"), _GROUP_BYTES, max_count=_GROUP_BATCHES):
                 yield from self._decode(result.part(first, last))
             if not result.end.goes_on:
                 self.end = result.end

@@ -1,13 +1,11 @@
-"""Kafka's five compression codecs: one table, one function each way.
+"""Compress and decompress with Kafka's five codecs.
 
-``decompress`` never raises on bytes from outside: it returns what Kafka's reader would have received and, if
-the stream is damaged, the reason. ``compress`` writes what Kafka writes (framing, block sizes, checksums), so
-that any broker and client accepts it.
+``decompress`` never raises for damaged bytes: it returns the data that Kafka's reader would receive, and the reason if
+the stream is damaged. ``compress`` writes the same framing, block sizes and checksums as Kafka, so that any broker and
+client accepts the result. For usual streams of many batches, ``native.py`` does the same without Python.
 
-For the usual streams of many batches ``native.py`` does the same without Python.
-
-Each codec has a module: a fast path for intact, usual streams (``decompress_whole``, which answers ``None`` when in
-any doubt) and a stream class with the reading habits of Kafka's Java class, which decides everything else.
+Each codec has a module with a fast path for intact, usual streams (``decompress_whole``, which returns ``None`` for all
+others) and a stream class with the read sizes of Kafka's Java class.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class Codec(IntEnum):
 
 
 class CodecRow(NamedTuple):
-    """What the package knows of one codec; ``levels`` as KIP-390 allows them."""
+    """The properties and functions of a codec. ``levels`` are the valid levels of KIP-390."""
 
     codec: Codec
     lowest_magic: int
@@ -61,34 +59,35 @@ _BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Cod
 
 
 def codec_of(name: str | int) -> Codec:
-    """Return the codec by its name in ``compression.type`` or by its number.
+    """Return a codec by its name in ``compression.type`` or by its number.
 
     >>> codec_of("zstd")
     <Codec.ZSTD: 4>
 
     Raises:
-        OptionError: there is no such codec.
+        OptionError: the codec is unknown.
     """
     try:
         return Codec(name) if isinstance(name, int) else _BY_NAME[name.lower()]
     except (KeyError, ValueError):
-        raise OptionError(f"no codec {name!r}; there are {', '.join(c.name.lower() for c in Codec)}") from None
+        names = ", ".join(codec.name.lower() for codec in Codec)
+        raise OptionError(f"unknown codec {name!r}; expected {names}") from None
 
 
 def decompress(
     codec: int, payload: bytes | memoryview, *, magic: int, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Decompressed:
-    """Return the content of a batch's or a wrapper's compressed bytes as far as Kafka would deliver it.
+    """Decompress the payload of a batch or wrapper, as far as Kafka would deliver it.
 
     Args:
         codec: bits 0 to 2 of the attributes.
-        payload: the compressed bytes, nothing else.
-        magic: the format of the batch or wrapper (LZ4's header checksum depends on it).
-        limit_bytes: the largest content that is accepted; beyond it ``data`` ends and ``error`` says so.
+        payload: the compressed bytes only.
+        magic: format of the batch or wrapper; LZ4's header checksum depends on it.
+        limit_bytes: largest decompressed size. Longer content is truncated and has an error.
 
     Returns:
-        ``data`` and ``error``. Format 2: Kafka delivers the records that are complete in ``data`` before it
-        fails. Formats 0 and 1: with an error Kafka delivers no record of the set.
+        The data and the error. With an error, Kafka delivers the complete records in the data (format 2), or no record
+        of the set (formats 0 and 1).
     """
     if type(payload) is not bytes:
         payload = bytes(payload)
@@ -96,7 +95,7 @@ def decompress(
     if row is None:
         return _uncompressed(codec, payload, limit_bytes)
     if magic < row.lowest_magic:
-        return Decompressed(b"", f"{row.codec.name.lower()} in format {magic}")
+        return Decompressed(b"", f"{row.codec.name.lower()} is not supported in format {magic}")
     data = row.decompress_whole(payload, magic, limit_bytes)
     if data is not None:
         return Decompressed(data, None)
@@ -117,20 +116,20 @@ def _uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
 
 
 def compress(codec: int, data: bytes | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
-    """Return ``data`` compressed as Kafka writes it into a batch or wrapper of format ``magic``.
+    """Return ``data`` compressed as Kafka does in a batch or wrapper of format ``magic``.
 
     Raises:
-        EncodeError: the format does not allow the codec.
-        OptionError: there is no such codec, or it does not have this level (KIP-390).
+        EncodeError: the format does not support the codec.
+        OptionError: the codec is unknown, or does not have this level (KIP-390).
     """
-    known = codec_of(codec)
-    if known is Codec.NONE:
-        _check_level(known, level, None)
+    codec = codec_of(codec)
+    if codec is Codec.NONE:
+        _check_level(codec, level, None)
         return bytes(data)
-    row = CODECS[known]
+    row = CODECS[codec]
     if magic < row.lowest_magic:
-        raise EncodeError(f"{known.name.lower()} needs format {row.lowest_magic}, not {magic}")
-    _check_level(known, level, row.levels)
+        raise EncodeError(f"{codec.name.lower()} needs format {row.lowest_magic}, not {magic}")
+    _check_level(codec, level, row.levels)
     return row.compress(bytes(data), level, magic)
 
 
@@ -139,6 +138,6 @@ def _check_level(codec: Codec, level: int | None, levels: tuple[int, int] | None
         return
     name = codec.name.lower()
     if levels is None:
-        raise OptionError(f"{name} has no levels")
+        raise OptionError(f"{name} has no compression levels; remove level={level}")
     if not levels[0] <= level <= levels[1]:
-        raise OptionError(f"{name} has levels {levels[0]} to {levels[1]}, not {level}")
+        raise OptionError(f"level {level} is invalid for {name}; expected {levels[0]} to {levels[1]}")

@@ -1,8 +1,8 @@
 """Decode batches: decompress them, then index the records of all of them with one kernel call.
 
 ``open_sections`` returns the position of each batch's records, decompressed if necessary. ``index_records`` returns
-every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as Kafka's. Python
-code runs once per *compressed* batch, never per record. Damaged bytes never raise: damage is a status code and a
+every record's offset, timestamp, and the positions of its key, value and headers, after the same checks as Kafka's.
+Python code runs once per *compressed* batch, never per record. Damaged bytes never raise: damage is a status code and a
 position.
 """
 
@@ -245,10 +245,9 @@ def _open_until_full(
                 return sections._replace(buf=arena[:size]), count, None
             records: AnyBytes = b""
             if why == native.UNUSUAL:
-                if content is None:
-                    records = _decompress_general(sections, table, row, max(min(limit, total - size), 0))
-                else:
-                    records, content = content, None
+                room = max(min(limit, total - size), 0)
+                records = _decompress_general(sections, table, row, room) if content is None else content
+                content = None
                 if row == first and len(records) > budget:
                     sections.starts[row], sections.ends[row] = 0, len(records)
                     return sections._replace(buf=np.frombuffer(records, np.uint8)), row + 1, None

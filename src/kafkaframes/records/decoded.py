@@ -210,7 +210,7 @@ class Decoded:
         return CorruptRecordError(problem.reason, position=self.position(batch), file=self.file)
 
     def unreadable(self, batch: int) -> bool:
-        """Return whether a key or value exceeds its message. Kafka returns such a record, but reading the field fails."""
+        """Return whether a key or value exceeds its message. Kafka returns that record, but cannot read the field."""
         problem = self.problem(batch)
         return problem is not None and problem.status == UNREADABLE_FIELD and batch not in self.sections.problems
 

@@ -1,4 +1,4 @@
-"""How much memory bytes from outside may ask for. What a batch may hold in records and headers: ``reasons.py``."""
+"""Limits of the memory that decompression may take. The limits of records and headers are in ``reasons.py``."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ from typing import Any, TypeVar
 
 from kafkaframes.errors import OptionError
 
-# The largest decompressed size of one batch; beyond it is damage.
+# The largest decompressed size of one batch. A larger batch counts as damaged.
 DEFAULT_LIMIT_BYTES = 512 << 20
-# The most memory of a task for batches that are open at once: their decompressed records, and what is kept of each
-# record and header. A batch that needs more is opened alone.
+# The memory of a task for batches that are open at once: decompressed records, and the index of records and headers. A
+# batch that needs more is opened alone.
 DEFAULT_BUDGET_BYTES = 256 << 20
-# The most that the batches of one request may take in all when they are decompressed, or so many times its bytes.
-MOST_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
-_LONG_STREAM_BYTES = 4096  # compressed; what is shorter becomes at most 4 MiB of gzip
+# The largest decompressed size of all batches of a request is the larger of MAX_CONTENT_BYTES and REQUEST_RATIO times
+# the request.
+MAX_CONTENT_BYTES, REQUEST_RATIO = 256 << 20, 16
+_LONG_STREAM_BYTES = 4096  # compressed; shorter gzip streams decompress to at most 4 MiB
 Opened = TypeVar("Opened")
 _budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
 
 
 class ContentBudget:
-    """How many bytes more the batches of one request may take when they are decompressed.
+    """The decompressed bytes that the batches of one request may still take.
 
-    A batch that begins within the budget is opened whole; what comes behind the end of it is refused unopened.
+    A batch that starts within the budget is decompressed completely. Batches after that are rejected without being
+    opened.
 
     Attributes:
-        opens_apart: what takes long to open is left to the caller: it is raised as an ``ApartError``.
-        opened: what the caller has opened so, by name.
+        opens_apart: whether long streams are left to the caller, by raising ``ApartError``.
+        opened: content that the caller has decompressed, by name.
     """
 
     __slots__ = ("most_bytes", "opened", "opens_apart", "spent_bytes")
 
     def __init__(self, request_bytes: int = 0, *, opens_apart: bool = False) -> None:
-        self.most_bytes = max(MOST_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
+        self.most_bytes = max(MAX_CONTENT_BYTES, REQUEST_RATIO * request_bytes)
         self.spent_bytes = 0
         self.opens_apart = opens_apart
         self.opened: dict[str, Any] = {}
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more may be opened."""
+        """Whether no further batch may be opened."""
         return self.spent_bytes >= self.most_bytes
 
 
@@ -49,10 +51,10 @@ CONTENT: ContextVar[ContentBudget | None] = ContextVar("kafkaframes_content", de
 
 
 class ApartError(Exception):
-    """Something is to be opened that takes long: the caller calls ``work``, in any thread, and tries again.
+    """Raised for a long decompression: the caller runs ``work``, in any thread, stores the result and tries again.
 
     Attributes:
-        name: under which the result belongs into ``ContentBudget.opened``.
+        name: the result's key in ``ContentBudget.opened``.
     """
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
@@ -62,22 +64,22 @@ class ApartError(Exception):
 
 
 def open_content(name: str, size_bytes: int, work: Callable[[], Opened]) -> Opened:
-    """Return what ``work`` makes of so many compressed bytes, where the context's budget lets it be called here.
+    """Return the result of ``work``, which decompresses ``size_bytes`` bytes, or the caller's stored result.
 
     Raises:
-        ApartError: the caller is to call it.
+        ApartError: the stream is long, and the context's budget leaves it to the caller.
     """
     budget = CONTENT.get()
     if budget is None or not budget.opens_apart or size_bytes < _LONG_STREAM_BYTES:
         return work()
     if name not in budget.opened:
         raise ApartError(name, work)
-    opened: Opened = budget.opened[name]
-    return opened
+    content: Opened = budget.opened[name]
+    return content
 
 
 def current_budget() -> int:
-    """Return how many bytes the batches that are open at once may take where a call does not say it.
+    """Return the memory budget, in bytes, for batches that are open at once, if a call does not specify it.
 
     >>> current_budget() == DEFAULT_BUDGET_BYTES
     True

@@ -1,8 +1,8 @@
-"""Arrays whose memory is used again once nobody looks at them any more.
+"""Arrays whose memory is reused when nothing refers to it any more.
 
-A reader makes the same dozens of arrays for every chunk, and its caller usually drops one Arrow batch before asking for
-the next. Memory that goes back to the system in between comes back as page faults: with all of it kept, reading
-uncompressed batches took 68 ns a record where it had taken 135 (2026-11-21, a busy machine).
+A reader allocates the same dozens of arrays for every chunk, and its caller usually drops one Arrow batch before it
+asks for the next. Memory that is returned to the system in between comes back as page faults. With reused memory,
+reading uncompressed batches took 68 ns per record instead of 135 (2026-11-21, on a busy machine).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_SMALLEST_BYTES = 4096
-# Never touched. With 30 MiB, tasks of Spark held 8 to 12 MB more, and nothing took less CPU time (2026-11-26).
-_TEACHING_BYTES = 2 << 20
-# numpy asks for huge pages from here on: of a block that is used in small part they would make it all real memory.
+_MIN_BLOCK_BYTES = 4096
+# Allocated once and never touched. With 30 MiB, Spark tasks used 8 to 12 MB more, without saving CPU time (2026-11-26).
+_GLIBC_THRESHOLD_BYTES = 2 << 20
+# numpy requests huge pages for arrays of this size or larger, which would make a mostly unused block resident.
 _HUGE_BYTES = 4 << 20
-# What getrefcount counts for a block that only its list knows: the list, the loop's variable, the argument.
-_UNUSED = 3
+# The reference count of a free block: its list, the loop variable, and the argument of getrefcount.
+_FREE_REFERENCES = 3
 
 
-_spare: list[Recycler] = []  # that earlier jobs of this process have left
+_spare: list[Recycler] = []  # memory of earlier jobs in this process
 
 
 @contextmanager
 def lent_memory() -> Iterator[Recycler]:
-    """Lend the memory of an earlier job to the next one of a worker, which is much like it.
+    """Lend the memory of an earlier job to the next, since a worker's jobs are much alike.
 
-    Fresh memory for each job took a sixth of the time of an export (2026-11-21). What a process keeps is what its
-    largest job used, at most ``kept_bytes`` for each job at once.
+    Fresh memory for each job took a sixth of the time of an export (2026-11-21). A process keeps as much as its largest
+    job used, at most ``kept_bytes`` for each job that ran at the same time.
     """
     memory = _spare.pop() if _spare else Recycler()
     try:
@@ -44,28 +44,28 @@ def lent_memory() -> Iterator[Recycler]:
 
 
 class Recycler:
-    """Makes arrays with undefined contents out of blocks that it keeps.
+    """Allocates uninitialized arrays from reusable blocks.
 
-    A block is free when no array, Arrow buffer or anything else refers to it: Python's reference counts say so, for
-    numpy lets every view, and Arrow every buffer made from one, hold the block itself. Blocks come in sizes of which
-    four make a power of two, and most are never touched to their end: ``kept_bytes`` counts addresses, not memory.
-    Before a block is made, a free one of up to twice its size is taken.
+    A block is free when no array, Arrow buffer or other object refers to it, which its reference count shows: numpy
+    views and Arrow buffers keep the block itself alive. There are four block sizes per power of two, and most blocks
+    are never touched to their end, so ``kept_bytes`` limits address space, not resident memory. Before a block is
+    allocated, a free one of up to twice its size is used.
     """
 
     def __init__(self, *, kept_bytes: int = 512 << 20, filled: bool = False) -> None:
-        """Begin with nothing. With ``filled``, arrays are written to their ends: large ones are of huge pages."""
-        # To free one large block teaches glibc to keep what is freed after it (its thresholds follow the largest); else
-        # the small arrays between the blocks go back to the system, too, and come back as page faults for every chunk.
-        # Arrays above that go back, which leaves no holes.
-        np.empty(_TEACHING_BYTES, np.uint8)
+        """Create a recycler without blocks. With ``filled``, large arrays get huge pages."""
+        # Freeing one large block raises glibc's thresholds, so that it keeps memory that is freed later. Otherwise the
+        # small arrays between the blocks are returned to the system as well, and cause page faults for every chunk.
+        # Larger arrays are returned, which leaves no holes.
+        np.empty(_GLIBC_THRESHOLD_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
-        self._left = kept_bytes
-        self._filled = filled
+        self._spare_bytes = kept_bytes
+        self._is_filled = filled
 
     def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
-        """Return an array of ``size`` elements; its contents are whatever was there."""
+        """Return an uninitialized array of ``size`` elements."""
         size_bytes = size * np.dtype(dtype).itemsize
-        step = max(1 << max(size_bytes.bit_length() - 3, 0), _SMALLEST_BYTES)
+        step = max(1 << max(size_bytes.bit_length() - 3, 0), _MIN_BLOCK_BYTES)
         block = self._block(-(-max(size_bytes, 1) // step) * step)
         return block[:size_bytes].view(dtype)
 
@@ -74,28 +74,28 @@ class Recycler:
         free = _free(blocks)
         if free is not None:
             return free
-        for size, others in self._blocks.items():  # what a block that is a little smaller than the last would cost anew
+        for size, others in self._blocks.items():  # cheaper than a new block, if the last chunk was a little larger
             if capacity < size <= 2 * capacity and (free := _free(others)) is not None:
                 return free
-        made = _memory(capacity, filled=self._filled)
-        if capacity <= self._left:
-            self._left -= capacity
-            blocks.append(made)
-        return made
+        block = _memory(capacity, filled=self._is_filled)
+        if capacity <= self._spare_bytes:
+            self._spare_bytes -= capacity
+            blocks.append(block)
+        return block
 
 
 def _free(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
     for block in blocks:
-        if sys.getrefcount(block) == _UNUSED:
+        if sys.getrefcount(block) == _FREE_REFERENCES:
             return block
     return None
 
 
 def _memory(capacity: int, *, filled: bool) -> npt.NDArray[np.uint8]:
-    """Return memory of which only what is touched is real; of huge pages, so about that, if it will be ``filled``."""
+    """Return memory that is resident only where it is touched. With ``filled``, it uses huge pages."""
     if capacity < _HUGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)
     pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without huge pages knows neither
+    with contextlib.suppress(OSError):  # kernels without huge pages reject both
         pages.madvise(mmap.MADV_HUGEPAGE if filled else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)

@@ -1,11 +1,11 @@
-"""The codecs' C functions, found in the wheels that bring them, and the kernel that calls them by their addresses.
+"""Call the codecs' C functions, which are in the codec wheels, directly from the kernels.
 
-The Python bindings cost as much as decompressing does where a batch holds 16 KiB. Their shared libraries export the C
-functions, whose signatures have been the same for a decade, so a kernel calls these for batch after batch. Where a
-wheel does not (a system's own build, another platform), its codec goes the careful path, with the same results and
-verdicts. Each function that is found must first decompress a sample rightly.
+For batches of 16 KiB, the Python bindings cost as much as decompression. The wheels' shared libraries export the C
+functions, whose signatures have not changed for a decade, so a kernel can call them for batch after batch. If a library
+does not export them (a system build, another platform), its codec uses the general path, with the same results. Each
+function must decompress a sample correctly before it is used.
 
-A context serves one caller at a time: ``borrowed`` hands out arrays of addresses with contexts of their own.
+A call array holds function addresses and codec contexts. It serves one caller at a time; ``borrowed`` lends one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
     "usual_capacity",
 ]
 
-# More than one block of zstd: such a frame goes another way than a short one.
+# Longer than one zstd block: libzstd decompresses such a frame by another path than a short one.
 _SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
 
 
@@ -61,26 +61,26 @@ _INDEXES = {
     "libdeflate_gzip_decompress_ex": GZIP_DECOMPRESS,
     "libdeflate_alloc_decompressor": GZIP_CONTEXT,
 }
-# How a sample is made for each codec, and of what sizes.
+# The compressor and the sample sizes for the trial of each codec.
 _TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[int, ...]]] = {
     "lz4": (_lz4.compress, (1000,)),
     "zstd": (_zstd.compress, (1000, len(_SAMPLE))),
     "gzip": (_gzip.compress, (1000,)),
 }
-_CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # what stands there in ``functions`` makes one
+_CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # slots of functions that create a context
 open_batches = _kernels_codecs.open_batches
-# Taking from and giving to a list is atomic, so threads share these.
+# Idle call arrays. Taking one from a list and putting it back are atomic, so threads share it.
 _idle: list[Ints] = []
 
 
 def usual_capacity(size: int, limit_bytes: int) -> int:
-    """Return how many bytes a stream of ``size`` bytes must get; one that holds more goes the careful path."""
+    """Return the output capacity for a stream of ``size`` bytes; larger content takes the general path."""
     return min(limit_bytes, USUAL_SIZE + USUAL_RATIO * size)
 
 
 @cache
 def functions() -> dict[int, int]:
-    """Return the addresses of the functions that were found and have passed their trial, by their places."""
+    """Return the addresses of the functions that passed their trial, by slot."""
     result: dict[int, int] = {}
     for library in LIBRARIES:
         addresses = {_INDEXES[name]: address for name, address in library.addresses().items()}
@@ -91,7 +91,7 @@ def functions() -> dict[int, int]:
 
 def _is_right(codec: str, addresses: dict[int, int]) -> bool:
     compress, sizes = _TRIALS[codec]
-    out, calls = np.empty(len(_SAMPLE), np.uint8), _made(addresses)
+    out, calls = np.empty(len(_SAMPLE), np.uint8), _new_calls(addresses)
     for size in sizes:
         payload = np.frombuffer(compress(_SAMPLE[:size], None, 2), np.uint8)
         result = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
@@ -101,12 +101,12 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
 
 
 def made_calls(words: int) -> Ints:
-    """Make an array of addresses, with contexts of its own and ``words`` more numbers, for a caller who keeps it."""
-    return _made(functions(), words)
+    """Return a new call array with contexts of its own and ``words`` extra elements."""
+    return _new_calls(functions(), words)
 
 
-def _made(addresses: dict[int, int], words: int = 0) -> Ints:
-    """Make an array of addresses with contexts of its own; they are kept until the process ends."""
+def _new_calls(addresses: dict[int, int], words: int = 0) -> Ints:
+    """Return a new call array; its contexts live until the process ends."""
     calls: npt.NDArray[np.int64] = np.zeros(CALLS + words, np.int64)
     for slot, address in addresses.items():
         maker = ctypes.CFUNCTYPE(ctypes.c_void_p)
@@ -116,11 +116,11 @@ def _made(addresses: dict[int, int], words: int = 0) -> Ints:
 
 @contextmanager
 def borrowed() -> Iterator[Ints]:
-    """Hand out an array of addresses for the kernels' last argument; nobody else has it meanwhile."""
+    """Lend a call array, the last argument of the kernels, to one caller at a time."""
     try:
         calls = _idle.pop()
     except IndexError:
-        calls = _made(functions())
+        calls = _new_calls(functions())
     try:
         yield calls
     finally:

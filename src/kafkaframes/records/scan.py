@@ -1,16 +1,16 @@
-"""Cut bytes into batches by their headers alone: nothing is decompressed, nothing is checked but the framing.
+"""Scan bytes for batches by their headers only. Nothing is decompressed, and only the framing is checked.
 
-Kafka has two iterators over batches, and they differ:
+Kafka has two iterators over batches, with different rules:
 
-* ``MEMORY`` (``ByteBufferLogInputStream``): a magic that is none of 0, 1, 2 is an error.
-* ``FILE`` (``FileLogInputStream``): any magic of 2 and above is read as format 2, any below as a message of
-  format 0 or 1; a tail of up to 17 bytes is not looked at.
+* ``MEMORY`` (``ByteBufferLogInputStream``): a magic other than 0, 1 or 2 is an error.
+* ``FILE`` (``FileLogInputStream``): any magic of 2 or above is read as format 2, any below as a message of format 0
+  or 1. Up to 17 bytes at the end are ignored.
 
-Both stop without an error where the last batch is not whole, and with one where a size is impossible.
+Both stop without an error at an incomplete last batch, and with an error at an impossible size.
 
-``Chunks`` cuts a source that may be large into chunks of some megabytes, each of whole batches: bounded memory. A
-source answers two questions, its size and its bytes; who opens files is another package's matter. A batch larger than
-a chunk is one of its own, and is read only after its size was found to lie within the source.
+``Chunks`` splits a source of any size into chunks of some megabytes of complete batches, so memory is bounded. A source
+provides its size and its bytes; other packages open the files. A batch larger than a chunk is a chunk of its own. It is
+read only if its size fits into the source.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
 RULES = {MEMORY: 1, FILE: 0}
-# How a scan of a source ends whose bytes came to an end before the size it gave: no kernel's number.
+# Status of a scan whose source had fewer bytes than its size; the kernels never return it.
 CUT = -1
-# Rows of a scan's table: a scan goes on with the next table, so this bounds memory, not logs.
+# Rows of a scan's table. A scan continues with another table, so this bounds memory, not the size of logs.
 TABLE_ROWS = 16_384
-# The ends of a scan behind which bytes are lost: where Kafka's iterator ends with an error, and that of a cut source.
+# The status codes that mean lost bytes: Kafka's iterator ends with an error, or the source was truncated.
 DAMAGED_ENDS = CORRUPT_ENDS | {CUT}
-_FEWEST_BATCH_BYTES = 26
+_MIN_BATCH_BYTES = 26
 
 _REASONS = END_REASONS | {CUT: "the file became shorter while it was read"}
 
@@ -52,11 +52,11 @@ Flags = npt.NDArray[np.bool_]
 
 
 class End(NamedTuple):
-    """How a scan ended.
+    """Where and why a scan ended.
 
     Attributes:
-        position: the byte after the last batch.
-        status: a number of ``reasons.py``; ``MORE`` and ``FULL`` mean that the scan can go on from ``position``.
+        position: the end of the last batch.
+        status: a status code of ``reasons.py``. After ``MORE`` and ``FULL`` the scan can continue from ``position``.
     """
 
     position: int
@@ -64,22 +64,22 @@ class End(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether more bytes or another table would give more batches."""
+        """Whether more bytes or another table would yield more batches."""
         return self.status in (MORE, FULL)
 
     @property
     def corrupt(self) -> bool:
-        """Whether Kafka's iterator ends with an error here, not silently."""
+        """Whether Kafka's iterator ends with an error here."""
         return self.status in CORRUPT_ENDS
 
     @property
     def reason(self) -> str:
-        """The end in words."""
+        """The reason for the end, in words."""
         return _REASONS.get(self.status, "more to read")
 
 
 class Batches(NamedTuple):
-    """The headers of consecutive batches: one row of ``table`` for each of ``BATCH_COLUMNS``, one column a batch."""
+    """The headers of consecutive batches: ``table`` has a row per name in ``BATCH_COLUMNS`` and a column per batch."""
 
     table: Ints
     end: End
@@ -88,47 +88,47 @@ class Batches(NamedTuple):
         return int(self.table.shape[1])
 
     def part(self, first: int, last: int) -> Batches:
-        """Return the batches from number ``first`` on, below ``last``."""
+        """Return the batches ``first`` to ``last`` (exclusive)."""
         return Batches(self.table[:, first:last], self.end)
 
     def column(self, name: str) -> Ints:
-        """Return one field of all batches; -1 where a batch's format or its size lacks it."""
+        """Return one field of all batches; -1 if a batch's format has no such field, or its header ends before it."""
         row: Ints = self.table[COLUMN[name]]
         return row
 
-    # One element a batch, each computed when it is asked for.
+    # Arrays with one element per batch, computed at each access.
 
     @property
     def is_v2(self) -> Flags:
-        """Which batches are read as format 2: the others are messages of format 0 or 1."""
+        """Which batches are read as format 2. The others are messages of format 0 or 1."""
         result: Flags = self.column("magic") >= 2
         return result
 
     @property
     def codecs(self) -> Ints:
-        """The numbers of the codecs; 5, 6 and 7 are unknown to Kafka."""
+        """The codec numbers; 5, 6 and 7 are unknown to Kafka."""
         return self.column("attributes") & CODEC_MASK
 
     @property
     def is_wrapper(self) -> Flags:
-        """Which are compressed messages of format 0 or 1, each with a set of messages inside."""
+        """Which batches are compressed messages of format 0 or 1 with a message set inside."""
         result: Flags = ~self.is_v2 & (self.codecs != 0)
         return result
 
     def flag(self, bit: int) -> Flags:
-        """Return a flag; formats 0 and 1 have only that of the timestamp type (format 1)."""
+        """Return an attribute flag. Format 1 has only the timestamp type, format 0 has none."""
         lowest = 1 if bit == LOG_APPEND_TIME else 2
         result: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
         return result
 
     @property
     def is_control(self) -> Flags:
-        """Which are control batches."""
+        """Which batches are control batches."""
         return self.flag(CONTROL)
 
     @property
     def is_transactional(self) -> Flags:
-        """Which belong to a transaction, as data or as its marker."""
+        """Which batches belong to a transaction, as data or as its marker."""
         return self.flag(TRANSACTIONAL)
 
     def select(self, selection: Flags | Ints) -> Batches:
@@ -137,7 +137,7 @@ class Batches(NamedTuple):
 
 
 def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
-    """View bytes as a read-only array, without copying."""
+    """Return a read-only array that shares the memory of ``data``."""
     if isinstance(data, np.ndarray):
         return data
     return np.frombuffer(data, np.uint8)
@@ -152,26 +152,26 @@ def scan(
     whole: bool = True,
     allocate: Callable[[int, Any], Any] = np.empty,
 ) -> Batches:
-    """Scan the batches that lie in ``data``, up to ``TABLE_ROWS`` of them.
+    """Scan the batches in ``data``, up to ``TABLE_ROWS`` of them.
 
     Args:
-        data: the bytes at hand; perhaps only the first part of their source.
-        position: the byte of ``data`` at which a batch starts.
-        end: the size of the source in bytes, counted from ``data``'s first; the size of ``data`` by default.
+        data: the bytes to scan; they may be only the first part of a source.
+        position: position of the first batch in ``data``.
+        end: size of the source, counted from the start of ``data``; None is the size of ``data``.
         rules: ``MEMORY`` or ``FILE``.
-        whole: ask for batches that lie in ``data`` as a whole; otherwise the header is enough.
-        allocate: makes the table (``(size, dtype) -> array``).
+        whole: whether a batch must be completely in ``data``; if False, its header is enough.
+        allocate: returns the memory for the table (``(size, dtype) -> array``).
     """
     array = as_array(data)
     end = array.size if end is None else end
-    capacity = min(TABLE_ROWS, max(array.size - position, 0) // _FEWEST_BATCH_BYTES + 1)
+    capacity = min(TABLE_ROWS, max(array.size - position, 0) // _MIN_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
     rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES[rules], int(whole), table)
     return Batches(table[:, :rows], End(int(stopped), int(status)))
 
 
 def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMORY) -> Batches:
-    """Scan every batch of ``data``, however many; the table grows with them."""
+    """Scan all batches of ``data``."""
     tables, position = [], 0
     while True:
         result = scan(data, position=position, rules=rules)
@@ -182,17 +182,17 @@ def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMOR
 
 
 def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
-    """Return 1 for each batch whose CRC is that of its bytes, else 0 (also where it is too short to have one)."""
+    """Return 1 for each batch with a right CRC, else 0. A batch too short for a CRC gets 0."""
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
     _kernels_scan.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
     return ok
 
 
 def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
-    """Return 1 for each message of format 0 or 1 whose CRC is that of its bytes, else 0.
+    """Return 1 for each message of format 0 or 1 with a right CRC, else 0.
 
     Args:
-        positions: where in ``data`` each one's CRC lies (``Index.headers_at`` of formats 0 and 1).
+        positions: positions of the messages' CRCs in ``data`` (``Index.headers_at`` in formats 0 and 1).
     """
     ok: npt.NDArray[np.int8] = np.empty(len(positions), np.int8)
     _kernels_scan.check_message_crcs(as_array(data), np.ascontiguousarray(positions), ok)
@@ -200,7 +200,7 @@ def check_message_crcs(data: Any, positions: Ints) -> npt.NDArray[np.int8]:
 
 
 def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
-    """Return -1 (none: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
+    """Return -1 (no timestamp: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
     append = (attributes & LOG_APPEND_TIME) != 0
     return np.where(magics == 0, -1, append).astype(np.int32)
 
@@ -209,30 +209,30 @@ CHUNK_BYTES = 2 << 20
 
 
 class Source(Protocol):
-    """Bytes that hold batches one after the other."""
+    """A sequence of bytes that holds consecutive batches."""
 
     @property
     def name(self) -> str | None:
-        """What to call the source in reports; None for bytes in memory."""
+        """The source's name in reports; None for bytes in memory."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """The size now; a log that is written to may grow afterwards."""
+        """The current size. A log that is being written may grow later."""
         ...
 
     @property
     def damage(self) -> Exception | None:
-        """Why the source gives fewer bytes than its size says, where it knows; None where it does not."""
+        """Why the source has fewer bytes than its size, if it reports that; else None."""
         ...
 
     def read(self, position: int, length: int) -> Bytes:
-        """Return up to ``length`` bytes from ``position`` on, fewer at the source's end; valid until the next read."""
+        """Return up to ``length`` bytes from ``position``, fewer at the end. They are valid until the next read."""
         ...
 
 
 class Chunk(NamedTuple):
-    """Whole batches. Positions in ``batches`` count from ``data``'s first byte, which is the source's ``base``."""
+    """Complete batches and their bytes. ``data`` starts at position ``base`` of the source."""
 
     base: int
     data: Bytes
@@ -240,7 +240,7 @@ class Chunk(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """A source that is in memory already."""
+    """A source in memory."""
 
     data: Bytes
     name: str | None = None
@@ -252,12 +252,12 @@ class Memory(NamedTuple):
         return int(self.data.size)
 
     def read(self, position: int, length: int) -> Bytes:
-        """Return a view."""
+        """Return a view of the bytes."""
         return self.data[position : position + length]
 
 
 class Scanned:
-    """The one chunk of bytes in memory whose batches are known: what ``Chunks`` would find, without a second look."""
+    """The single chunk of bytes in memory that were scanned before; it replaces ``Chunks`` without another scan."""
 
     def __init__(self, data: Bytes, batches: Batches) -> None:
         self._chunk = Chunk(0, data, batches)
@@ -269,10 +269,10 @@ class Scanned:
 
 
 class Chunks:
-    """Iterate over a source's chunks; afterwards ``end`` says where (in the source) and why they ended.
+    """Iterates over a source's chunks. After the iteration, ``end`` states where in the source and why they ended.
 
-    A source that gives fewer bytes than its size says was cut meanwhile: then ``end.status`` is ``scan.CUT``, unless
-    the source itself tells of its damage.
+    A source that has fewer bytes than its size was truncated during the scan. ``end.status`` is then ``scan.CUT``,
+    unless the source reports damage of its own.
     """
 
     def __init__(
@@ -297,10 +297,10 @@ class Chunks:
 
     def __iter__(self) -> Iterator[Chunk]:
         limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
-        base, requested, is_cut = self._position, self._chunk_bytes, False
+        base, read_bytes, is_cut = self._position, self._chunk_bytes, False
         while True:
-            data = self._source.read(base, min(requested, max(limit - base, 0)))
-            if base + data.size < limit and data.size < requested:
+            data = self._source.read(base, min(read_bytes, max(limit - base, 0)))
+            if base + data.size < limit and data.size < read_bytes:
                 limit, is_cut = base + data.size, self._source.damage is None
             position = 0
             while True:
@@ -312,8 +312,8 @@ class Chunks:
                     whole=self._whole,
                     allocate=self._allocate,
                 )
-                scanned, status = batches.table.shape[1], batches.end.status
-                if scanned:
+                count, status = batches.table.shape[1], batches.end.status
+                if count:
                     yield Chunk(base, data, batches)
                 position = batches.end.position
                 if status == MORE:
@@ -322,29 +322,29 @@ class Chunks:
                     is_cut = is_cut and not batches.end.corrupt
                     self.end = End(base + position, CUT if is_cut else status)
                     return
-            requested = self._chunk_bytes if position else self._size_of_next(data, requested)
+            read_bytes = self._chunk_bytes if position else self._next_read_bytes(data, read_bytes)
             base += position
 
-    def _size_of_next(self, data: Bytes, requested: int) -> int:
-        """Return how much to read for the batch that ``data`` begins with; its size was found to be possible."""
+    def _next_read_bytes(self, data: Bytes, read_bytes: int) -> int:
+        """Return how many bytes to read for the batch that ``data`` starts with; the scan has checked its size."""
         size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
-        return max(size, requested) if self._whole else requested
+        return max(size, read_bytes) if self._whole else read_bytes
 
 
 def parts_of(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
-    """Cut a chunk where its batches' records, ``ratio`` times as large as the batches, reach ``target_bytes``."""
+    """Split a chunk so that the records of each part, ``ratio`` times the batch sizes, have about ``target_bytes``."""
     for first, last in runs_of(chunk.batches.column("size"), max(int(target_bytes / max(ratio, 1.0)), 1)):
         yield chunk._replace(batches=chunk.batches.part(first, last))
 
 
-def runs_of(sizes: Ints, most: int, *, longest: int = 1 << 62) -> Iterator[tuple[int, int]]:
-    """Cut a row of sizes where their sum would exceed ``most``, or their number ``longest``; each run has one at least.
+def runs_of(sizes: Ints, max_size: int, *, max_count: int = 1 << 62) -> Iterator[tuple[int, int]]:
+    """Yield (first, end) of runs of sizes: each run sums to at most ``max_size`` and has 1 to ``max_count`` of them.
 
-    >>> list(runs_of(np.array([3, 4, 9, 1, 1]), 8)), list(runs_of(np.array([1, 1, 1]), 8, longest=2))
+    >>> list(runs_of(np.array([3, 4, 9, 1, 1]), 8)), list(runs_of(np.array([1, 1, 1]), 8, max_count=2))
     ([(0, 2), (2, 3), (3, 5)], [(0, 2), (2, 3)])
     """
     after, first, before = np.cumsum(sizes), 0, 0
     while first < len(sizes):
-        last = min(max(int(np.searchsorted(after, before + most, side="right")), first + 1), first + longest)
+        last = min(max(int(np.searchsorted(after, before + max_size, side="right")), first + 1), first + max_count)
         yield first, last
         first, before = last, int(after[last - 1])

@@ -194,7 +194,7 @@ def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"compression_type": "brotli"}, "no codec 'brotli'"),
+        ({"compression_type": "brotli"}, "unknown codec 'brotli'"),
         ({"message_timestamp_type": "now"}, "timestamp_type is one of"),
     ],
     ids=str,

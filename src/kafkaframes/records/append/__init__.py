@@ -1,4 +1,4 @@
-"""Validate records and assign their offsets before they are appended to a log, as Kafka's LogValidator does (KIP-31)."""
+"""Validate records and assign offsets before they are appended to a log, as Kafka's LogValidator does (KIP-31)."""
 
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.append.entry import down_convert, validate_and_assign

@@ -3,10 +3,10 @@
 Start reading at ``entry.py``.
 
 1. ``take`` gets a record set and a context (``KernelContext``): addresses of functions, memory, and settings as
-   numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers ``NEEDS_REBUILD``, header, CRC and
-   stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other answer the set is unchanged.
-2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides as Kafka would. ``NEEDS_CONTENT`` asks for the
-   content, decompressed by ``codecs.decompress``. ``TOO_SMALL`` asks for more memory.
+   numbers. If it answers ``IN_PLACE``, the set is valid and has its offsets. If it answers ``NEEDS_REBUILD``, header,
+   CRC and stream are valid, and ``_kernels_rebuild.py`` rebuilds the set. With every other answer the set is unchanged.
+2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides as Kafka would. ``NEEDS_CONTENT`` asks
+   for the content, decompressed by ``codecs.decompress``. ``TOO_SMALL`` asks for more memory.
 3. The kernels never write more than CONTENT_SIZE bytes of content, and never access bytes outside the record set.
 4. The check functions return a record count. If it is above zero, every record is whole, offsets are 0, 1, 2, ...,
    keys are present if required, and timestamps are in range.
@@ -209,7 +209,7 @@ def _is_usual_wrapper(set_at, size, header):
 
 @device
 def _header_size(set_at, size, context):
-    """Return the header size of the only batch or wrapper, 0 for uncompressed messages, ``NEEDS_CONTENT`` for anything else."""
+    """Return the header size of a single batch or wrapper, 0 for uncompressed messages, ``NEEDS_CONTENT`` otherwise."""
     if size < V0_HEADER + OLD_LENGTHS or size > context[BATCH_LIMIT]:
         return np.int64(NEEDS_CONTENT)
     magic = load_u8(set_at, AT_MAGIC)

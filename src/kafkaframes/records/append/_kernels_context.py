@@ -58,7 +58,8 @@ FIRST_MS, MAX_RECORD_MS, COUNT = range(RECORDS_END + 1, RECORDS_END + 4)
 WORDS = COUNT + 1
 OWN_WORDS = WORDS - CALLS
 ANY_CODEC = -1  # as TO_CODEC: keep the codec of the record set
-# Answers of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet compressed.
+# Answers of the kernels. NEEDS_REBUILD: the set is valid, but must be rebuilt. PLAIN: it is rebuilt, but not yet
+# compressed.
 UNUSUAL, IN_PLACE, NEEDS_REBUILD, WRITTEN, PLAIN, NEEDS_CONTENT, TOO_SMALL, OUT_TOO_SMALL = 0, 1, 2, 3, 4, -1, -2, -3
 MAX_SAFE_MS = 1 << 61  # above it, sums could overflow as they do in Java, which the general path reproduces
 NO_TIMESTAMP = -1
@@ -86,7 +87,8 @@ def read_message(source, position, end, magic, rejected_attributes, context):
     """Read one message: (position of the next, timestamp, key_at, key_size, value_at, value_size).
 
     The position of the next message is -1 if anything is unusual: a size that does not fit, another format, an
-    attribute bit in ``rejected_attributes``, a wrong CRC, a timestamp out of range, a missing key that the log requires.
+    attribute bit in ``rejected_attributes``, a wrong CRC, a timestamp out of range, a missing key that the log
+    requires.
     """
     header = V1_HEADER if magic else V0_HEADER
     if end - position < header + OLD_LENGTHS:

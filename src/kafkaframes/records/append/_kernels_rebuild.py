@@ -5,13 +5,13 @@ Start reading at ``entry.py``.
 1. ``rewrite`` answers ``WRITTEN`` if the set for the log is at OUT_AT. It answers ``PLAIN`` if the records are there
    uncompressed: the caller compresses them, and ``wrap`` adds the header.
 2. ``UNUSUAL`` is not a rejection: the general path (``validator.py``) decides. ``OUT_TOO_SMALL`` asks for more memory.
-3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus ``MAX_RECORD_OVERHEAD`` bytes
-   per record.
+3. The kernels never write more than OUT_SIZE bytes. ``out`` has the size of the input plus ``MAX_RECORD_OVERHEAD``
+   bytes per record.
 4. Each record is read and written in one step. The functions return ``(count, largest timestamp, first timestamp,
    contiguous, size)``. A count of 0 means that something is unusual: a size that does not fit, a varint that is not in
    its shortest form, a timestamp out of range, a missing key that the log requires.
-5. Headers of format 2 are copied with their count; formats 0 and 1 have none. A header key that is not ASCII is unusual,
-   because Kafka replaces bytes that are not UTF-8.
+5. Headers of format 2 are copied with their count; formats 0 and 1 have none. A header key that is not ASCII is
+   unusual, because Kafka replaces bytes that are not UTF-8.
 """
 
 import numpy as np
@@ -272,7 +272,7 @@ def _can_be_written(set_at, magic, codec, target, context):
 
 @device
 def _finish_batch(set_at, magic, codec, size, offset, context):
-    """Write header and CRC of a format 2 batch. Its records, ``size`` bytes, are at OUT_AT, after the header."""
+    """Write header and CRC of a format 2 batch. Its records, ``size`` bytes, already follow it at OUT_AT."""
     out, attributes = context[OUT_AT], codec | (LOG_APPEND_TIME if context[APPEND_TIME] else 0)
     producer, epoch, sequence = np.int64(-1), np.int64(-1), np.int64(-1)
     if magic == 2:
@@ -280,8 +280,8 @@ def _finish_batch(set_at, magic, codec, size, offset, context):
         producer, epoch = load_i64(set_at, V2_PRODUCER_ID), load_i16(set_at, V2_PRODUCER_EPOCH)
         sequence = load_i32(set_at, V2_BASE_SEQUENCE)
     at = write_batch_header(
-        out, 0, offset, context[LEADER_EPOCH], attributes, context[COUNT] - 1, context[FIRST_MS], context[MAX_RECORD_MS],
-        producer, epoch, sequence, context[COUNT],
+        out, 0, offset, context[LEADER_EPOCH], attributes, context[COUNT] - 1, context[FIRST_MS],
+        context[MAX_RECORD_MS], producer, epoch, sequence, context[COUNT],
     )  # fmt: skip
     return finish_batch(out, 0, at + size)
 

@@ -8,8 +8,9 @@ The general path is imported at first use, so a broker answers its first request
 builder and Arrow. Most appends never need them.
 
 The kernels take their C functions, memory and settings as numbers in one array, the context. Creating one costs more
-than an append, so contexts are reused: ``borrow`` returns an idle or new context to one caller, ``give_back`` returns it
-to the idle list. A context keeps the last settings, because consecutive appends often share all of them but the time.
+than an append, so contexts are reused: ``borrow`` returns an idle or new context to one caller, ``give_back`` returns
+it to the idle list. A context keeps the last settings, because consecutive appends often share all of them but the
+time.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _MAX_START_OFFSET: Final = 2**63 - 2**32  # the offsets of one append cannot ove
 Answer = tuple[int, int, int, int]
 _UNUSUAL: Answer = (slots.UNUSUAL, 0, 0, 0)
 # The memory of a context for decompressed content, and the same for output: the initial size, and the largest size that
-# an idle context keeps. The kernel asks for 32 times the size of a compressed stream, which is 32 MiB at a broker's usual
-# batch limit. Unused memory is never touched.
+# an idle context keeps. The kernel asks for 32 times the size of a compressed stream, which is 32 MiB at a broker's
+# usual batch limit. Unused memory is never touched.
 USUAL_BYTES, MAX_IDLE_BYTES = 4 << 20, 40 << 20
 # Idle contexts. Taking one from a list and adding one are atomic, so threads share it.
 _idle: list[KernelContext] = []

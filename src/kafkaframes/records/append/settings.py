@@ -10,13 +10,14 @@ from kafkaframes.records import reasons
 from kafkaframes.records._delivery import over_limit
 from kafkaframes.records.codecs import Codec, codec_of
 from kafkaframes.records.decoded import Problem
-from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MOST_CONTENT_BYTES
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, MAX_CONTENT_BYTES
 
 LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 CONTENT_RATIO, _MIN_LIMIT_BATCH_BYTES = 64, 1 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
-# Policies for a record set whose inner offsets are not 0, 1, 2, ... A mirror of a compacted topic sends sets with holes.
+# Policies for a record set whose inner offsets are not 0, 1, 2, ... A mirror of a compacted topic sends sets with
+# holes.
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 
@@ -34,7 +35,8 @@ class AppendSettings:
         compacted: whether the topic is compacted. Every record then needs a key.
         origin: the sender (Kafka's ``AppendOrigin``). Some checks apply to ``CLIENT`` only.
         leader_epoch: the leader epoch to write into format 2 batches.
-        max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None is no limit.
+        max_batch_bytes: ``max.message.bytes``, the largest size of a batch before and after a rebuild; None is no
+            limit.
         on_noncontiguous: the policy for a record set with holes in its offsets. ``kafka`` rebuilds a set of format 1
             and rejects one of format 2. ``reject`` rejects both, so that no set is ever recompressed for that reason
             and clients that number records wrongly get an error. ``reassign`` numbers the records of both again, as
@@ -76,7 +78,7 @@ class AppendSettings:
         """
         if self.max_batch_bytes is None:
             return DEFAULT_LIMIT_BYTES
-        return min(CONTENT_RATIO * max(self.max_batch_bytes, _MIN_LIMIT_BATCH_BYTES), MOST_CONTENT_BYTES)
+        return min(CONTENT_RATIO * max(self.max_batch_bytes, _MIN_LIMIT_BATCH_BYTES), MAX_CONTENT_BYTES)
 
     def target_codec(self, source: Codec) -> Codec:
         """Return the codec to write: the topic's, or ``source`` if the topic's is ``producer``."""

@@ -17,9 +17,9 @@ any other             any                         rebuilt with the target's code
 A control batch for a compressed topic stays uncompressed, in place.
 
 ``reassign`` and ``reject`` look for holes between the first and the last offset of the header. If compaction removed
-the last records of a format 2 batch, the inner offsets are still 0, 1, 2, ..., but there is a hole at the end. In place,
-its base offset would be below the log end offset. A batch without holes is numbered from its base offset, whatever it
-is.
+the last records of a format 2 batch, the inner offsets are still 0, 1, 2, ..., but there is a hole at the end. In
+place, its base offset would be below the log end offset. A batch without holes is numbered from its base offset,
+whatever it is.
 
 Kafka reads and writes header keys as text, so a rebuilt batch has U+FFFD in place of bytes that are not UTF-8. A batch
 that stays in place keeps its bytes.
@@ -122,7 +122,7 @@ def _decode(append: _Append, *, lenient: bool = False) -> Decoded:
     return decoded
 
 
-# ------------------------------------------------------------------------------------------- uncompressed to uncompressed
+# ------------------------------------------------------------------------------------------- uncompressed
 
 
 def _assign_plain(append: _Append) -> Appended:
