@@ -101,17 +101,17 @@ class Counted:
     """Counts the batches that did not take the short way while it is entered."""
 
     def __enter__(self) -> Counted:
-        self.odd, self._careful = 0, ColumnMaker._careful
+        self.odd, self._careful = 0, ColumnMaker._decompress_general
 
         def careful(maker: ColumnMaker, *arguments: Any) -> Any:
             self.odd += 1
             return self._careful(maker, *arguments)
 
-        ColumnMaker._careful = careful  # type: ignore[method-assign]
+        ColumnMaker._decompress_general = careful  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        ColumnMaker._careful = self._careful  # type: ignore[method-assign]
+        ColumnMaker._decompress_general = self._careful  # type: ignore[method-assign]
 
 
 def read(data: bytes) -> int:

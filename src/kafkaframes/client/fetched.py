@@ -181,7 +181,7 @@ class ConsumerRecord(NamedTuple):
 def schema_of(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
     """Return the columns that are the records' own, and the schema of all."""
     inner = tuple(name for name in columns if name not in TARGET_COLUMNS)
-    known = ReadOptions(columns=inner).checked().schema
+    known = ReadOptions(columns=inner).validate().schema
     return inner, pa.schema([(name, TARGET_COLUMNS.get(name) or known.field(name).type) for name in columns])
 
 

@@ -1,8 +1,8 @@
-"""The fast path from batches to columns: CRC, decompressing, index and copying in one kernel, a batch at a time.
+"""The fast path from batches to columns: one kernel verifies CRCs, decompresses, indexes and copies, batch by batch.
 
-It gives what ``decode.index_records`` and ``makers.binary_array`` give, where every record is selected; ``columns.py``
-chooses. All buffers of a chunk's columns lie in one block of memory, each as large as the chunk's bytes could need:
-what is not used of it is never touched, and the block serves the next chunk once nobody holds a column of this one.
+The columns are the same as those of ``decode.index_records`` and ``makers.binary_array`` with all records selected.
+``columns.py`` chooses the path. All column buffers of a chunk are in one block of memory, each as large as the chunk
+could need. Unused parts are never touched, and the block is reused when nothing refers to the chunk's columns any more.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from kafkaframes.records.decoded import Allocate, Problem
 from kafkaframes.records.layout import CODEC_MASK, COLUMN
 from kafkaframes.records.scan import Batches, Bytes, Chunk, Ints
 
-# The columns that are made here.
+# The columns that the kernel can create.
 FUSED_COLUMNS = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
-# Records are read in pieces of about this size unless told otherwise: with the columns made of them they stay in the
-# cache.
+# The default size of records that are read at once. With their columns they fit into the processor's cache.
 TARGET_BYTES = 1 << 20
-# Larger batches go the long way, which makes no buffers for the worst case.
-MOST_BYTES = 16 << 20
-_MOST_OPENED_BYTES = 64 << 20
-_FEWEST_OPENED_BYTES = 1 << 20
-_BYTES_OF_A_ROW = 16  # where records are smaller, a piece ends before its goal
-_FEWEST_BYTES = 256 << 10
-_USUAL_RATIO = 4  # of compressed batches, at first
+# Larger batches take the general path, which allocates no buffers for the worst case.
+MAX_BATCH_BYTES = 16 << 20
+_MAX_CONTENT_BYTES = 64 << 20
+_MIN_CONTENT_BYTES = 1 << 20
+_BYTES_PER_ROW = 16  # expected; if records are smaller, a part ends before its target size
+_MIN_LAYOUT_BYTES = 256 << 10
+_USUAL_RATIO = 4  # assumed for compressed batches at first
 _ALIGNMENT = 64
 _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
@@ -51,9 +50,10 @@ class Area(NamedTuple):
     """A buffer that the kernel fills.
 
     Attributes:
-        slot: of its address in the kernel's plan.
-        of_rows: its bytes for each row.
-        of_bytes: its bytes for each byte of the records that are read.
+        slot: index of its position in the kernel's plan.
+        selected: flag of the column that needs it; 0 if all columns do.
+        of_rows: its size in bytes per row.
+        of_bytes: its size in bytes per byte of records.
     """
 
     slot: int
@@ -62,7 +62,7 @@ class Area(NamedTuple):
     of_bytes: float
 
 
-# The values first: most bytes are theirs, and there they take the same memory, however large a piece is.
+# The values come first: they have most of the bytes, and so are always in the same memory, whatever the part's size.
 _AREAS = (
     Area(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
     Area(kernels.AT_OFFSETS, 0, 8, 0),
@@ -74,7 +74,7 @@ _AREAS = (
     Area(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
     Area(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
     Area(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
-    Area(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header takes two bytes at least
+    Area(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header has at least two bytes
     Area(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
     Area(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
     Area(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
@@ -83,13 +83,15 @@ _AREAS = (
 
 
 class State(NamedTuple):
-    """A chunk's batches while they are read.
+    """The state of a chunk that is being read.
 
     Attributes:
-        table: their headers, as the kernel takes them.
-        kinds: what the data of each batch is, or that it is skipped.
-        outcomes: what the kernel says of each batch; its rows are the ``OUTCOME_*`` of the kernel's file.
-        end: the byte behind the last batch.
+        chunk: the chunk.
+        table: the batch headers, as the kernel takes them.
+        kinds: the kind of data of each batch (whole, damaged or skipped).
+        outcomes: the kernel's results, with a row per ``OUTCOME_*`` and a column per batch.
+        problems: the problems that Python code found, by batch.
+        end: the end of the last batch.
     """
 
     chunk: Chunk
@@ -100,38 +102,40 @@ class State(NamedTuple):
     end: int
 
 
-class Made(NamedTuple):
-    """The columns that were made of the records of some batches of a chunk.
+class ColumnPart(NamedTuple):
+    """The columns of consecutive batches of a chunk.
 
     Attributes:
-        first, last: the batches, by their numbers in the chunk; the last is exclusive.
-        damaged: whether there is anything to report.
+        state: the state of the chunk.
+        first, last: range of batch numbers in the chunk, without ``last``.
+        records: number of records.
+        has_damage: whether a batch is damaged.
+        columns: the columns by name.
     """
 
     state: State
     first: int
     last: int
     records: int
-    damaged: bool
+    has_damage: bool
     columns: dict[str, pa.Array]
 
     @property
     def chunk(self) -> Chunk:
-        """The chunk's batches."""
+        """The chunk, with the batches of this part only."""
         chunk = self.state.chunk
         return chunk._replace(batches=Batches(self.state.table[:, self.first : self.last], chunk.batches.end))
 
     @property
     def kinds(self) -> npt.NDArray[np.int8]:
-        """What the data of each batch was."""
+        """The kind of data of each batch."""
         return self.state.kinds[self.first : self.last]
 
     @property
     def problems(self) -> dict[int, Problem]:
-        """What was wrong with batches, by their numbers in the chunk."""
-        return {
-            row - self.first: opened for row, opened in self.state.problems.items() if self.first <= row < self.last
-        }
+        """The problems of batches, by their numbers in this part."""
+        problems = self.state.problems.items()
+        return {row - self.first: problem for row, problem in problems if self.first <= row < self.last}
 
     @property
     def offsets(self) -> Ints:
@@ -140,20 +144,20 @@ class Made(NamedTuple):
 
     @property
     def timestamps(self) -> Ints:
-        """The records' timestamps, in ms."""
+        """The records' timestamps, in milliseconds."""
         return self._numbers("timestamp")
 
     def _numbers(self, name: str) -> Ints:
         return np.frombuffer(self.columns[name].buffers()[1] if self.records else b"", np.int64)
 
-    def outcome(self, what: int) -> Ints:
-        """Return one of the ``OUTCOME_*`` numbers for each batch."""
-        row: Ints = self.state.outcomes[what, self.first : self.last]
-        return row
+    def outcome(self, row: int) -> Ints:
+        """Return a row of the kernel's results (an ``OUTCOME_*``), one number per batch."""
+        values: Ints = self.state.outcomes[row, self.first : self.last]
+        return values
 
 
 class Layout:
-    """Where in a block of memory each buffer stands, given a number of rows and of bytes of records."""
+    """The positions of the buffers in a block of memory, for a number of rows and of bytes of records."""
 
     def __init__(self, selected: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size
@@ -168,8 +172,8 @@ class Layout:
         for area in _AREAS:
             if area.selected & selected == area.selected:
                 self.plan[area.slot] = self.total
-                needed = int(area.of_rows * rows + area.of_bytes * size) + SLACK_BYTES
-                self.total += -(-needed // _ALIGNMENT) * _ALIGNMENT
+                size_bytes = int(area.of_rows * rows + area.of_bytes * size) + SLACK_BYTES
+                self.total += -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
         self.positions: list[int] = self.plan.tolist()
 
 
@@ -177,7 +181,7 @@ _NO_LAYOUT = Layout(0, 0, 0)
 
 
 class ColumnMaker:
-    """Reads chunk after chunk of one source into columns; keeps the memory that it needs on the way."""
+    """Reads the chunks of a source into columns, and reuses its working memory between chunks."""
 
     def __init__(
         self,
@@ -195,101 +199,104 @@ class ColumnMaker:
             verify_crc and kernels.WANT_CRC
         )
         self._limit = limit_bytes
-        self._target = max(min(target_bytes, MOST_BYTES // 2), 1)
+        self._target = max(min(target_bytes, MAX_BATCH_BYTES // 2), 1)
         self._allocate = allocate
         self._types = types
         self._text = text
         self._ratio = 1.0
-        self._opened = _NOTHING
+        self._content = _NOTHING
         self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
-        """Make the columns large enough for a number of rows and of bytes of records."""
-        self._layout = Layout(self._selected, max(size // _BYTES_OF_A_ROW, rows + 1), size)
+        """Plan buffers for a number of rows and of bytes of records."""
+        self._layout = Layout(self._selected, max(size // _BYTES_PER_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
-    def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[Made | Chunk]:
-        """Read all batches of a chunk but those in ``skip``; a batch that is too large is given back."""
+    def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[ColumnPart | Chunk]:
+        """Yield columns of all batches except those in ``skip``. A batch that is too large is yielded as a chunk."""
         table = np.ascontiguousarray(chunk.batches.table)
         count = table.shape[1]
         kinds: npt.NDArray[np.int8] = np.full(count, WHOLE_DATA, np.int8)
         if skip is not None:
             kinds[skip] = SKIPPED
-        if not self._layout.bytes:  # of a short source, memory for whole pieces would be most of the cost
+        if not self._layout.bytes:  # for a short source, buffers of full size would be most of the cost
             is_compressed = (table[_ATTRIBUTES] & CODEC_MASK).any()
             likely = chunk.data.size * (_USUAL_RATIO if is_compressed else 1)
-            self._lay_out(0, min(2 * self._target, max(likely, _FEWEST_BYTES)))
+            self._lay_out(0, min(2 * self._target, max(likely, _MIN_LAYOUT_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
         with native.borrowed() as calls:
             while first < count:
-                made, last, is_large = self._part(state, first, calls)
-                if made is not None:
-                    yield made
+                part, last, is_large = self._read_part(state, first, calls)
+                if part is not None:
+                    yield part
                 if is_large:
                     yield chunk._replace(batches=Batches(table[:, last : last + 1], chunk.batches.end))
                 first = last + is_large
 
-    def _part(self, state: State, first: int, calls: Ints) -> tuple[Made | None, int, bool]:
-        """Read batches from ``first`` on; return the chunk, the batch after its last, and whether that is too large."""
-        plan, part = self._layout.plan.copy(), _NOTHING
-        left = (state.end - int(state.table[_POSITION, first])) * self._ratio
-        parts = round(left / self._target)  # of equal size
-        plan[kernels.GOAL] = int(left / parts) if parts > 1 else _NO_GOAL
+    def _read_part(self, state: State, first: int, calls: Ints) -> tuple[ColumnPart | None, int, bool]:
+        """Read batches from ``first`` on; return the part, the number of the next batch, and if that is too large."""
+        plan, content = self._layout.plan.copy(), _NOTHING
+        rest_bytes = (state.end - int(state.table[_POSITION, first])) * self._ratio
+        parts = round(rest_bytes / self._target)  # of equal size
+        plan[kernels.GOAL] = int(rest_bytes / parts) if parts > 1 else _NO_GOAL
         plan[kernels.BATCH], plan[kernels.LAST], plan[kernels.LIMIT] = first, len(state.kinds), self._limit
         block, is_large = self._allocate(self._layout.total, np.uint8), False
         while True:
             why = kernels.read_columns(
-                *(plan, state.chunk.data, part, state.table, state.kinds, state.outcomes),
-                *(block, self._scratch, self._opened, calls),
+                *(plan, state.chunk.data, content, state.table, state.kinds, state.outcomes),
+                *(block, self._scratch, self._content, calls),
             )
             if why == kernels.DONE or (why == kernels.FULL and plan[kernels.ROW]):
                 break
             if why == native.UNUSUAL:
-                part = self._careful(state, plan)
-                is_large = part.size > MOST_BYTES
+                content = self._decompress_general(state, plan)
+                is_large = content.size > MAX_BATCH_BYTES
                 if is_large:
                     break
-            elif plan[kernels.NEEDED_BYTES] > _MOST[why]:
+            elif plan[kernels.NEEDED_BYTES] > _LIMITS[why]:
                 is_large = True
                 break
             elif why == native.TOO_SMALL:
-                self._opened = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _FEWEST_OPENED_BYTES), np.uint8)
+                self._content = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _MIN_CONTENT_BYTES), np.uint8)
             else:
-                block = self._with_more_memory(plan)
+                block = self._larger_block(plan)
         numbers = plan.tolist()
         last, count = numbers[kernels.BATCH], numbers[kernels.ROW]
         if last == first:
             return None, last, is_large
-        stored = (state.end if last == len(state.kinds) else int(state.table[_POSITION, last])) - int(
+        stored_bytes = (state.end if last == len(state.kinds) else int(state.table[_POSITION, last])) - int(
             state.table[_POSITION, first]
         )
-        self._ratio = max(numbers[kernels.SPANS] / stored, 0.01)
-        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.positions), count, numbers) if count else {}
+        self._ratio = max(numbers[kernels.SPANS] / stored_bytes, 0.01)
+        columns = (
+            self._columns(_BlockSlicer(pa.py_buffer(block), self._layout.positions), count, numbers) if count else {}
+        )
         if why == kernels.FULL and self._layout.bytes < 2 * self._target:
             self._lay_out(0, 2 * self._target)
-        damaged = bool(numbers[kernels.BAD] or state.problems)
-        return Made(state, first, last, count, damaged, columns), last, is_large
+        has_damage = bool(numbers[kernels.BAD] or state.problems)
+        return ColumnPart(state, first, last, count, has_damage, columns), last, is_large
 
-    def _careful(self, state: State, plan: Ints) -> Bytes:
-        """Open the unusual batch at which the kernel stopped as Kafka does; return its records.
+    def _decompress_general(self, state: State, plan: Ints) -> Bytes:
+        """Return the records of the unusual batch at which the kernel stopped, decompressed as Kafka does.
 
-        Not more than a byte too many for the short way: whether they are damaged is then another's to say.
+        If they exceed the limit of the fast path, they are truncated one byte after it, and their damage is not
+        reported. The general path then reads the batch again.
         """
         row = int(plan[kernels.BATCH])
         single = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
-        opened = decode.open_sections(state.chunk.data, single, limit_bytes=min(self._limit, MOST_BYTES + 1))
-        if opened.ends[0] - opened.starts[0] > MOST_BYTES:
-            return opened.buf
-        state.kinds[row] = opened.kinds[0]
-        if opened.problems:
-            state.problems[row] = opened.problems[0]
+        sections = decode.open_sections(state.chunk.data, single, limit_bytes=min(self._limit, MAX_BATCH_BYTES + 1))
+        if sections.ends[0] - sections.starts[0] > MAX_BATCH_BYTES:
+            return sections.buf
+        state.kinds[row] = sections.kinds[0]
+        if sections.problems:
+            state.problems[row] = sections.problems[0]
         plan[kernels.CHUNK_ROW] = row
-        return opened.buf[opened.starts[0] : max(opened.starts[0], opened.ends[0])]
+        return sections.buf[sections.starts[0] : max(sections.starts[0], sections.ends[0])]
 
-    def _with_more_memory(self, plan: Ints) -> Bytes:
-        """Return a block that the next batch fits in; no record was read yet."""
+    def _larger_block(self, plan: Ints) -> Bytes:
+        """Return a block that fits the next batch. It is called before a record is read into the current one."""
         rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
         if rows >= self._layout.rows or size > self._layout.bytes:
             self._lay_out(rows, max(2 * self._target, size))
@@ -297,31 +304,33 @@ class ColumnMaker:
         plan[kernels.SPANS] = 0
         return self._allocate(self._layout.total, np.uint8)
 
-    def _columns(self, cut: _Cut, count: int, numbers: list[int]) -> dict[str, pa.Array]:
+    def _columns(self, block: _BlockSlicer, count: int, numbers: list[int]) -> dict[str, pa.Array]:
         names, columns = self._names, {}
         for name, index, width in _PLAIN:
             if name in names or width == 8:
-                buffers = [None, cut(index, width * count)]
+                buffers = [None, block(index, width * count)]
                 columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
         for name, positions, end, nulls in _BINARY:
             if name in names:
-                columns[name] = cut.binary(_BYTES, positions, count, numbers[end], numbers[nulls])
+                columns[name] = block.binary(_BYTES, positions, count, numbers[end], numbers[nulls])
         if "headers" in names:
-            columns["headers"] = self._headers(cut, count, numbers)
+            columns["headers"] = self._headers(block, count, numbers)
         return columns
 
-    def _headers(self, cut: _Cut, count: int, numbers: list[int]) -> pa.Array:
+    def _headers(self, block: _BlockSlicer, count: int, numbers: list[int]) -> pa.Array:
         headers, size, of_type = numbers[kernels.HEADERS], numbers[kernels.NAME_END], self._types["headers"]
-        if numbers[kernels.NAME_BITS] < 0x80:  # ASCII needs no further look
-            names = cut.binary(_TEXT, _NAMES, headers, size, 0)
+        if numbers[kernels.NAME_BITS] < 0x80:  # ASCII needs no conversion
+            names = block.binary(_TEXT, _NAMES, headers, size, 0)
         else:
-            names = self._text(cut.binary(_BYTES, _NAMES, headers, size, 0))
-        contents = cut.binary(_BYTES, _CONTENTS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS])
+            names = self._text(block.binary(_BYTES, _NAMES, headers, size, 0))
+        contents = block.binary(
+            _BYTES, _CONTENTS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS]
+        )
         pairs = pa.Array.from_buffers(of_type.value_type, headers, [None], 0, 0, [names, contents])
-        return pa.Array.from_buffers(of_type, count, [None, cut(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
+        return pa.Array.from_buffers(of_type, count, [None, block(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 
 
-_MOST = {native.TOO_SMALL: _MOST_OPENED_BYTES, kernels.FULL: MOST_BYTES}
+_LIMITS = {native.TOO_SMALL: _MAX_CONTENT_BYTES, kernels.FULL: MAX_BATCH_BYTES}
 _BYTES, _TEXT = pa.binary(), pa.string()
 _PLAIN = (
     ("offset", kernels.AT_OFFSETS, 8),
@@ -341,8 +350,8 @@ _BINARY = (
 )
 
 
-class _Cut:
-    """Cuts buffers out of a block."""
+class _BlockSlicer:
+    """Returns buffers that are slices of a block."""
 
     def __init__(self, block: pa.Buffer, positions: list[int]) -> None:
         self._block = block
@@ -352,7 +361,7 @@ class _Cut:
         return self._block.slice(self._positions[index], size)
 
     def binary(self, kind: pa.DataType, positions: tuple[int, int, int], count: int, size: int, nulls: int) -> pa.Array:
-        """Make a binary column of the buffers of its offsets, bytes and validity."""
+        """Return a binary column from the buffers of its offsets, bytes and validity."""
         offsets, data, validity = positions
         valid = self(validity, (count + 7) // 8) if nulls else None
         return pa.Array.from_buffers(kind, count, [valid, self(offsets, 4 * count + 4), self(data, size)], nulls)

@@ -1,9 +1,10 @@
-"""What is made of decoded records and of headers: Arrow columns, rows that can be written again, a table of batches.
+"""Build Arrow columns and rows from decoded records, and a table from batch headers.
 
-A column of records is made by its own function in ``COLUMNS``; what is not asked for costs nothing, and keys, values
-and headers are copied only then. The six columns of ``fused.FUSED_COLUMNS`` are mostly made there, together, and only
-found here. Rows are the middle of every rewrite: the append path, the conversions and the cleaner decode batches,
-choose or renumber records, and write them again (``build.py``); keys and values stay where they were decoded.
+``COLUMNS`` has a function for each column of records; columns that are not requested cost nothing. The fast path
+(``fused.py``) usually creates the six ``FUSED_COLUMNS``.
+
+Rewrites (the append path, conversions and the cleaner) decode batches to rows, select or renumber them, and write them
+again with ``build.py``. Rows refer to the decoded keys and values without copying them.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ CODEC = pa.dictionary(pa.int8(), pa.string())
 
 
 def binary_array(buf: Bytes, positions: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
-    """Copy byte strings out of ``buf``; a size below zero is null.
+    """Copy byte strings from ``buf``; a negative size means null.
 
     Raises:
-        CorruptRecordError: more bytes than Arrow's 32-bit offsets can count.
+        CorruptRecordError: the bytes exceed the range of Arrow's 32-bit offsets.
     """
     count = sizes.size
     total = int(sizes.sum(where=sizes > 0, dtype=np.int64))
     if total > 2**31 - 1:
-        raise CorruptRecordError(f"{total} bytes of one column in one batch are more than Arrow's binary holds")
+        raise CorruptRecordError(f"a column has {total} bytes in one Arrow batch; Arrow's binary type holds 2^31 - 1")
     offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
     validity = allocate((count + 7) // 8, np.uint8)
     nulls = _kernels_gather.gather_binary(buf, positions, sizes, count, offsets, data, validity)
@@ -65,31 +66,31 @@ def _headers(result: Decoded) -> pa.Array:
 
 
 def java_text_array(raw: pa.Array) -> pa.Array:
-    """Return text as Java reads it; only keys that are no UTF-8 are looked at one by one."""
+    """Return text decoded as Java does. Only if some keys are not UTF-8 are they decoded one by one."""
     data = np.frombuffer(raw.buffers()[2], np.uint8)
-    if data.size and data.max() < 0x80:  # ASCII needs no further look
+    if data.size and data.max() < 0x80:  # ASCII needs no conversion
         return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), null_count=0)
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([java_text(one) for one in raw.to_pylist()], pa.string())
+        return pa.array([java_text(key) for key in raw.to_pylist()], pa.string())
 
 
 def _sequences(result: Decoded) -> npt.NDArray[np.int32]:
-    """Add offset deltas to base sequences as Kafka does: from 2^31 - 1 on to 0."""
+    """Return sequence numbers: base sequence plus offset delta, with Kafka's wrap from 2^31 - 1 to 0."""
     bases = result.of_batch(result.batches.column("base_sequence"))
     deltas = result.index.offsets - result.of_batch(result.batches.column("base_offset"))
     deltas = deltas.astype(np.int32).astype(np.int64)
     distance = ((2**31 - 1) - deltas).astype(np.int32)
-    summed = np.where(bases > distance, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
-    return np.where(bases >= 0, summed, -1).astype(np.int32)
+    sums = np.where(bases > distance, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
+    return np.where(bases >= 0, sums, -1).astype(np.int32)
 
 
 _CODEC_NAMES = texts([*CODECS, "unknown"])
 
 
 def codec_array(attributes: Ints) -> pa.Array:
-    """Name codecs by the attributes of their batches; ``unknown`` for the numbers that Kafka does not know."""
+    """Return codec names for the attributes of batches; numbers that Kafka does not define are ``unknown``."""
     numbers = np.minimum(attributes & CODEC_MASK, len(CODECS)).astype(np.int8)
     indices = pa.Array.from_buffers(pa.int8(), numbers.size, [None, pa.py_buffer(numbers)])
     return pa.DictionaryArray.from_arrays(indices, _CODEC_NAMES)
@@ -104,12 +105,12 @@ def _flag(mask: int) -> Callable[[Decoded], Any]:
 
 
 def _delete_horizons(result: Decoded) -> pa.Array:
-    has = result.of_batch(result.batches.flag(DELETE_HORIZON))
-    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has).cast(TIMESTAMP)
+    has_horizon = result.of_batch(result.batches.flag(DELETE_HORIZON))
+    return pa.array(result.of_batch(result.batches.column("base_timestamp")), mask=~has_horizon).cast(TIMESTAMP)
 
 
 class Column(NamedTuple):
-    """A column's Arrow type, and how it is made."""
+    """A column's Arrow type, and the function that creates it."""
 
     type: pa.DataType
     make: Callable[[Decoded], Any]
@@ -147,16 +148,17 @@ COLUMNS: dict[str, Column] = {
 
 
 def arrow_column(name: str, result: Decoded, ready: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a column: the one that is made already, or a new one."""
+    """Return a column of decoded records, from ``ready`` if it is there."""
     if name in ready:
         return ready[name]
     column = COLUMNS[name]
-    made = column.make(result)
-    if isinstance(made, pa.Array):
-        return made
-    if made.dtype == np.bool_:
-        return flags(made)
-    return pa.Array.from_buffers(column.type, made.size, [None, pa.py_buffer(np.ascontiguousarray(made))], null_count=0)
+    values = column.make(result)
+    if isinstance(values, pa.Array):
+        return values
+    if values.dtype == np.bool_:
+        return flags(values)
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(column.type, values.size, buffers, null_count=0)
 
 
 _NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
@@ -173,11 +175,11 @@ def rows_of_index(
     """Return the records of ``index`` as rows.
 
     Args:
-        sections, index: as ``open_sections`` and ``index_records`` returned them; the index may be a part
+        sections, index: the results of ``open_sections`` and ``index_records``; the index may be a selection
             (``Index.take``).
-        offsets: the offsets to write instead of the decoded ones.
-        timestamps: the timestamps to write instead of the decoded ones, in milliseconds.
-        headers: keep the records' headers (formats 0 and 1 have none to keep).
+        offsets: offsets to write instead of the decoded ones.
+        timestamps: timestamps to write instead of the decoded ones, in milliseconds.
+        headers: whether to keep the records' headers (formats 0 and 1 have none).
     """
     names, values, starts = _NO_BLOBS, _NO_BLOBS, np.zeros(0, np.int64)
     total = int(index.header_counts.sum()) if headers else 0
@@ -194,8 +196,8 @@ def rows_of_index(
     )
 
 
-def with_names_as_text(rows: Rows) -> Rows:
-    """Return rows whose headers' names are what Java makes of them and back: U+FFFD for what is not UTF-8."""
+def decode_header_keys(rows: Rows) -> Rows:
+    """Return rows whose header keys were decoded and encoded as Java does: U+FFFD replaces bytes that are not UTF-8."""
     names = rows.header_names
     if not len(names.starts):
         return rows
@@ -246,15 +248,15 @@ SCHEMA = pa.schema(
 
 
 def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
-    """Return one row a batch.
+    """Return a table with one row per batch.
 
-    ``count`` is the header's; for formats 0 and 1, which have none, it is 1 for a plain message and null for a
-    compressed one. A field that a batch is too short for is null. The schema's metadata says how the scan ended:
-    ``end_position``, ``end_reason`` and ``end_corrupt``.
+    ``count`` is the header's record count. In formats 0 and 1 it is 1 for an uncompressed message and null for a
+    compressed one. Fields after the end of a truncated header are null. The schema's metadata states where and why the
+    scan ended: ``end_position``, ``end_reason`` and ``end_corrupt``.
 
     Args:
         rules: ``scan.MEMORY`` or ``scan.FILE``.
-        start, end: positions in bytes; a batch starts at ``start``.
+        start, end: range of positions in bytes; a batch must start at ``start``.
 
     Raises:
         LogDirError: the source became shorter while it was read.
@@ -262,7 +264,7 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
     chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
     tables = []
     for chunk in chunks:
-        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _made(chunk)
+        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _flag_columns(chunk)
         tables.append(pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA))
     assert chunks.end is not None
     if chunks.end.status == CUT:
@@ -283,11 +285,11 @@ def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
     if name == "count":
         values = np.where(is_v2, values, 1)
         missing |= batches.is_wrapper
-    made = pa.array(values, mask=missing if missing.any() else None)
-    return made.cast(kind)
+    array = pa.array(values, mask=missing if missing.any() else None)
+    return array.cast(kind)
 
 
-def _made(chunk: Chunk) -> dict[str, Any]:
+def _flag_columns(chunk: Chunk) -> dict[str, Any]:
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
     no_horizon = ~(batches.flag(DELETE_HORIZON) & (batches.column("size") >= BATCH_V2.size))

@@ -49,7 +49,7 @@ from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, NO_PRODUCER_ID, NO_TIMESTAMP, BatchFields
 from kafkaframes.records.limits import CONTENT, open_content
-from kafkaframes.records.makers import rows_of_index, with_names_as_text
+from kafkaframes.records.makers import decode_header_keys, rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 
@@ -317,7 +317,7 @@ def _rebuild(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     old = settings.record_format < 2
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
-    rows = with_names_as_text(rows)
+    rows = decode_header_keys(rows)
     largest = settings.now_ms if settings.append_time else int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
     data = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
     if settings.record_format == 0 and not settings.append_time:

@@ -49,7 +49,7 @@ def read_bytes(
         control_records=selection.control_records,
         limit_bytes=DEFAULT_LIMIT_BYTES if limit_bytes is None else limit_bytes,
         budget_bytes=budget_bytes,
-    ).checked()
+    ).validate()
     for setting, value in (("topics", selection.topic_names), ("partitions", selection.partition_numbers)):
         if value:
             raise OptionError(f"`{setting}` is for directories; bytes have no topic and no partition")
