@@ -195,7 +195,7 @@ def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
     ("given", "said"),
     [
         ({"compression_type": "brotli"}, "unknown codec 'brotli'"),
-        ({"message_timestamp_type": "now"}, "timestamp_type is one of"),
+        ({"message_timestamp_type": "now"}, "timestamp_type is .now.; expected one of"),
     ],
     ids=str,
 )
