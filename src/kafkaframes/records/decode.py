@@ -245,8 +245,8 @@ def _open_until_full(
                 return sections._replace(buf=arena[:size]), count, None
             records: AnyBytes = b""
             if why == native.UNUSUAL:
-                room = max(min(limit, total - size), 0)
-                records = _decompress_general(sections, table, row, room) if content is None else content
+                rest_bytes = max(min(limit, total - size), 0)
+                records = _decompress_general(sections, table, row, rest_bytes) if content is None else content
                 content = None
                 if row == first and len(records) > budget:
                     sections.starts[row], sections.ends[row] = 0, len(records)
