@@ -3,8 +3,12 @@
 import json
 
 import pytest
+from tests.cli.calling import ask
+from tests.interop.coordinator_script import Player
+from tests.interop.streams_script import SETTINGS, Streams
 
-from kafkaframes.client import Consumer
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, ShareConsumer
 from kafkaframes.errors import OptionError
 
 
@@ -36,3 +40,67 @@ def test_who_reads_what(run, servers, protocol):
 def test_a_group_that_is_not_there_is_told(run, option):
     with pytest.raises(OptionError, match="there is no group nobody"):
         run(f"groups describe nobody {option}")
+
+
+@pytest.fixture
+def streams():
+    """A broker on which a streams group with one member runs, and commits for a partition of its source topic."""
+    with Broker(config=SETTINGS) as broker:
+        broker.create_topic("in", 2)
+        streams = Streams(Player("127.0.0.1", broker.port))
+        joined = streams.join("join", "counts")
+        streams.beat("ready", "counts", "m", joined.member_epoch)
+        yield broker
+        streams.player.close()
+
+
+def groups(broker, command):
+    result = ask("groups", *command.split(), "-b", broker.bootstrap_servers)
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def test_a_streams_group_has_its_type_state_members_and_tasks(streams):
+    (listed,) = json.loads(groups(streams, "list --json"))
+    assert (listed["group"], listed["type"]) == ("counts", "streams")
+    (state,) = json.loads(groups(streams, "describe counts --state --json"))
+    assert (state["state"].lower(), state["members"]) == (listed["state"].lower(), 1)
+    (member,) = json.loads(groups(streams, "describe counts --members --json"))
+    assert (member["member"], member["process"]) == ("m", "process-m")
+    assert (member["active"], member["standby"], member["warmup"]) == ("0:[0,1];1:[0,1]", "", "")
+    rows = json.loads(groups(streams, "describe counts --json"))
+    read = {(row["topic"], row["partition"]): row["consumer_id"] for row in rows}
+    assert read == {(topic, number): "m" for topic in ("counts-rep", "in") for number in range(2)}
+    assert [row["log_end_offset"] for row in rows] == [0, 0, 0, 0]
+
+
+def test_offsets_of_an_active_streams_group_are_not_reset(streams):
+    with pytest.raises(OptionError, match=r"group counts is active .*1 members"):
+        groups(streams, "reset counts in:0=0")
+
+
+def test_groups_of_every_type_are_described_at_once(streams):
+    """Members of streams groups have other columns: text has a table for each run of equal columns."""
+    with Admin(streams.bootstrap_servers) as admin:
+        admin.alter_group_offsets("stored", {("in", 0): 0})
+    settings = {"group_id": "shared", "fetch_max_wait_ms": 100}
+    with (
+        Consumer(streams.bootstrap_servers, group_id="classic") as consumer,
+        ShareConsumer(streams.bootstrap_servers, **settings) as share_consumer,
+    ):
+        consumer.subscribe("in")
+        share_consumer.subscribe("in")
+        consumer.poll(1_000)
+        streams.wait_for(lambda: len(share_consumer.assignment()) == 2, what="the share group's assignment")
+        share_consumer.poll(200)
+        members = groups(streams, "describe --members")
+        rows = json.loads(groups(streams, "describe --members --json"))
+        states = {row["group"]: row for row in json.loads(groups(streams, "describe --state --json"))}
+    assert {(row["group"], row.get("partitions")) for row in rows} == {("classic", 2), ("counts", None), ("shared", 2)}
+    headers = [line.split() for line in members.splitlines() if line.startswith("group ")]
+    assert len({tuple(header) for header in headers}) == 2
+    assert {name: row["members"] for name, row in states.items()} == {
+        "classic": 1, "counts": 1, "shared": 1, "stored": 0
+    }  # fmt: skip
+    assert (states["shared"]["state"], states["shared"]["assignment"]) == ("Stable", "simple")

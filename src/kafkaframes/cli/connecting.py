@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
@@ -179,7 +180,7 @@ def topic_partition_of(text: str) -> tuple[str, int]:
 
 
 def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "") -> None:
-    """Print rows as JSON, or as a table whose columns are as wide as they need to be; ``none`` is noted of no rows."""
+    """Print rows as JSON, or as a table: one for each run of rows with equal columns. ``none`` is noted of no rows."""
     if as_json:
         say(json.dumps(rows, indent=2))
         return
@@ -187,10 +188,13 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "")
         if none:
             note(none)
         return
-    lines = [list(rows[0])] + [["" if value is None else str(value) for value in row.values()] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    for line in lines:
-        say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    for index, (columns, table) in enumerate(groupby(rows, key=list)):
+        lines = [columns] + [["" if value is None else str(value) for value in row.values()] for row in table]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        if index:
+            say("")
+        for line in lines:
+            say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]:

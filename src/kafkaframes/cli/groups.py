@@ -1,4 +1,4 @@
-"""``kafkaframes groups``: list, describe, reset and delete consumer groups and their offsets."""
+"""``kafkaframes groups``: list groups of every type; describe, reset and delete them and their offsets."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.client import Admin, TopicPartition
+    from kafkaframes.client import Admin, ShareGroupDescription, StreamsGroupDescription, TaskId, TopicPartition
     from kafkaframes.client.admin import GroupDescription
+
+    AnyDescription = GroupDescription | ShareGroupDescription | StreamsGroupDescription
 
     Offsets = dict[TopicPartition, int]
 
@@ -33,7 +35,7 @@ _MAX_NAMED = 5
 _MEMBER = ("consumer_id", "host", "client_id")
 
 
-command = connecting_group("groups", "List, describe, reset and delete consumer groups.")
+command = connecting_group("groups", "List, describe, reset and delete groups: consumer, share and streams groups.")
 
 
 @command.command("list")
@@ -52,7 +54,7 @@ def list_groups(connect: Connect, as_json: bool) -> None:
 @command.command("describe")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @with_admin
-@click.option("--members", is_flag=True, help="The members and how many partitions each reads.")
+@click.option("--members", is_flag=True, help="The members, and how many partitions, or which tasks, each has.")
 @click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
 @as_json_option
 def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> None:
@@ -61,7 +63,7 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     with connect() as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
             result = _described(admin, name)
-            if _is_nothing(result) and name not in {one.group_id for one in admin.list_groups()}:
+            if result is None and name not in {one.group_id for one in admin.list_groups()}:
                 raise OptionError(f"there is no group {name}: `kafkaframes groups list` shows all groups")
             if flags["members"]:
                 rows += _member_rows(name, result)
@@ -72,27 +74,43 @@ def describe_groups(names: tuple[str, ...], connect: Connect, **flags: Any) -> N
     print_rows(rows, flags["as_json"])
 
 
-def _described(admin: Admin, name: str) -> GroupDescription | None:
-    """Return a group's members; None for a share group, or one that only has offsets."""
+def _described(admin: Admin, name: str) -> AnyDescription | None:
+    """Return a consumer, share or streams group; None for a group that only has offsets, or does not exist."""
     from kafkaframes.errors import BrokerError, ErrorCode
 
-    try:
-        return admin.describe_group(name)
-    except BrokerError as error:
-        if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        raise
+    for describe in (admin.describe_group, admin.describe_share_group, admin.describe_streams_group):
+        try:
+            result: AnyDescription = describe(name)
+        except BrokerError as error:
+            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                raise
+        else:
+            if result.state.lower() != "dead":  # before KIP-1043, a group that does not exist is dead
+                return result
+    return None
 
 
-def _is_nothing(result: GroupDescription | None) -> bool:
-    """Return whether a coordinator tells nothing of a group: before KIP-1043 one that is not there is dead."""
-    return result is None or result.state.lower() == "dead"
+def _readers(result: AnyDescription | None) -> dict[TopicPartition, Any]:
+    """Return the member that reads each partition: in a streams group, the member with the active task."""
+    from kafkaframes.client import StreamsGroupDescription, TopicPartition
+
+    if not isinstance(result, StreamsGroupDescription):
+        return {partition: member for member in (result.members if result else ()) for partition in member.assignment}
+    topics = {row.subtopology_id: (*row.source_topics, *row.repartition_source_topics) for row in result.subtopologies}
+    return {
+        TopicPartition(topic, task.partition): member
+        for member in result.members
+        for task in member.active_tasks
+        for topic in topics.get(task.subtopology_id, ())
+    }
 
 
-def _offset_rows(admin: Admin, name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
-    if result is None and (rows := _share_offset_rows(admin, name)):
-        return rows
-    readers = {partition: one for one in (result.members if result is not None else ()) for partition in one.assignment}
+def _offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
+    from kafkaframes.client import ShareGroupDescription
+
+    if isinstance(result, ShareGroupDescription):
+        return _share_offset_rows(admin, name, result)
+    readers = _readers(result)
     committed = admin.group_offsets(name)
     partitions = sorted({*committed, *readers}, key=lambda entry: (entry.topic, entry.partition))
     ends = _log_ends(admin, partitions)
@@ -126,16 +144,11 @@ def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
     return ends
 
 
-def _share_offset_rows(admin: Admin, name: str) -> list[dict[str, Any]]:
-    """Return the rows of a share group, empty for a group of another type; it has members for each partition."""
+def _share_offset_rows(admin: Admin, name: str, result: ShareGroupDescription) -> list[dict[str, Any]]:
+    """Return the rows of a share group, in which several members may read one partition."""
     from kafkaframes.client import LATEST
-    from kafkaframes.errors import BrokerError
 
-    try:
-        members = admin.describe_share_group(name).members
-        offsets = admin.share_group_offsets(name)
-    except BrokerError:
-        return []
+    members, offsets = result.members, admin.share_group_offsets(name)
     ends = admin.list_offsets(dict.fromkeys(offsets, LATEST))
     return [
         {
@@ -153,12 +166,28 @@ def _share_offset_rows(admin: Admin, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _member_rows(name: str, result: GroupDescription | None) -> list[dict[str, Any]]:
+def _member_rows(name: str, result: AnyDescription | None) -> list[dict[str, Any]]:
+    from kafkaframes.client import StreamsGroupDescription
+
+    if isinstance(result, StreamsGroupDescription):
+        return [
+            {
+                "group": name,
+                "member": one.member_id,
+                "process": one.process_id,
+                "host": one.client_host,
+                "client_id": one.client_id,
+                "active": _task_names(one.active_tasks),
+                "standby": _task_names(one.standby_tasks),
+                "warmup": _task_names(one.warmup_tasks),
+            }
+            for one in result.members
+        ]
     return [
         {
             "group": name,
             "consumer_id": one.member_id,
-            "instance_id": one.group_instance_id,
+            "instance_id": getattr(one, "group_instance_id", None),  # share groups have no static members
             "host": one.client_host,
             "client_id": one.client_id,
             "partitions": len(one.assignment),
@@ -167,8 +196,22 @@ def _member_rows(name: str, result: GroupDescription | None) -> list[dict[str, A
     ]
 
 
-def _state_row(name: str, result: GroupDescription | None) -> dict[str, Any]:
-    state, protocol, members = ("", "", 0) if result is None else (result.state, result.protocol, len(result.members))
+def _task_names(tasks: Iterable[TaskId]) -> str:
+    """Return tasks by subtopology, as kafka-streams-groups writes them.
+
+    >>> from kafkaframes.client import TaskId
+    >>> _task_names([TaskId("0", 0), TaskId("0", 1), TaskId("1", 0)])
+    '0:[0,1];1:[0]'
+    """
+    numbers: dict[str, list[int]] = {}
+    for task in sorted(tasks):
+        numbers.setdefault(task.subtopology_id, []).append(task.partition)
+    return ";".join(f"{name}:[{','.join(map(str, several))}]" for name, several in numbers.items())
+
+
+def _state_row(name: str, result: AnyDescription | None) -> dict[str, Any]:
+    state, members = ("", 0) if result is None else (result.state, len(result.members))
+    protocol = getattr(result, "protocol", "") or getattr(result, "assignor", "")  # streams groups have neither
     return {"group": name, "state": state, "assignment": protocol, "members": members}
 
 
