@@ -2,7 +2,7 @@
 
 import importlib.util
 import inspect
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -50,8 +50,34 @@ def test_every_public_method_has_a_docstring(name):
     assert inspect.getdoc(METHODS[name])
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name.startswith(("AsyncConsumer.", "Consumer."))])
-def test_every_argument_of_a_consumer_is_described(name):
-    described = inspect.getdoc(METHODS[name])
-    arguments = [argument for argument in inspect.signature(METHODS[name]).parameters if argument != "self"]
-    assert [argument for argument in arguments if f"{argument}:" not in described] == []
+CLASSES = [name for name in client.__all__ if inspect.isclass(getattr(client, name))]
+
+
+def undescribed(names, docstring):
+    """Return the names without an entry ``name: ...`` in a docstring."""
+    return [name for name in names if f"{name}:" not in docstring]
+
+
+def fields_of(cls):
+    return [field.name for field in fields(cls)] if is_dataclass(cls) else list(getattr(cls, "_fields", ()))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_argument_of_a_public_method_is_described(name):
+    arguments = [
+        argument for argument in inspect.signature(METHODS[name]).parameters if argument not in ("self", "cls")
+    ]
+    assert undescribed(arguments, inspect.getdoc(METHODS[name])) == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_field_of_a_public_record_class_is_described(name):
+    cls = getattr(client, name)
+    assert undescribed(fields_of(cls), inspect.getdoc(cls)) == []
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if name.endswith(("Producer", "Consumer", "Admin"))])
+def test_every_argument_of_a_client_constructor_is_described(name):
+    cls = getattr(client, name)
+    if not fields_of(cls):
+        assert undescribed(("bootstrap_servers", "options"), inspect.getdoc(cls.__init__)) == []

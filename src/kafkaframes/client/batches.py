@@ -26,7 +26,12 @@ NO_PRODUCER_ID: Final = -1
 
 
 class Producer(NamedTuple):
-    """Who produces (KIP-98): an id and epoch that the transaction coordinator gave out."""
+    """The identity of an idempotent or transactional producer.
+
+    Attributes:
+        producer_id: producer id; -1 if it has none.
+        epoch: producer epoch; -1 if it has none.
+    """
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1

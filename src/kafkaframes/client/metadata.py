@@ -67,7 +67,14 @@ def to_partition_mapping(values: PartitionMapping[Value]) -> dict[TopicPartition
 
 
 class Broker(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker.
+
+    Attributes:
+        node_id: node id of the broker.
+        host: host name or address.
+        port: port number.
+        rack: rack of the broker; None if it has none.
+    """
 
     node_id: int
     host: str
@@ -77,7 +84,16 @@ class Broker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition: ``leader`` is a node id, -1 for none; ``leader_epoch`` -1 where brokers do not tell."""
+    """The metadata of a partition.
+
+    Attributes:
+        index: partition number.
+        leader: node id of the leader; -1 if there is none.
+        leader_epoch: epoch of the leader; -1 if unknown.
+        replicas: node ids of all replicas, the preferred leader first.
+        isr: node ids of the in-sync replicas.
+        error: Kafka's error code for the partition.
+    """
 
     index: int
     leader: int
@@ -89,7 +105,15 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic; ``topic_id`` is the nil UUID where brokers do not tell (before 2.8)."""
+    """The metadata of a topic.
+
+    Attributes:
+        name: topic name.
+        topic_id: id of the topic (KIP-516); the nil UUID before Kafka 2.8.
+        is_internal: whether the topic is internal, such as ``__consumer_offsets``.
+        partitions: partitions by number.
+        error: Kafka's error code for the topic.
+    """
 
     name: str
     topic_id: UUID
@@ -100,11 +124,16 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class Cluster:
-    """The newest that was heard.
+    """The metadata of a cluster, as brokers last reported it.
 
     Attributes:
-        expired: topics whose metadata turned out to be old; they have no leaders until they are refreshed.
-        refreshed_at: of each topic, in seconds of the caller's clock.
+        cluster_id: id of the cluster; None before Kafka 0.10.1.
+        controller: node id of the controller; -1 if unknown.
+        brokers: brokers by node id.
+        topics: topics by name.
+        updated_at: time of the last response, in seconds of a monotonic clock; None if there was none.
+        expired: names of topics with outdated metadata. They have no leaders until they are refreshed.
+        refreshed_at: time of the last response with each topic, in seconds of the same clock.
     """
 
     cluster_id: str | None = None
@@ -154,13 +183,20 @@ class Cluster:
         self.expired.discard(new.name)
 
     def expire(self, topic: str) -> None:
-        """Take that the metadata of a topic are old: a broker has refused what they led to."""
+        """Mark the metadata of a topic as outdated.
+
+        Args:
+            topic: topic name.
+        """
         self.expired.add(topic)
 
     def mark_unreachable(self, node_id: int) -> None:
         """Expire the metadata that names an unreachable broker as controller or leader.
 
         The next request that needs the controller or such a leader refreshes the metadata first.
+
+        Args:
+            node_id: node id of the broker.
         """
         if node_id == self.controller:
             self.updated_at = None
@@ -171,31 +207,55 @@ class Cluster:
         )
 
     def leader(self, partition: TopicPartition) -> Broker | None:
-        """Return who leads a partition, or None: ask for metadata."""
+        """Return the leader of a partition; None if it is unknown.
+
+        Args:
+            partition: any partition.
+        """
         result = None if partition.topic in self.expired else self.partition(partition)
         return None if result is None else self.brokers.get(result.leader)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """Return what is known of a partition."""
+        """Return the metadata of a partition; None if it is unknown.
+
+        Args:
+            partition: any partition.
+        """
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def topic_id(self, topic: str) -> UUID:
-        """Return a topic's id, the nil UUID where it is not known."""
+        """Return the id of a topic; the nil UUID if it is unknown.
+
+        Args:
+            topic: topic name.
+        """
         result = None if topic in self.expired else self.topics.get(topic)
         return NIL_UUID if result is None else result.topic_id
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id."""
+        """Return the name of a topic; None if it is unknown.
+
+        Args:
+            topic_id: id of the topic.
+        """
         return next((entry.name for entry in self.topics.values() if entry.topic_id == topic_id), None)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """List the partitions of a topic, in order."""
+        """Return the partitions of a topic in order; an empty list if they are unknown.
+
+        Args:
+            topic: topic name.
+        """
         result = self.topics.get(topic)
         return [] if result is None else [TopicPartition(topic, index) for index in sorted(result.partitions)]
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Broker | None, list[TopicPartition]]]:
-        """Group partitions by who leads them; None leads those that nobody leads."""
+        """Group partitions by their leaders. The leader is None for partitions whose leader is unknown.
+
+        Args:
+            partitions: partitions to group.
+        """
         groups: dict[Broker | None, list[TopicPartition]] = {}
         for partition in partitions:
             groups.setdefault(self.leader(partition), []).append(partition)

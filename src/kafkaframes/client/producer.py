@@ -525,7 +525,6 @@ class AsyncProducer:
         Raises:
             BrokerError: a broker rejected a batch; others may have been written.
             NetworkError: the result of a batch is missing; others may have been written.
-            EncodeError: a batch of ``data`` is incomplete or has another format.
             OptionError: an interceptor needs records, which this method does not decode.
         """
         if self._interceptors is not None:

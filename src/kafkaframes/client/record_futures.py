@@ -34,10 +34,9 @@ class Owner(Protocol):
 
 
 class RecordFuture(concurrent.futures.Future[RecordMetadata]):
-    """Where a record went, for threads.
+    """A future of a sent record's ``RecordMetadata``, for threads.
 
-    It works with ``concurrent.futures.wait``, ``as_completed`` and ``asyncio.wrap_future``. It cannot be cancelled: the
-    record is on its way. Python's ``Future`` does the work, on the attributes below, which it reads by these names.
+    It works with ``concurrent.futures.wait``, ``as_completed`` and ``asyncio.wrap_future``. It cannot be cancelled.
     """
 
     __slots__ = ("_owner", "_results", "_row")
@@ -48,22 +47,29 @@ class RecordFuture(concurrent.futures.Future[RecordMetadata]):
         self._owner = owner  # a producer must not end before its records have
 
     def cancel(self) -> bool:
-        """Return False: a record that was sent cannot be called back."""
+        """Return False: a sent record cannot be called back."""
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Return where the record is.
+        """Wait for the result, and return it.
+
+        Args:
+            timeout: longest wait, in seconds; None waits without limit.
 
         Raises:
-            TimeoutError: it is not known after ``timeout`` seconds.
-            OptionError: it is not known, and waiting would not help: in ``on_delivery``, or in a child process.
-            KafkaframesError: why the record is not, or may not be, in the log.
+            TimeoutError: no result after ``timeout``.
+            OptionError: there is no result yet, and none can arrive: in ``on_delivery``, or in a child process.
+            KafkaframesError: the reason why the record is not, or may not be, in the log.
         """
         self._check_wait("result()")
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return why the record is not, or may not be, in the log; None if it is. Raises as ``result`` does."""
+        """Wait for the result, and return the error; None if the record is in the log. Raises as ``result`` does.
+
+        Args:
+            timeout: longest wait, in seconds; None waits without limit.
+        """
         self._check_wait("exception()")
         return super().exception(timeout)
 

@@ -120,10 +120,13 @@ class Producer(SyncClient):
         self._loop.end(partial(_close_producer, self._twin, self._callbacks, flush=flush, timeout_ms=timeout_ms))
 
     def check_wait(self, what: str) -> None:
-        """Check that a call can wait for this producer.
+        """Check that a call may wait for this producer.
+
+        Args:
+            what: name of the call, for the error.
 
         Raises:
-            OptionError: this is a child process, or ``on_delivery``.
+            OptionError: the caller is a child process, or an ``on_delivery``.
         """
         self._check_callback(what)
         self._loop.check()
