@@ -109,7 +109,7 @@ def test_the_specs_travel_in_a_pickle(trace, folder):
 
 def test_an_api_needs_both_halves(folder):
     (folder / "GreetResponse.json").unlink()
-    with pytest.raises(OptionError, match="GreetRequest has API key 120, and its other half"):
+    with pytest.raises(OptionError, match="GreetRequest has API key 120, but the specs lack"):
         _ = Apis(folder).table
 
 
