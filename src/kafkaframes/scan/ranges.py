@@ -17,6 +17,7 @@ from kafkaframes.scan.where import Instant, milliseconds
 
 log = logging.getLogger("kafkaframes.spark")
 EARLIEST, LATEST = -2, -1
+NO_START, NO_END = -(2**63), 2**63 - 1  # an offset range without a first offset, and without an end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
 Name = tuple[str, int]  # of a topic partition
 PartitionOffsets = Mapping[Name, int]

@@ -134,7 +134,9 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
         assert new[name].log_start_offset == partition.log_start_offset
         assert new[name].metadata.topic_id == (partition.metadata or new[name].metadata).topic_id
     # The copy has the same open transactions as the original, and no other findings.
-    open_in_original = [(f.message, f.offset) for f in verify(discover(str(source))).findings if f.check == "open-transaction"]
+    open_in_original = [
+        (f.message, f.offset) for f in verify(discover(str(source))).findings if f.check == "open-transaction"
+    ]
     assert [(f.message, f.offset) for f in verify(discover(str(tmp_path / "new"))).findings] == open_in_original
     assert {one.topic: one.metadata.topic_id for one in new.values()} == report.topic_ids
     assert report.bytes_lost == 0

@@ -21,8 +21,9 @@ from kafkaframes.jobs.export.task import ExportTask, FileTasks, SegmentResult, S
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import NO_END, NO_START, Slice, prune
+from kafkaframes.scan.log.planning import Slice, prune
 from kafkaframes.scan.log.resolve import choose, logs_of, resolve_offsets
+from kafkaframes.scan.ranges import NO_END, NO_START
 from kafkaframes.storage.files.filesystem import VIEW_MARK
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.notes import LogNotes

@@ -20,8 +20,9 @@ from kafkaframes.jobs.tables.run import FILE_BYTES, Plan, TablePlan
 from kafkaframes.jobs.tables.state import Gap, TableState, topic_number
 from kafkaframes.scan.log.discovery import Log, OneOfEach, discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import NO_END, offset_ranges
+from kafkaframes.scan.log.planning import offset_ranges
 from kafkaframes.scan.log.resolve import choose, cut, logs_of, resolve_offsets
+from kafkaframes.scan.ranges import NO_END
 from kafkaframes.scan.topic.open_transactions import find_open_transactions
 from kafkaframes.storage.files.findings import Finding, Severity
 from kafkaframes.storage.log.lookup import log_end_offset

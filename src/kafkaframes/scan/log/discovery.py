@@ -24,8 +24,8 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import NO_END, NO_START, Segment
-from kafkaframes.scan.ranges import narrowed
+from kafkaframes.scan.log.planning import Segment
+from kafkaframes.scan.ranges import NO_END, NO_START, narrowed
 from kafkaframes.storage.copies.decisions import Decision, by_severity
 from kafkaframes.storage.copies.one_log import merge_copies
 from kafkaframes.storage.copies.reading import Alternate, CopySource

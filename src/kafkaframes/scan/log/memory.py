@@ -14,8 +14,7 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import batches_table
 from kafkaframes.records.scan import FILE, MEMORY, Memory, as_array
-from kafkaframes.scan.log.planning import NO_END
-from kafkaframes.scan.ranges import AtTime, Bound, check_batch_start
+from kafkaframes.scan.ranges import NO_END, AtTime, Bound, check_batch_start
 from kafkaframes.scan.rows import RecordBatches, known_columns
 from kafkaframes.scan.selection import Selection
 from kafkaframes.storage.files.filesystem import KEY_FILES

@@ -22,7 +22,17 @@ from itertools import pairwise
 
 from kafkaframes.errors import OptionError
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.ranges import EARLIEST, LATEST, Assignment, AtTime, check_partitions, per_partition, text_of
+from kafkaframes.scan.ranges import (
+    EARLIEST,
+    LATEST,
+    NO_END,
+    NO_START,
+    Assignment,
+    AtTime,
+    check_partitions,
+    per_partition,
+    text_of,
+)
 from kafkaframes.storage.copies.reading import Alternate
 from kafkaframes.storage.files.directory import Segment as StoredFiles
 from kafkaframes.storage.files.names import INTERNAL_TOPICS
@@ -30,7 +40,6 @@ from kafkaframes.storage.files.producer_files import AbortedTransaction
 
 SMALLEST_TARGET = 16 << 20
 OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file
-NO_START, NO_END = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

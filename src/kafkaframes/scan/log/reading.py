@@ -34,7 +34,8 @@ from kafkaframes.records.scan import CHUNK_BYTES, FILE, Batches, End, Flags
 from kafkaframes.scan.arrow import TARGET_BYTES, Conversion
 from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import NO_END, NO_START, Slice
+from kafkaframes.scan.log.planning import Slice
+from kafkaframes.scan.ranges import NO_END, NO_START
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.copies.reading import Healer

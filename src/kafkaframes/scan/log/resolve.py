@@ -32,17 +32,11 @@ from kafkaframes.scan.log.discovery import (
     of_partitions,
 )
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import (
-    NO_END,
-    NO_START,
-    Segment,
-    Slice,
-    prune,
-    select_segments,
-    share_out,
-)
+from kafkaframes.scan.log.planning import Segment, Slice, prune, select_segments, share_out
 from kafkaframes.scan.ranges import (
     LATEST,
+    NO_END,
+    NO_START,
     AtTime,
     Bound,
     PartitionOffsets,

@@ -12,9 +12,10 @@ from kafkaframes.records.columns import ReadError
 from kafkaframes.records.scan import DAMAGED_ENDS, FILE, Chunks
 from kafkaframes.scan.log.discovery import discover_logs
 from kafkaframes.scan.log.options import ReadOptions
-from kafkaframes.scan.log.planning import NO_END, NO_START, Segment, Slice
+from kafkaframes.scan.log.planning import Segment, Slice
 from kafkaframes.scan.log.reading import open_slice, read_rows
 from kafkaframes.scan.log.resolve import plan_discovered
+from kafkaframes.scan.ranges import NO_END, NO_START
 from kafkaframes.scan.rows import Counting, known_columns
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where

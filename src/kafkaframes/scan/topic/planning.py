@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.topic_lookups import TopicLookupClient
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.scan.log.planning import NO_END
 from kafkaframes.scan.ranges import (
     EARLIEST,
     LATEST,
+    NO_END,
     AtGroup,
     Bound,
     Name,
