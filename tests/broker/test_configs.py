@@ -172,6 +172,25 @@ def test_synonyms_name_every_source(asker):
     assert group["share.isolation.level"] == ("read_uncommitted", 5, [("share.isolation.level", "read_uncommitted", 5)])
 
 
+@pytest.mark.parametrize("node", ["", "1"])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("security.inter.broker.protocol", "Cannot update these configs dynamically: [security.inter.broker.protocol]"),
+        ("broker.rack", "Cannot update these configs dynamically: [broker.rack]"),
+        ("ssl.truststore.location", "updated only per-listener using the listener prefix: [ssl.truststore.location]"),
+        ("ssl.key.password", "updated only per-listener using the listener prefix: [ssl.key.password]"),
+    ],
+)
+def test_what_kafka_does_not_change_while_a_broker_runs_is_refused_with_its_words(asker, node, name, reason):
+    """ConfigCommandIntegrationTest of Kafka 4.3.1."""
+    types = asker.types("IncrementalAlterConfigs")
+    row = types.AlterableConfig(name=name, config_operation=SET, value="x")
+    resource = types.AlterConfigsResource(resource_type=BROKER, resource_name=node, configs=[row])
+    (answer,) = asker.ask("IncrementalAlterConfigs", 1, resources=[resource]).responses
+    assert (answer.error_code, answer.error_message.endswith(reason)) == (REQUEST, True)
+
+
 def test_settings_of_nodes_and_of_all_nodes_stay_apart_over_a_restart(make_asker, tmp_path):
     def open_again():
         nodes = Nodes({1: Node(1), 2: Node(2)})

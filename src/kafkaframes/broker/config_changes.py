@@ -14,7 +14,15 @@ from functools import partial
 from typing import Any
 
 from kafkaframes.broker.api import Answer
-from kafkaframes.broker.config_values import DYNAMIC, LIST, list_of, normalized, type_of
+from kafkaframes.broker.config_values import (
+    DYNAMIC,
+    FIXED_AND_UNUSED,
+    LIST,
+    LISTENER_ONLY,
+    list_of,
+    normalized,
+    type_of,
+)
 from kafkaframes.broker.configs import (
     BROKER,
     BROKER_LOGGER,
@@ -202,9 +210,15 @@ def checked_topic(settings: BrokerSettings, configs: Mapping[str, str]) -> dict[
 
 def check_broker(configs: Mapping[str, str]) -> None:
     """Refuse, by name, dynamic settings that no broker takes; what is not known has no effect, and is kept."""
-    fixed = sorted(key for key in configs if key not in DYNAMIC and _is_of_a_start(key))
+    fixed = sorted(key for key in configs if key not in DYNAMIC | LISTENER_ONLY and _is_of_a_start(key))
     if fixed:
         raise InvalidRequestError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    listener_only = sorted(LISTENER_ONLY & configs.keys())
+    if listener_only:
+        raise InvalidRequestError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(listener_only)}]"
+        )
     for name in DYNAMIC & configs.keys():
         try:
             normalized(name, configs[name])
@@ -214,7 +228,7 @@ def check_broker(configs: Mapping[str, str]) -> None:
 
 def _is_of_a_start(key: str) -> bool:
     """Return whether a broker reads a setting when it starts, or reads it for a listener."""
-    return key in KNOWN_OF_BROKERS or is_known(key) or key.startswith(_OF_LISTENERS)
+    return key in KNOWN_OF_BROKERS | FIXED_AND_UNUSED or is_known(key) or key.startswith(_OF_LISTENERS)
 
 
 def check_group(settings: BrokerSettings, configs: Mapping[str, str]) -> None:

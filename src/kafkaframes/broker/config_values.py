@@ -98,6 +98,77 @@ _DYNAMIC = """
     ssl.keystore.location ssl.truststore.location
 """
 DYNAMIC = frozenset((*_DYNAMIC.split(), *_TOPIC_NAMES))
+# Settings that Kafka changes only for a listener, with its prefix (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS).
+_LISTENER_ONLY = """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+    ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type
+"""
+LISTENER_ONLY = frozenset(_LISTENER_ONLY.split())
+# Settings of Kafka 4.3.1 that are not read here, and that Kafka does not change while a broker runs.
+_FIXED_AND_UNUSED = """
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    broker.heartbeat.interval.ms broker.rack broker.session.timeout.ms client.quota.callback.class
+    controlled.shutdown.enable controller.performance.always.log.threshold.ms
+    controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
+    controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
+    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+    controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
+    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
+    create.topic.policy.class.name delete.records.purgatory.purge.interval.requests early.start.listeners
+    fetch.purgatory.purge.interval.requests group.consumer.regex.refresh.interval.ms
+    group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.threads
+    group.share.assignors group.share.initialize.retry.interval.ms group.share.max.size
+    group.share.persister.class.name initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis
+    internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
+    log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
+    log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms max.request.partition.size.limit
+    metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes
+    metadata.max.retention.ms metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    num.replica.alter.log.dirs.threads offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.retention.check.interval.ms offsets.topic.compression.codec producer.purgatory.purge.interval.requests
+    queued.max.requests quota.window.num quota.window.size.seconds remote.log.index.file.cache.ttl.ms
+    remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+    remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+    remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+    remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+    remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+    remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
+    remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+    remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+    remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.fetch.backoff.ms
+    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+    replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+    replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+    replication.quota.window.size.seconds request.timeout.ms sasl.client.callback.handler.class
+    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+    sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
+    sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class security.inter.broker.protocol
+    security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
+    share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.prune.interval.ms
+    share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
+    share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+    socket.receive.buffer.bytes socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes
+    ssl.principal.mapping.rules telemetry.max.bytes transaction.remove.expired.transaction.cleanup.interval.ms
+    transaction.state.log.load.buffer.size transaction.two.phase.commit.enable unclean.leader.election.interval.ms
+    unstable.api.versions.enable unstable.feature.versions.enable
+"""
+FIXED_AND_UNUSED = frozenset(_FIXED_AND_UNUSED.split())
 
 
 def type_of(name: str, value: str) -> int:
