@@ -17,6 +17,7 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import Nested, flat, nested
+from kafkaframes.scan.topic.stream_offsets import StreamOffsets
 from kafkaframes.spark.decode_options import Values
 from kafkaframes.spark.following_reader import FollowingReader
 from kafkaframes.spark.tasks import read_table
@@ -35,7 +36,8 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
 
     def start(self) -> Nested:
         """Return what the options say."""
-        return nested(self.follower.start())
+        ids = self.follower.ids()
+        return StreamOffsets(self.follower.start(), ids).to_json()
 
     def ends(self) -> Nested:
         """Return the ends of the log."""
@@ -45,17 +47,22 @@ class KafkaLogStreamReader(FollowingReader[ReadOptions]):
         """Return where the next micro-batch ends."""
         self.first.looked()
         limited = not isinstance(limit, ReadAllAvailable)
-        result = self.follower.latest(
-            flat(start),
+        at = StreamOffsets.from_json(start)
+        result = self.follower.next_offsets(
+            at,
             ends=None if self.goal is None else flat(self.goal),
             max_offsets=self.options.max_offsets_per_trigger if limited else None,
             max_bytes=self.options.max_bytes_per_trigger if limited else None,
             is_first=self.first.is_at(start),
         )
-        return nested(result)
+        is_same = result.offsets == at.offsets and all(at.ids.get(name, id_) == id_ for name, id_ in result.ids.items())
+        return dict(start) if is_same else result.to_json()  # a checkpoint without ids makes no empty micro-batch
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
         self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
-        plan = self.follower.plan(flat(start), flat(end), cores=os.cpu_count() or 1)
+        at, goal = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        begins = self.follower.drop_recreated(dict(at.offsets), at.ids, goal.ids)
+        ends = self.follower.drop_recreated(dict(goal.offsets), goal.ids, self.follower.ids())
+        plan = self.follower.plan(begins, ends, cores=os.cpu_count() or 1)
         return [InputPartition(work) for work in plan.works]

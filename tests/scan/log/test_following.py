@@ -1,5 +1,6 @@
 """A growing log as a stream: every row once, whatever grows, rolls and goes between the micro-batches."""
 
+import shutil
 import sys
 
 import pytest
@@ -14,6 +15,7 @@ from kafkaframes.scan.log.following import AppendedRows, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flat, nested
+from kafkaframes.scan.topic.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import EVERYTHING
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_options import log_options
@@ -117,6 +119,43 @@ def test_a_log_that_was_cut_or_has_gone_is_told(tmp_path):
     with pytest.raises(OptionError, match="t-7, read up to offset 5, has vanished"):
         follow.latest({("t", 0): 30, ("t", 1): 10, ("t", 7): 5})
     assert lenient.latest({("t", 0): 99, ("t", 7): 5}) == {("t", 0): 99, ("t", 1): 10, ("t", 7): 5}
+
+
+def write_topic_id(folder, topic_id, partition=0):
+    (folder / f"t-{partition}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+
+
+def test_a_topic_that_was_recreated_is_reported_although_its_log_is_longer(tmp_path, caplog):
+    append(tmp_path, 0, 30)
+    write_topic_id(tmp_path, "A" * 21 + "Q")
+    follow, lenient = follower(tmp_path), follower(tmp_path, failOnDataLoss="false")
+    at = follow.next_offsets(StreamOffsets({("t", 0): 0}, follow.ids()), max_offsets=10)
+    assert StreamOffsets.from_json(at.to_json()) == at
+    assert follow.next_offsets(at).offsets == {("t", 0): 30}
+    shutil.rmtree(tmp_path / "t-0")
+    append(tmp_path, 0, 50)
+    write_topic_id(tmp_path, "A" * 21 + "g")
+    with pytest.raises(OptionError, match="topic t was deleted and made anew"):
+        follow.next_offsets(at)
+    end = lenient.next_offsets(at)
+    assert "topic t was deleted" in caplog.text
+    begins = lenient.drop_recreated(dict(at.offsets), at.ids, end.ids)
+    assert [offset for _, offset in rows(lenient, begins, dict(end.offsets))] == list(range(50))
+    assert follow.next_offsets(StreamOffsets({("t", 0): 20})).offsets == {("t", 0): 50}  # an older checkpoint
+
+
+def test_an_open_transaction_that_holds_the_stream_back_is_logged_once(tmp_path, caplog):
+    append(tmp_path, 0, 10)
+    rows_of_transaction = [{"offset": offset, "value": b"v", "timestamp": 1} for offset in range(10, 13)]
+    with (tmp_path / "t-0" / f"{0:020}.log").open("ab") as file:
+        ids = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        file.write(kafkaframes.build_records(rows_of_transaction, transactional=True, **ids))
+    follow = follower(tmp_path, isolation="read_committed")
+    assert follow.latest({("t", 0): 0}) == {("t", 0): 10}
+    assert caplog.text == ""  # the stream moves on
+    for ends in ({("t", 0): 10}, None, None):  # Trigger.AvailableNow gives ends
+        assert follow.latest({("t", 0): 10}, ends=ends) == {("t", 0): 10}
+    assert caplog.text.count("waits at offset 10 of t-0, because the transaction of producer 7 is open; up to 3") == 1
 
 
 def test_a_new_partition_that_lost_its_first_records_is_told_but_not_in_a_first_batch(tmp_path, caplog):

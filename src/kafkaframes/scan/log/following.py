@@ -4,13 +4,15 @@ Offsets are those of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next of
 The directory is listed anew each time, so that new batches, segments and partitions are seen; a partition that appears
 later is read from its start. A micro-batch ends before a batch that is not there as a whole yet, and under
 ``read_committed`` at the last stable offset. What retention took before it was read is an error, or with
-``failOnDataLoss=false`` a warning.
+``failOnDataLoss=false`` a warning. So is a topic whose id changed: it was deleted and created again, even if its log is
+longer than what was read.
 
 ``AppendedRows`` is for a terminal: what was appended since the last look, without offsets that anybody keeps.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -36,8 +38,10 @@ from kafkaframes.scan.ranges import (
     report_loss,
     text_of,
     was_cut,
+    was_made_anew,
 )
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
+from kafkaframes.scan.topic.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem
@@ -47,7 +51,9 @@ from kafkaframes.storage.log.discover import discover, is_selected
 from kafkaframes.storage.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.storage.log.open_segment import open_planned
 from kafkaframes.storage.log.transactions import transactions_of
+from kafkaframes.wire.primitives import uuid_from_text
 
+_LOG = logging.getLogger("kafkaframes.spark")
 Ends = dict[tuple[str, int], int]
 _Name = TypeVar("_Name")  # of a topic partition
 
@@ -57,6 +63,7 @@ class Follower:
     """What a stream asks of a log; ``options`` are those of the query."""
 
     options: ReadOptions
+    _reported: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)  # open transactions
 
     def checked(self) -> Follower:
         """Return self.
@@ -90,6 +97,49 @@ class Follower:
         """Return the end of each topic partition as it is now."""
         return {name: self._end(one) for name, one in self._logs()[1].items()}
 
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the topics, as brokers report them; a topic without ``partition.metadata`` is missing."""
+        return _topic_ids(self._logs()[1], {})
+
+    def next_offsets(
+        self,
+        at: StreamOffsets,
+        *,
+        ends: Ends | None = None,
+        max_offsets: int | None = None,
+        max_bytes: int | None = None,
+        is_first: bool = False,
+    ) -> StreamOffsets:
+        """Return where the micro-batch that begins at ``at`` ends, with the ids of the topics.
+
+        A topic with another id was deleted and created again. This is an error; with ``failOnDataLoss=false`` it is a
+        warning, and the topic is read from its start.
+
+        Args:
+            at: start of the micro-batch. A topic without an id in it counts as the same topic.
+            ends, max_offsets, max_bytes, is_first: as of ``latest``.
+
+        Raises:
+            OptionError: a topic was created again; or as ``latest``.
+            LogDirError: a path cannot be read.
+        """
+        logs = self._logs()[1]
+        ids = _topic_ids(logs, at.ids)
+        start = self.drop_recreated(dict(at.offsets), at.ids, ids)
+        result = self._latest(logs, start, ends, max_offsets, max_bytes, is_first=is_first)
+        return StreamOffsets(result, ids)
+
+    def drop_recreated(self, offsets: Ends, then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
+        """Return offsets without those of topics whose id changed.
+
+        Raises:
+            OptionError: a topic has another id, with ``failOnDataLoss``.
+        """
+        recreated = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
+        for topic in recreated:
+            report_loss(was_made_anew(topic, then[topic], now[topic]), fail=self.options.fail_on_data_loss)
+        return {name: offset for name, offset in offsets.items() if name[0] not in recreated}
+
     def latest(
         self,
         start: Ends,
@@ -113,12 +163,26 @@ class Follower:
                 warning with ``failOnDataLoss=false``.
             LogDirError: a path cannot be read.
         """
-        logs = self._logs()[1]
+        return self._latest(self._logs()[1], start, ends, max_offsets, max_bytes, is_first=is_first)
+
+    def _latest(
+        self,
+        logs: Logs,
+        start: Ends,
+        ends: Ends | None,
+        max_offsets: int | None,
+        max_bytes: int | None,
+        *,
+        is_first: bool,
+    ) -> Ends:
         begins = {name: start.get(name, one.partition.log_start_offset) for name, one in logs.items()}
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
                 report_loss(lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
-        result = {name: self._end(one) for name, one in logs.items()} if ends is None else ends
+        # With given ends, a partition that has reached its end may still be held back: this is logged, too.
+        looked_at = {name: one for name, one in logs.items() if ends is None or begins[name] == ends.get(name)}
+        own_ends = {name: self._end(one, begins[name]) for name, one in looked_at.items()}
+        result = own_ends if ends is None else ends
         self._check_kept(start, result)
         limits = {name: max(result.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
@@ -158,10 +222,26 @@ class Follower:
         check_no_replicas(chosen)
         return result, logs_of(OneOfEach(result, chosen))
 
-    def _end(self, entry: Log) -> int:
-        if self.options.isolation == "read_committed":
-            return transactions_of(entry.filesystem, entry.partition).last_stable_offset
-        return end_of(entry)
+    def _end(self, entry: Log, begin: int | None = None) -> int:
+        """Return the end of a partition. Log each open transaction once that holds a stream back at ``begin``."""
+        if self.options.isolation != "read_committed":
+            return end_of(entry)
+        state = transactions_of(entry.filesystem, entry.partition)
+        if state.open and begin is not None and begin >= state.last_stable_offset:
+            producer_id, first = min(state.open.items(), key=lambda item: item[1])
+            name = entry.partition.topic_partition
+            key = (name.topic, name.partition, producer_id, first)
+            if key not in self._reported:
+                self._reported.add(key)
+                _LOG.warning(
+                    "the stream waits at offset %d of %s, because the transaction of producer %d is open; up to %d "
+                    "records follow in the log. isolation=read_uncommitted reads them",
+                    first,
+                    name,
+                    producer_id,
+                    state.log_end_offset - first,
+                )
+        return state.last_stable_offset
 
     def _check_kept(self, start: Ends, ends: Ends) -> None:
         for name, offset in sorted(start.items()):
@@ -169,6 +249,16 @@ class Follower:
             if end is not None and end >= offset:
                 continue
             report_loss(was_cut(text_of(name), offset, end), fail=self.options.fail_on_data_loss)
+
+
+def _topic_ids(logs: Logs, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the ids of topics. If the directories of a topic have several, one that differs from ``known`` wins."""
+    ids: dict[str, str] = {}
+    for (topic, _), entry in logs.items():
+        metadata = entry.partition.metadata
+        if metadata is not None and metadata.topic_id and ids.get(topic, known.get(topic)) == known.get(topic):
+            ids[topic] = str(uuid_from_text(metadata.topic_id))
+    return ids
 
 
 def _assignment(names: set[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
