@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.scan.ranges import flat
-from kafkaframes.scan.topic.stream_offsets import StreamOffsets
+from kafkaframes.scan.stream_offsets import StreamOffsets
 
 Offsets = dict[str, dict[str, int]]
 Lines = tuple[str, ...]  # one for each source, as JSON or as the source writes it

@@ -17,7 +17,7 @@ from kafkaframes.scan.columns import Column
 from kafkaframes.scan.log.following import Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.ranges import Nested, flat, nested
-from kafkaframes.scan.topic.stream_offsets import StreamOffsets
+from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.spark.decode_options import Values
 from kafkaframes.spark.following_reader import FollowingReader
 from kafkaframes.spark.tasks import read_table

@@ -13,10 +13,10 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from kafkaframes.scan.ranges import Nested
+from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.following import Listing, TopicFollower, by_name, by_partition
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets
-from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.spark.following_reader import FollowingReader
 from kafkaframes.spark.tasks import read_topic
 from kafkaframes.spark.worker import tells_plainly

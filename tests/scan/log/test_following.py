@@ -15,7 +15,7 @@ from kafkaframes.scan.log.following import AppendedRows, Follower
 from kafkaframes.scan.log.options import ReadOptions
 from kafkaframes.scan.log.reading import read_work
 from kafkaframes.scan.ranges import LATEST, flat, nested
-from kafkaframes.scan.topic.stream_offsets import StreamOffsets
+from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import EVERYTHING
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_options import log_options

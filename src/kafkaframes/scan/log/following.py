@@ -41,7 +41,7 @@ from kafkaframes.scan.ranges import (
     was_made_anew,
 )
 from kafkaframes.scan.rows import RowOrigin, rows_of, sources_of
-from kafkaframes.scan.topic.stream_offsets import StreamOffsets
+from kafkaframes.scan.stream_offsets import StreamOffsets
 from kafkaframes.scan.where import Where
 from kafkaframes.storage.files.directory import Partition, Segment
 from kafkaframes.storage.files.filesystem import FileSystem

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.scan.ranges import Name, limit_offsets, lost_start, report_loss, was_cut, was_made_anew
+from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 from kafkaframes.scan.topic.options import TopicOptions
 from kafkaframes.scan.topic.planning import Offsets, TopicLookups, density, open_consumer
 from kafkaframes.scan.topic.shares import Range
-from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
 
 Absent = dict[Name, AbsentPartition]
 _LIST_RETRY_S: Final = 0.5

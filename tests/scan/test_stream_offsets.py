@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.jobs.micro_batch import all_offsets_of, offsets_of
-from kafkaframes.scan.topic.stream_offsets import AbsentPartition, StreamOffsets
+from kafkaframes.scan.stream_offsets import AbsentPartition, StreamOffsets
 
 topics = st.text("abc.-_", min_size=1, max_size=3)
 ids = st.text("ab-_", min_size=1, max_size=4)
