@@ -17,9 +17,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final, TypeVar
 
-from kafkaframes.client.loop import Home, background
+from kafkaframes.client.loop import Home, background, create_objects_apart
 from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
 from kafkaframes.client.metrics import ClientMetrics, NodeMetrics
 from kafkaframes.client.network import Connection
@@ -32,6 +33,7 @@ from kafkaframes.protocol.messages.objects import Message
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
 _WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to create topics
 _BOOTSTRAP: Final = -1
+_MAX_INLINE_PARTITIONS: Final = 2_000  # of a Metadata response that is read in the event loop, in about 10 ms
 _KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
 _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
 _REFUSED_AUTHENTICATION: Final = frozenset(
@@ -278,7 +280,12 @@ class ClusterClient:
         response = await connection.request(body, version=at)
         if response.error_code:
             raise broker_error(response.error_code, "metadata")
-        self.cluster.update(response, now=time.monotonic(), is_everything=requested is None, requested=requested)
+        topics = None
+        if sum(len(topic.partitions) for topic in response.topics) > _MAX_INLINE_PARTITIONS:
+            topics = await create_objects_apart(partial(self.cluster.read_topics, response, requested))
+        self.cluster.update(
+            response, now=time.monotonic(), is_everything=requested is None, requested=requested, topics=topics
+        )
 
     async def topic(self, name: str, *, create: bool = False) -> None:
         """See that a topic's partitions are known, and fresh enough.

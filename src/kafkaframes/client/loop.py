@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import concurrent.futures.thread  # what it does at the end of the program has to come behind ours
 import contextlib
+import gc
 import logging
 import os
 import queue
@@ -425,6 +426,57 @@ async def apart(work: Callable[[], Result]) -> Result:
     done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     threading.Thread(target=_run_into, args=(done, work), name="kafkaframes-apart", daemon=True).start()
     return await done
+
+
+class _GcPause:
+    """Pauses garbage collection of this process while threads create many objects.
+
+    A collection holds the GIL for as long as it takes to visit all objects, and creating objects triggers collections.
+    Decoding 300,000 partitions held the event loop for up to 0.9 s, and without collections for up to 0.15 s.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._was_enabled = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._count == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0 and self._was_enabled:
+                gc.enable()
+
+    def reset(self) -> None:
+        """Resume collections in a child process, which does not have the threads that would do it."""
+        self._lock = threading.Lock()
+        if self._count and self._was_enabled:
+            gc.enable()
+        self._count = 0
+
+
+_GC_PAUSE: Final = _GcPause()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_GC_PAUSE.reset)
+
+
+async def create_objects_apart(work: Callable[[], Result]) -> Result:
+    """Call a function that creates many objects in a thread of its own, so that it does not hold the event loop.
+
+    Raises as ``apart`` does.
+    """
+
+    def run() -> Result:
+        with _GC_PAUSE:
+            return work()
+
+    return await apart(run)
 
 
 async def call_in_caller(work: Callable[[], Result]) -> Result:

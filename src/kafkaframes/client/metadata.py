@@ -122,6 +122,13 @@ class TopicMetadata:
     error: ErrorCode
 
 
+class TopicUpdate(NamedTuple):
+    """A topic of a Metadata response, and the known metadata that it was compared with."""
+
+    topic: TopicMetadata
+    previous: TopicMetadata | None
+
+
 @dataclass(slots=True)
 class Cluster:
     """The metadata of a cluster, as brokers last reported it.
@@ -144,8 +151,37 @@ class Cluster:
     expired: set[str] = field(default_factory=set)
     refreshed_at: dict[str, float] = field(default_factory=dict)
 
+    def read_topics(self, response: Any, requested: Collection[str] | None = None) -> list[TopicUpdate]:
+        """Read the topics of a Metadata response for ``update``, without any change. Any thread may do it.
+
+        Args:
+            response: the body.
+            requested: the topics that were asked for, as for ``update``.
+        """
+        return [
+            self._read_topic(_topic_of(topic))
+            for topic in response.topics
+            if topic.name is not None and (requested is None or topic.name in requested)
+        ]
+
+    def _read_topic(self, new: TopicMetadata) -> TopicUpdate:
+        """Replace partitions that have an older leader epoch than the known ones (KIP-320)."""
+        old = self.topics.get(new.name)
+        if old is not None and old.topic_id == new.topic_id:
+            for index, known in old.partitions.items():
+                heard = new.partitions.get(index)
+                if heard is not None and 0 <= heard.leader_epoch < known.leader_epoch:
+                    new.partitions[index] = known
+        return TopicUpdate(new, old)
+
     def update(
-        self, response: Any, *, now: float, is_everything: bool, requested: Collection[str] | None = None
+        self,
+        response: Any,
+        *,
+        now: float,
+        is_everything: bool,
+        requested: Collection[str] | None = None,
+        topics: Iterable[TopicUpdate] | None = None,
     ) -> None:
         """Take a Metadata response.
 
@@ -155,6 +191,7 @@ class Cluster:
             is_everything: whether all topics were asked for, so that those not named are gone.
             requested: the topics that were asked for; others are ignored, of which a broken or hostile server could
                 send any number. None takes all.
+            topics: result of ``read_topics``; None reads them now.
         """
         self.brokers = {
             entry.node_id: Broker(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.brokers
@@ -165,22 +202,13 @@ class Cluster:
             named = {topic.name for topic in response.topics}
             self.topics = {name: topic for name, topic in self.topics.items() if name in named}
             self.expired.clear()
-        for topic in response.topics:
-            if topic.name is not None and (requested is None or topic.name in requested):
-                self._take(_topic_of(topic))
-                self.refreshed_at[topic.name] = now
+        for entry in self.read_topics(response, requested) if topics is None else topics:
+            name = entry.topic.name
+            is_current = entry.previous is self.topics.get(name)
+            self.topics[name] = entry.topic if is_current else self._read_topic(entry.topic).topic
+            self.expired.discard(name)
+            self.refreshed_at[name] = now
         self.updated_at = now
-
-    def _take(self, new: TopicMetadata) -> None:
-        """Keep a topic, but not what an older leader epoch says of a partition (KIP-320)."""
-        old = self.topics.get(new.name)
-        if old is not None and old.topic_id == new.topic_id:
-            for index, known in old.partitions.items():
-                heard = new.partitions.get(index)
-                if heard is not None and 0 <= heard.leader_epoch < known.leader_epoch:
-                    new.partitions[index] = known
-        self.topics[new.name] = new
-        self.expired.discard(new.name)
 
     def expire(self, topic: str) -> None:
         """Mark the metadata of a topic as outdated.

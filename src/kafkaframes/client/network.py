@@ -14,13 +14,14 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kafkaframes._version import __version__
-from kafkaframes.client.loop import apart
+from kafkaframes.client.loop import apart, background, create_objects_apart
 from kafkaframes.client.metrics import NodeMetrics
 from kafkaframes.client.security.logins import exchange_for
 from kafkaframes.client.security.sasl import Exchange, advance
@@ -31,6 +32,7 @@ from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.framing import (
     ClientConnection,
     Ranges,
+    ResponseBytes,
     advertised_versions,
     choose_version,
     fallback_version,
@@ -44,6 +46,8 @@ from kafkaframes.records.memory import Recycler
 _SASL_HANDSHAKE_VERSION: Final = 1
 _KEPT_BYTES: Final = 64 << 20  # of memory for answers, by connection
 _SENT_STEP_S: Final = 0.005
+_MAX_INLINE_BYTES: Final = 128 << 10  # of a response that is decoded in the event loop, in about 20 ms
+_RECORD_APIS: Final = frozenset({0, 1, 78, 79})  # Produce, Fetch, ShareFetch, ShareAcknowledge: records are not decoded
 _LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
 
 
@@ -56,6 +60,11 @@ class _Waiting(NamedTuple):
     deadline: float
 
 
+def _resolve(entry: _Waiting, frame: Frame) -> None:
+    if not entry.answer.done():
+        entry.answer.set_result(frame)
+
+
 class _Wire(asyncio.BufferedProtocol):
     """Carries bytes between a transport and a ``ClientConnection``; one timer looks after all that waits."""
 
@@ -66,6 +75,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
+        self._decoding: set[_Waiting] = set()  # their responses are decoded in threads
         self.ended: Exception | None = None
         self._is_retired = False
         self.hint = ""  # what to add should the broker hang up before its next answer
@@ -86,22 +96,41 @@ class _Wire(asyncio.BufferedProtocol):
         try:
             self.connection.buffer_updated(nbytes)
             self._received_bytes += nbytes
-            while (response := self.connection.next_response()) is not None:
+            while (response := self.connection.next_response_bytes()) is not None:
                 self.hint = ""
+                is_large = len(response.data) > _MAX_INLINE_BYTES and response.api_key not in _RECORD_APIS
+                frame = None if is_large else self.connection.decode(response)
                 entry = self.waiting.popleft()
                 if self.metrics is not None:
                     now = self._loop.time()
                     sent_at = entry.deadline - entry.wait_ms / 1000
                     self.metrics.count_response(self._received_bytes, now - sent_at, now)
                     self._received_bytes = 0
-                if not entry.answer.done():
-                    entry.answer.set_result(response)
+                if frame is None:
+                    self._decoding.add(entry)
+                    background(self._decode_apart(response, entry))
+                else:
+                    _resolve(entry, frame)
             if self._is_retired:
                 self.retire()
         except KafkaframesError as error:
             self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
         except Exception as error:
             self.end(error)
+
+    async def _decode_apart(self, response: ResponseBytes, entry: _Waiting) -> None:
+        """Decode a large response in a thread of its own, because decoding would hold the event loop for long."""
+        try:
+            frame = await create_objects_apart(partial(self.connection.decode, response))
+            _resolve(entry, frame)
+        except KafkaframesError as error:
+            self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
+        except Exception as error:
+            self.end(error)
+        finally:
+            self._decoding.discard(entry)
+            if self._is_retired:
+                self.retire()
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None and not isinstance(error, OSError):  # what asyncio says where ``get_buffer`` raises
@@ -152,7 +181,7 @@ class _Wire(asyncio.BufferedProtocol):
     def retire(self) -> None:
         """End when nothing waits for an answer any more; what was written is sent."""
         self._is_retired = True
-        if self.waiting or self.ended is not None or self.transport is None:
+        if self.waiting or self._decoding or self.ended is not None or self.transport is None:
             return
         self.ended = NetworkError(f"the connection to {self.where} was replaced")
         self._count_close()
@@ -168,7 +197,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._writable.set()
         if self._timer is not None:
             self._timer.cancel()
-        for entry in self.waiting:
+        for entry in (*self.waiting, *self._decoding):
             if not entry.answer.done():
                 entry.answer.set_exception(self.ended)
                 entry.answer.exception()  # asyncio would log it where nobody waits any more

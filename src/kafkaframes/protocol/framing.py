@@ -16,7 +16,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kafkaframes.errors import BrokerError, DecodeError, EncodeError, ErrorCode
 from kafkaframes.protocol.messages.headers import API_VERSIONS, Frame, body_class, decode_response, encode_request_parts
@@ -211,6 +211,15 @@ _SASL_AUTHENTICATE: Final = 36
 _TOKEN: Final = _SentRequest(-1, _SASL_AUTHENTICATE, -1)
 
 
+class ResponseBytes(NamedTuple):
+    """A response before it is decoded, with the correlation ID, API key and version of its request."""
+
+    data: bytes | memoryview
+    correlation_id: int
+    api_key: int
+    version: int
+
+
 class ClientConnection:
     """The client's side of a connection: encodes requests, and decodes responses from received bytes."""
 
@@ -314,20 +323,38 @@ class ClientConnection:
             DecodeError: the response is invalid, has another correlation ID, or belongs to no request. The connection
                 cannot be used any longer.
         """
+        response = self.next_response_bytes()
+        return None if response is None else self.decode(response)
+
+    def next_response_bytes(self) -> ResponseBytes | None:
+        """Return the next response before it is decoded, or None if more data is needed.
+
+        Raises:
+            DecodeError: the response belongs to no request, or its size is invalid.
+        """
         data = self._frames.next_frame_or_view()
         if data is None:
             return None
         if not self._sent:
             raise DecodeError("response without a request", position=0)
         sent = self._sent.popleft()
-        if sent is _TOKEN:
-            return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, bytes(data))
+        return ResponseBytes(data, sent.correlation_id, sent.api_key, sent.version)
+
+    def decode(self, response: ResponseBytes) -> Frame:
+        """Decode a response. Any thread may do it, in any order.
+
+        Raises:
+            DecodeError: as ``next_response``.
+        """
+        data, correlation_id, api_key, version = response
+        if version == _TOKEN.version:
+            return Frame(_SASL_AUTHENTICATE, version, 0, None, bytes(data))
         views = isinstance(data, memoryview)
-        response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs, views=views)
-        if response.correlation_id != sent.correlation_id:
-            reason = f"correlation ID {response.correlation_id}, expected {sent.correlation_id}"
+        frame = decode_response(data, api_key, version, mode=self._mode, specs=self._specs, views=views)
+        if frame.correlation_id != correlation_id:
+            reason = f"correlation ID {frame.correlation_id}, expected {correlation_id}"
             raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
-        return response
+        return frame
 
 
 # ---------------------------------------------------------------------------------------------------------------------
