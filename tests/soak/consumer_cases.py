@@ -317,6 +317,16 @@ def check_that_no_buffer_is_returned_before_and_after_ownership() -> None:
         assert (machine.positions.next_buffer() is not None) is (ownership.name == "OWNED")
 
 
+def check_that_partitions_are_fetched_only_while_they_are_owned() -> None:
+    """Records of a pending partition would be fetched in vain if the group assigns it to another member."""
+    machine = owner_of("range")
+    state = machine.positions.states[ONE]
+    machine.positions.states[TWO].is_paused = True
+    for ownership in Ownership:
+        state.ownership = Ownership[ownership.name]
+        assert state.is_selected is (ownership.name == "OWNED")
+
+
 def check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader() -> None:
     """A lower leader epoch is older."""
     machine = machine_of("range")
@@ -402,6 +412,7 @@ CASES: dict[str, Callable[[], None]] = {
         check_that_a_recreated_topic_is_another_one_for_the_consumer_protocol,
         check_that_stale_topics_are_refreshed_before_the_metadata_are_old,
         check_that_no_buffer_is_returned_before_and_after_ownership,
+        check_that_partitions_are_fetched_only_while_they_are_owned,
         check_that_metadata_of_a_broker_that_lags_do_not_change_the_leader,
         check_that_an_offset_out_of_range_leaves_buffered_records,
         check_that_a_failed_request_refreshes_its_topics,

@@ -320,6 +320,7 @@ FOUND_BY_CASE = (
     "a recreated topic is the same",
     "stale topics are not refreshed",
     "partitions are handed out before they are owned",
+    "a partition is fetched before it is owned",
     "a recreated topic goes on at the old offset",
     "old metadata is taken for new",
     "an offset out of range drops what is buffered",
