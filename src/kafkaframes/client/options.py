@@ -19,29 +19,29 @@ class ClientOptions(TypedDict, total=False):
     """Options of every client."""
 
     client_id: str
-    """The name that brokers know this client by, in logs and quotas. Default: kafkaframes."""
+    """Name of the client in broker logs and quotas. Default: kafkaframes."""
     api_version: str | Sequence[int] | None
-    """A release ("0.8.2", "2.8") whose versions are spoken; None asks each broker."""
+    """Kafka release of the brokers ("0.8.2", "2.8"); None asks each broker for its versions."""
     request_timeout_ms: int
-    """How long an answer may take. Default: 30000."""
+    """Longest wait for a response, in milliseconds. Default: 30000."""
     retries: int
-    """How often a request that failed for a while is sent again, within the time that it has. Default: 2147483647."""
+    """Maximum number of retries of a request, within its timeout. Default: 2147483647."""
     retry_backoff_ms: int
-    """The first pause before that; it doubles. Default: 100."""
+    """First delay before a retry, in milliseconds; it doubles with each retry. Default: 100."""
     retry_backoff_max_ms: int
-    """The longest pause. Default: 1000."""
+    """Longest delay before a retry, in milliseconds. Default: 1000."""
     reconnect_backoff_ms: int
-    """The first pause before a broker that did not answer is tried again; it doubles. Default: 50."""
+    """First delay before a client reconnects to a broker, in milliseconds; it doubles. Default: 50."""
     reconnect_backoff_max_ms: int
-    """The longest pause. Default: 1000."""
+    """Longest delay before a client reconnects, in milliseconds. Default: 1000."""
     default_api_timeout_ms: int
-    """How long a call may take with all its tries. Default: 60000."""
+    """Longest duration of a call with all retries, in milliseconds. Default: 60000."""
     metadata_max_age_ms: int
-    """After this, topics and leaders are looked up again. Default: 300000."""
+    """Age at which metadata is refreshed, in milliseconds. Default: 300000."""
     socket_connection_setup_timeout_ms: int
-    """How long opening a connection may take. Default: 10000."""
+    """Longest duration of opening a connection, in milliseconds. Default: 10000."""
     max_response_bytes: int
-    """A larger answer closes the connection. Default: 104857600."""
+    """Largest accepted response, in bytes; a larger one closes the connection. Default: 104857600."""
     metrics_num_samples: int
     """Number of samples that rates, averages and maxima of ``metrics()`` are computed from. Default: 2."""
     metrics_sample_window_ms: int
@@ -51,167 +51,167 @@ class ClientOptions(TypedDict, total=False):
     sasl_mechanism: str
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. Default: PLAIN."""
     sasl_username: str | None
-    """The user of PLAIN and SCRAM."""
+    """User name for PLAIN and SCRAM."""
     sasl_password: str | None
-    """The user's password."""
+    """Password for PLAIN and SCRAM."""
     sasl_tokenauth: bool
-    """Whether name and password, of SCRAM, are the id and the HMAC of a delegation token. Default: False."""
+    """Whether the SCRAM user name and password belong to a delegation token. Default: False."""
     sasl_oauthbearer_token: str | Callable[[], str] | None
-    """A token, or a function that gives a fresh one."""
+    """Access token, or a function that returns a valid one."""
     sasl_jaas_config: str | None
-    """Java's login in one line: module, control flag, options, semicolon."""
+    """Login in JAAS format: module, control flag, options, semicolon."""
     sasl_login_callback_handler_class: str | None
-    """Java's class that gets tokens; those of Kafka and Amazon MSK are known by their names."""
+    """Java class that gets tokens: one of Kafka's or of Amazon MSK's login handlers."""
     sasl_kerberos_service_name: str | None
-    """What brokers are called in their principals, of GSSAPI: often kafka."""
+    """Service name in the brokers' Kerberos principals, often kafka."""
     sasl_kerberos_principal: str | None
-    """Who to be, of GSSAPI; by default whom the keytab or the ticket cache is of."""
+    """Client's Kerberos principal; None is that of the keytab or ticket cache."""
     sasl_kerberos_keytab: str | None
-    """A file with the principal's keys; without one, tickets come from a cache, as kinit fills it."""
+    """Keytab file; None reads tickets from a cache, as kinit writes it."""
     sasl_kerberos_ticket_cache: str | None
-    """A ticket cache; by default that of the process."""
+    """Kerberos ticket cache; None is the default cache of the process."""
     sasl_oauthbearer_token_provider: str | None
-    """``module:function`` that gives tokens."""
+    """Python function that returns access tokens, as ``module:function``."""
     sasl_oauthbearer_token_endpoint_url: str | None
-    """Where tokens are got with client credentials."""
+    """URL of the token endpoint for OpenID Connect client credentials."""
     sasl_oauthbearer_client_credentials_client_id: str | None
-    """The id at the token endpoint."""
+    """Client id for the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: str | None
-    """The secret at the token endpoint."""
+    """Client secret for the token endpoint."""
     sasl_oauthbearer_scope: str | None
-    """The scope that is asked of the token endpoint."""
+    """Scope of the requested token."""
     sasl_oauthbearer_header_urlencode: bool
-    """Whether id and secret are URL-encoded for the token endpoint. Default: False."""
+    """Whether client id and secret are URL-encoded for the token endpoint. Default: False."""
     ssl_cafile: str | None
-    """A PEM file of certificates that brokers are checked by; without it, the system's."""
+    """PEM file of trusted certificates; None is the system's certificates."""
     ssl_certfile: str | None
-    """A PEM file with this client's certificate."""
+    """PEM file with the client certificate."""
     ssl_keyfile: str | None
-    """A PEM file with its private key."""
+    """PEM file with the private key of the client certificate."""
     ssl_password: str | None
-    """The private key's password."""
+    """Password of the private key."""
     ssl_check_hostname: bool
-    """Whether a broker's certificate has to name its host. Default: True."""
+    """Whether a broker's certificate must match its host name. Default: True."""
     ssl_endpoint_identification_algorithm: str
-    """The same in Java's words: https, or empty for no check. Default: https."""
+    """https checks host names as ``ssl_check_hostname`` does; empty does not. Default: https."""
     ssl_truststore_location: str | None
-    """A JKS, PKCS12 or PEM file of certificates that brokers are checked by."""
+    """JKS, PKCS12 or PEM file of trusted certificates."""
     ssl_truststore_type: str
-    """JKS, PKCS12 or PEM. Default: JKS."""
+    """Format of the truststore: JKS, PKCS12 or PEM. Default: JKS."""
     ssl_truststore_password: str | None
-    """The truststore's password."""
+    """Password of the truststore."""
     ssl_truststore_certificates: str | None
-    """The certificates themselves, as PEM."""
+    """Trusted certificates as PEM text."""
     ssl_keystore_location: str | None
-    """A JKS, PKCS12 or PEM file with this client's certificate and key."""
+    """JKS, PKCS12 or PEM file with the client certificate and its private key."""
     ssl_keystore_type: str
-    """JKS, PKCS12 or PEM. Default: JKS."""
+    """Format of the keystore: JKS, PKCS12 or PEM. Default: JKS."""
     ssl_keystore_password: str | None
-    """The keystore's password."""
+    """Password of the keystore."""
     ssl_keystore_key: str | None
-    """The private key itself, as PEM."""
+    """Private key as PEM text."""
     ssl_keystore_certificate_chain: str | None
-    """The certificates themselves, as PEM."""
+    """Client certificate and its chain as PEM text."""
     ssl_enabled_protocols: str | Sequence[str]
-    """Such as TLSv1.2,TLSv1.3; empty is what OpenSSL takes."""
+    """Accepted TLS versions, such as TLSv1.2,TLSv1.3; empty is OpenSSL's default."""
     ssl_context: ssl.SSLContext | None
-    """A context of Python's, instead of all other ``ssl_`` options."""
+    """Python SSL context, which replaces all other ``ssl_`` settings."""
     send_buffer_bytes: int
-    """Of a socket; -1 is the system's. Default: -1."""
+    """Send buffer of a socket, in bytes; -1 is the system's default. Default: -1."""
     receive_buffer_bytes: int
-    """Of a socket; -1 is the system's. Default: -1."""
+    """Receive buffer of a socket, in bytes; -1 is the system's default. Default: -1."""
     header_tags: Sequence[tuple[int, bytes]]
-    """Tagged fields, as pairs of tag and bytes, for the header of every request of a flexible version (KIP-482)."""
+    """Tagged fields (tag, bytes) for the headers of requests with flexible versions (KIP-482)."""
     specs: Specs | None
-    """Message specs of your own, before the catalog's: their file or folder."""
+    """File or folder of message specs that replace those of the catalog."""
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Options of a producer beside those."""
+    """Options of a producer, in addition to those of every client."""
 
     acks: int | str
-    """Who must have a record before it counts as written: all, 1 (the leader) or 0 (nobody says). Default: all."""
+    """Replicas that must have a record: all in-sync ones (all), the leader (1), or none (0). Default: all."""
     compression_type: str
-    """none, gzip, snappy, lz4 or zstd. Default: none."""
+    """Codec of batches: none, gzip, snappy, lz4 or zstd. Default: none."""
     compression_level: int | None
-    """The codec's level; None is its own default."""
+    """Compression level; None is the codec's default."""
     batch_size: int
-    """So many bytes of records of one partition make a batch. Default: 16384."""
+    """Size at which a batch is sent, in bytes of records. Default: 16384."""
     linger_ms: int
-    """How long records gather before a batch that is not full is sent. Default: 5."""
+    """Longest wait for more records before a batch is sent, in milliseconds. Default: 5."""
     buffer_memory: int
-    """So many bytes may wait; then ``send`` does. Default: 33554432."""
+    """Memory for queued records, in bytes; ``send`` waits while it is full. Default: 33554432."""
     max_request_size: int
     """Size of the largest record, batch and request, in bytes. Default: 1048576."""
     max_in_flight_requests_per_connection: int
-    """Requests that wait for an answer of one broker. Default: 5."""
+    """Maximum number of Produce requests in flight to one broker. Default: 5."""
     delivery_timeout_ms: int
-    """After this, a record that is not written has failed. Default: 120000."""
+    """Time after which an unacknowledged record fails, in milliseconds. Default: 120000."""
     max_block_ms: int
-    """How long a producer's start, ``send`` and tables may wait for brokers, metadata and memory. Default: 60000."""
+    """Longest wait of ``send`` and a producer's start for brokers, metadata and memory, in ms. Default: 60000."""
     enable_idempotence: bool | None
-    """Whether nothing is written twice; None: where acks is all and the brokers can (0.11 and later)."""
+    """Whether retries never duplicate records; None enables it with acks=all (Kafka 0.11 and later)."""
     transactional_id: str | None
-    """The name of a transactional producer: an older one of that name is fenced off."""
+    """Id of a transactional producer; it fences older producers with the same id."""
     transaction_timeout_ms: int
-    """After this, the coordinator aborts a transaction that is open. Default: 60000."""
+    """Time after which the coordinator aborts an open transaction, in milliseconds. Default: 60000."""
     record_format: int | None
-    """0, 1 or 2; None is the newest that the broker takes."""
+    """Record format 0, 1 or 2; None is the newest that the broker supports."""
     partitioner: str | Callable[[str, bytes | None, bytes | None, int, Sequence[int]], int | None] | None
-    """Chooses partitions: a function, ``module:function``, or a name such as round_robin or consistent_random."""
+    """Function, ``module:function``, or a name such as round_robin or consistent_random."""
     partitioner_ignore_keys: bool
-    """Whether the default partitioner spreads records with a key as it does those without. Default: False."""
+    """Whether the default partitioner ignores keys. Default: False."""
     partitioner_adaptive_partitioning_enable: bool
     """Whether records without a key prefer partitions with short queues (KIP-794). Default: True."""
     partitioner_availability_timeout_ms: int
-    """Records without a key avoid leaders that took no batch for this long; 0 turns this off. Default: 0."""
+    """Time without an accepted batch after which a leader is avoided, in ms; 0 disables it. Default: 0."""
     interceptors: str | Sequence[Any]
     """Objects with ``on_send`` or ``on_acknowledgement``, or ``module:name`` with commas (KIP-42)."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Options of a consumer beside those."""
+    """Options of a consumer, in addition to those of every client."""
 
     group_id: str | None
-    """The group that ``subscribe`` joins, and that offsets are committed for."""
+    """Group that ``subscribe`` joins and ``commit`` uses."""
     group_instance_id: str | None
-    """A name that makes a static member: it may be away for the session's time."""
+    """Id of a static member, which may restart within the session timeout (KIP-345)."""
     group_protocol: str
-    """classic, or consumer (KIP-848). Default: classic."""
+    """Group protocol: classic, or consumer (KIP-848). Default: classic."""
     group_remote_assignor: str | None
-    """The coordinator's assignor in the protocol consumer: uniform or range."""
+    """Coordinator's assignor for the protocol consumer: uniform or range."""
     client_rack: str
-    """Brokers that choose by it name a replica near by to read from (KIP-392)."""
+    """Rack of the client; brokers may name a replica in it to read from (KIP-392)."""
     partition_assignment_strategy: str | Sequence[str]
-    """Assignors of the protocol classic, roundrobin and sticky among them. Default: range, cooperative-sticky."""
+    """Assignors of the classic protocol, also roundrobin and sticky. Default: range, cooperative-sticky."""
     session_timeout_ms: int
-    """After this without a heartbeat, a classic member has left. Default: 45000."""
+    """Time without a heartbeat after which a classic member is removed, in milliseconds. Default: 45000."""
     heartbeat_interval_ms: int
-    """How often a classic member sends a heartbeat, in the background. Default: 3000."""
+    """Interval of a classic member's heartbeats, in milliseconds. Default: 3000."""
     max_poll_interval_ms: int
-    """The longest time between two polls, and how long a rebalance waits for a member. Default: 300000."""
+    """Longest time between two polls before a member leaves its group, in milliseconds. Default: 300000."""
     auto_offset_reset: str
     """Start without a committed offset: earliest, latest, by_duration:PT1H, or none (error). Default: latest."""
     enable_auto_commit: bool
-    """Whether what was handed out is committed by itself. Default: True."""
+    """Whether positions are committed automatically. Default: True."""
     auto_commit_interval_ms: int
-    """How often. Default: 5000."""
+    """Interval of automatic commits, in milliseconds. Default: 5000."""
     isolation_level: str
     """read_uncommitted or read_committed. Default: read_uncommitted."""
     fetch_min_bytes: int
-    """A broker waits until it has so many. Default: 1."""
+    """Size of records for which a broker waits, in bytes. Default: 1."""
     fetch_max_wait_ms: int
-    """How long it waits at most. Default: 500."""
+    """Longest wait of a broker for ``fetch_min_bytes``, in milliseconds. Default: 500."""
     fetch_max_bytes: int
-    """The most of one answer. Default: 52428800."""
+    """Largest size of a response, in bytes. Default: 52428800."""
     max_partition_fetch_bytes: int
-    """The most of one partition in an answer. Default: 1048576."""
+    """Largest size of one partition's part of a response, in bytes. Default: 1048576."""
     max_poll_records: int
-    """The most that ``poll`` gives. Default: 500."""
+    """Maximum number of records that ``poll`` returns. Default: 500."""
     check_crcs: bool
     """Whether checksums are verified. Default: True."""
     formats: Sequence[int]
-    """The record formats that this consumer reads; another is an error. Default: 0, 1, 2."""
+    """Accepted record formats; another one is an error. Default: 0, 1, 2."""
     interceptors: str | Sequence[Any]
     """Objects with ``on_consume`` or ``on_commit``, or ``module:name`` with commas (KIP-42)."""
 
@@ -220,7 +220,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     """Options of a share consumer, in addition to those of every client (KIP-932)."""
 
     group_id: str | None
-    """The share group; required."""
+    """Share group to join; required."""
     client_rack: str
     """Rack of the client, which the coordinator's assignor may use."""
     share_acknowledgement_mode: str
