@@ -249,7 +249,7 @@ def client_metrics_table() -> str:
 
 def java_settings_table() -> str:
     """Return what becomes of the settings of Java's clients."""
-    called = {"honoured": "honoured", "ignored": "no meaning here", "refused": "refused"}
+    called = {"honoured": "supported", "ignored": "ignored", "refused": "rejected"}
     body = [
         (
             f"`{known.name}`",

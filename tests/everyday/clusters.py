@@ -1,7 +1,7 @@
 """Clusters on which the tests of this folder run: the embedded broker, or three nodes of a real Kafka.
 
-``KAFKAFRAMES_EVERYDAY`` is the column of docs/everyday.md that a run fills: ``embedded`` (the default), a release of
-Kafka (``4.3.1``), or a peer (``confluent-kafka``), which runs against the embedded broker.
+``KAFKAFRAMES_EVERYDAY`` is the column of docs/everyday.md that a run fills: ``embedded`` (the default) or a release of
+Kafka (``4.3.1``).
 ``KAFKAFRAMES_EVERYDAY_SERVERS`` is the address of a cluster that is already running; its nodes are not killed.
 
 A real cluster is prepared and read through librdkafka, so that no faulty client of ours can judge itself.
