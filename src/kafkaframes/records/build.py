@@ -1,15 +1,16 @@
-"""Write records: formats 0, 1 and 2, every codec, from rows to the bytes of a segment or a request.
+"""Write records as bytes of a segment or request: formats 0, 1 and 2, all codecs.
 
-``build_records`` cuts rows into batches and writes them all; ``build_batch`` writes one batch with a header that the
-caller decides (the append path, the cleaner, conversions); both go through the same kernels, which are entered
-once for all batches. Python runs per batch only where there is a codec.
+``build_records`` splits rows into batches and writes them. ``build_batch`` writes one batch with the header fields that
+the caller sets (the append path, the cleaner, conversions). Both use the same kernels, one call for all batches. Python
+code runs per batch only for compression.
 
-What Kafka writes, and so does this:
+As in Kafka:
 
-* Format 2: ``baseTimestamp`` is the first record's timestamp, or the delete horizon; offset deltas keep holes.
-* Formats 0 and 1 without a codec: every message by itself. With one: a wrapper whose offset is that of the **last**
-  inner message and whose timestamp is the largest; inner offsets are relative in format 1 and absolute in format 0.
-* Time of append: the batch (format 1: every message) carries it, so a new batch begins where the timestamp changes.
+* Format 2: ``baseTimestamp`` is the first record's timestamp or the delete horizon. Holes between offsets are
+  preserved.
+* Formats 0 and 1, uncompressed: each message is independent. Compressed: a wrapper has the offset of the **last** inner
+  message and the largest timestamp. Inner offsets are relative in format 1 and absolute in format 0.
+* LogAppendTime: the batch (format 1: each message) has the timestamp, so a new batch starts where it changes.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ _PORTION_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _OFFSET_BYTES = BATCH_V2.end_of("offset")
 _OFFSET_0 = bytes(_OFFSET_BYTES)
-_LARGEST_BODY = LARGEST_INT32 - 1024
+_MAX_BODY_BYTES = LARGEST_INT32 - 1024
 _HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
-Finish = Callable[[memoryview, list[int]], bytes]  # a batch and its row of the table to the bytes that are sent
+Finish = Callable[[memoryview, list[int]], bytes]  # an uncompressed batch and its table row -> the compressed batch
 
 
 def _camel_case(name: str) -> str:
@@ -58,13 +59,13 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, words))
 
 
-# The columns of this package's readers: in snake case of scans and consumers, in camel case of Spark's sources.
-# Writers accept them all, and assign the offset, the partition and the fields of the batch themselves.
+# The columns of this package's readers: in snake case for scans and consumers, in camel case for Spark sources. Writers
+# accept them all, but assign offset, partition and the batch fields themselves.
 READER_COLUMNS = frozenset((*COLUMNS, *map(_camel_case, COLUMNS), "topic", "partition", "file", "source"))
 
 
 def next_sequence(sequence: int, increment: int) -> int:
-    """Add to a producer's sequence number, which goes on with 0 after 2^31 - 1.
+    """Return a producer's sequence number plus ``increment``; after 2^31 - 1 follows 0.
 
     >>> next_sequence(2**31 - 1, 1), next_sequence(5, 3)
     (0, 8)
@@ -91,43 +92,42 @@ def build_records(
     delete_horizon_ms: int | None = None,
     negative_timestamps: bool = False,
 ) -> bytes:
-    """Write records as bytes that any Kafka reads: the content of a segment, or of a produce request.
+    """Write records in Kafka's format, as in a segment or a produce request.
 
     >>> build_records([{"key": b"k", "value": b"v", "timestamp": 1_700_000_000_000}], codec="lz4")[16]
     2
 
     Args:
         columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a sequence of
-            mappings. ``key`` and ``value`` (binary or string, null allowed), ``offset`` (increasing; holes are
-            kept), ``timestamp`` (ms or an Arrow timestamp), ``headers`` (lists of struct<key, value>, maps, or pairs).
-            The reader's other columns may be there and are ignored.
-        record_format: 0, 1 or 2; formats 0 and 1 hold neither headers nor anything below ``timestamp_type`` here,
-            0 holds no timestamp (that column is ignored then). With a codec, the wrapper of format 0 or 1 has the
-            offset of its last message, as Java's producers of 0.8.2 to 0.10 and every broker write it. KIP-31's text
-            leaves it blank.
+            mappings. The columns are ``key`` and ``value`` (binary or string, may be null), ``offset`` (increasing;
+            holes are preserved), ``timestamp`` (milliseconds or an Arrow timestamp) and ``headers`` (lists of
+            struct<key, value>, maps, or pairs). Other columns of readers are accepted and ignored.
+        record_format: 0, 1 or 2. Formats 0 and 1 do not support headers, nor the options after ``timestamp_type``.
+            Format 0 has no timestamps and ignores that column. A wrapper of format 0 or 1 has the offset of its last
+            message, as Java producers 0.8.2 to 0.10 and all brokers write it; KIP-31 itself leaves it open.
         codec: none, gzip, snappy, lz4 or zstd (format 2 only).
-        level: the codec's level (KIP-390); None is Kafka's default.
-        base_offset: the first offset where ``columns`` has none.
-        batch_bytes: a batch ends before it would grow larger, counted before compression (Kafka's ``batch.size``);
-            one record is always taken.
-        batch_records: the largest number of records in a batch.
-        timestamp_type: CreateTime or LogAppendTime; with the latter a batch ends where the timestamp changes.
-        leader_epoch, producer_id, producer_epoch: as the batches' headers have them; -1 is none.
-        base_sequence: of the first batch; later ones go on from there, with 0 after 2^31 - 1. -1 is none.
-        transactional, control: the batches' flags. Control records are given with their own keys and values.
-        delete_horizon_ms: set as the base of timestamps of every batch (KIP-534).
-        negative_timestamps: keep timestamps below -1, which a log may contain and Kafka's producers reject.
+        level: the compression level (KIP-390); None is Kafka's default.
+        base_offset: the first offset if ``columns`` has no offsets.
+        batch_bytes: largest uncompressed size of a batch (Kafka's ``batch.size``). A batch has at least one record.
+        batch_records: largest number of records in a batch; None is no limit.
+        timestamp_type: CreateTime or LogAppendTime. With LogAppendTime, a new batch starts where the timestamp changes.
+        leader_epoch, producer_id, producer_epoch: header fields; -1 is none.
+        base_sequence: sequence number of the first record. Later batches continue it; after 2^31 - 1 follows 0. -1 is
+            none.
+        transactional, control: header flags. Control records have their own keys and values in ``columns``.
+        delete_horizon_ms: base timestamp of every batch, marked as a delete horizon (KIP-534).
+        negative_timestamps: accept timestamps below -1, which a log may contain but Kafka's producers reject.
 
     Returns:
-        Record batches (format 2), wrappers (0 and 1 with a codec), or messages, one after the other.
+        Consecutive batches (format 2), wrappers (formats 0 and 1, compressed) or messages.
 
     Raises:
-        EncodeError: a value does not fit; ``path`` names the column and the row.
-        OptionError: an option does not exist, or not in this format.
+        EncodeError: a value does not fit the format; ``path`` names the column and the row.
+        OptionError: an option is unknown, or not supported in this format.
     """
-    known = codec_of(codec)
+    codec = codec_of(codec)
     if timestamp_type not in _TIMESTAMP_TYPES:
-        raise OptionError(f"no timestamp type {timestamp_type!r}; there are CreateTime and LogAppendTime")
+        raise OptionError(f"unknown timestamp type {timestamp_type!r}; expected CreateTime or LogAppendTime")
     fields = BatchFields(
         _TIMESTAMP_TYPES[timestamp_type],
         leader_epoch,
@@ -138,11 +138,11 @@ def build_records(
         control,
         delete_horizon_ms,
     )
-    check_options(record_format, known, fields, batch_bytes, batch_records)
+    check_options(record_format, codec, fields, batch_bytes, batch_records)
     return build_rows(
         rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS, negative_timestamps=negative_timestamps),
         record_format=record_format,
-        codec=known,
+        codec=codec,
         level=level,
         batch_bytes=batch_bytes,
         batch_records=batch_records,
@@ -159,30 +159,30 @@ def build_apart(
     batch_records: int | None = None,
     fields: BatchFields = PLAIN,
 ) -> Iterator[tuple[bytes, int]]:
-    """Write ``columns`` as batches of format 2, each by itself and at base offset 0, as a producer sends them.
+    """Write ``columns`` as separate format 2 batches, each with base offset 0, as a producer sends them.
 
-    What ``build_records`` writes in one go, but for the base offsets, which lie outside the CRC. A few batches are
-    made when they are asked for, so that what was sent meanwhile leaves its memory to them.
+    The batches are those of ``build_records``, except for the base offsets, which the CRC does not cover. They are
+    built a few at a time on demand, so that memory of batches that were already sent can be reused.
 
     Yields:
-        Each batch, and how many offsets it takes.
+        Each batch, and the number of its offsets.
 
     Raises:
-        EncodeError: a row does not fit into the format; ``path`` names it.
+        EncodeError: a row does not fit the format; ``path`` names it.
     """
-    known = codec_of(codec)
-    check_options(2, known, fields, batch_bytes, batch_records)
+    codec = codec_of(codec)
+    check_options(2, codec, fields, batch_bytes, batch_records)
     rows = rows_of(columns, ignore=READER_COLUMNS)
     _check_rows(rows, 2)
-    starts = _split(rows, 2, known, fields, batch_bytes, batch_records or rows.size + 1)
-    table = _table(rows, starts, known, fields)
-    finish = _compressing_v2(known, level)
-    for plain, portion in _filled(rows, table, 2, known, fields):
+    starts = _split(rows, 2, codec, fields, batch_bytes, batch_records or rows.size + 1)
+    table = _table(rows, starts, codec, fields)
+    finish = _v2_compressor(codec, level)
+    for plain, portion in _fill_portions(rows, table, 2, codec, fields):
         for batch in portion.tolist():
             start = batch[kernels.POSITION]
             message = plain[start : start + batch[kernels.SIZE]]
             message[:_OFFSET_BYTES] = _OFFSET_0
-            data = bytes(message) if known is Codec.NONE else finish(message, batch)
+            data = bytes(message) if codec is Codec.NONE else finish(message, batch)
             yield data, batch[kernels.LAST_OFFSET] - batch[kernels.BASE_OFFSET] + 1
 
 
@@ -196,16 +196,16 @@ def build_rows(
     batch_records: int | None = None,
     fields: BatchFields = PLAIN,
 ) -> bytes:
-    """Write rows that are laid out already, as ``build_records`` writes columns.
+    """Write rows as ``build_records`` writes columns.
 
     Raises:
-        EncodeError: a row does not fit into the format; ``path`` names it.
+        EncodeError: a row does not fit the format; ``path`` names it.
     """
-    known = codec_of(codec)
-    check_options(record_format, known, fields, batch_bytes, batch_records)
+    codec = codec_of(codec)
+    check_options(record_format, codec, fields, batch_bytes, batch_records)
     _check_rows(rows, record_format)
-    starts = _split(rows, record_format, known, fields, batch_bytes, batch_records or rows.size + 1)
-    return _write(rows, _table(rows, starts, known, fields), record_format, known, level, fields)
+    starts = _split(rows, record_format, codec, fields, batch_bytes, batch_records or rows.size + 1)
+    return _write(rows, _table(rows, starts, codec, fields), record_format, codec, level, fields)
 
 
 def build_batch(
@@ -218,19 +218,19 @@ def build_batch(
     start: int = 0,
     stop: int | None = None,
 ) -> bytes:
-    """Write ``rows[start:stop]`` as one batch, as one wrapper, or (formats 0 and 1, no codec) as messages in a row.
+    """Write ``rows[start:stop]`` as one batch, one wrapper, or (formats 0 and 1, uncompressed) as messages.
 
     Raises:
-        EncodeError: a row does not fit into the format or the batch; there are no rows.
+        EncodeError: a row does not fit the format or the batch, or the range is empty.
     """
-    known = codec_of(codec)
+    codec = codec_of(codec)
     stop = rows.size if stop is None else stop
     if not 0 <= start < stop <= rows.size:
-        raise EncodeError(f"no rows from {start} to {stop} of {rows.size}")
-    check_options(record_format, known, fields, 1, None)
+        raise EncodeError(f"rows {start} to {stop} of {rows.size}: the range is empty or out of bounds")
+    check_options(record_format, codec, fields, 1, None)
     _check_rows(rows, record_format)
-    table = _table(rows, np.array([start], np.int64), known, fields, stop)
-    return _write(rows, table, record_format, known, level, fields)
+    table = _table(rows, np.array([start], np.int64), codec, fields, stop)
+    return _write(rows, table, record_format, codec, level, fields)
 
 
 def build_batches(
@@ -242,33 +242,33 @@ def build_batches(
     codec: int = Codec.NONE,
     level: int | None = None,
 ) -> list[bytes]:
-    """Write many batches at once, each with its own header: what a rewrite of a log needs.
+    """Write many batches at once, each with its own header fields, as a rewrite of a log needs.
 
     Args:
-        rows: the records of all batches, one batch after the other.
-        starts: the first row of each batch; none is empty.
-        fields: the header of each batch. In formats 0 and 1 all have the same timestamp type.
+        rows: the records of all batches, in order.
+        starts: the first row of each batch; no batch may be empty.
+        fields: the header fields of each batch. In formats 0 and 1 all must have the same timestamp type.
 
     Returns:
-        The bytes of each batch (formats 0 and 1 without a codec: of each batch's messages).
+        The bytes of each batch (formats 0 and 1, uncompressed: of each batch's messages).
 
     Raises:
-        EncodeError: a row does not fit into the format or its batch.
+        EncodeError: a row does not fit the format or its batch.
     """
-    known = codec_of(codec)
+    codec = codec_of(codec)
     _check_rows(rows, record_format)
     for message in set(fields):
-        check_options(record_format, known, message, 1, None)
-    table = _table(rows, starts, known, BatchFields())
-    _set_headers(table, fields, known)
+        check_options(record_format, codec, message, 1, None)
+    table = _table(rows, starts, codec, BatchFields())
+    _set_headers(table, fields, codec)
     _check_deltas(rows, table)
-    whole = memoryview(_write(rows, table, record_format, known, level, fields[0]))
-    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if known is Codec.NONE else _ends_of(whole, len(starts))
+    whole = memoryview(_write(rows, table, record_format, codec, level, fields[0]))
+    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if codec is Codec.NONE else _ends_of(whole, len(starts))
     return [bytes(whole[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _ends_of(whole: memoryview, count: int) -> list[int]:
-    """Find where each compressed batch ends, by its length field."""
+    """Return the end of each compressed batch, from its size field."""
     ends, position = [], 0
     for _ in range(count):
         (size,) = struct.unpack_from(">i", whole, position + BATCH_V2.position_of("size"))
@@ -278,7 +278,7 @@ def _ends_of(whole: memoryview, count: int) -> list[int]:
 
 
 def _set_headers(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
-    """Put each batch's own values over those that ``_table`` took for all."""
+    """Write each batch's own fields over the common ones from ``_table``."""
     for column, values in (
         (kernels.LEADER_EPOCH, [message.leader_epoch for message in fields]),
         (kernels.ATTRIBUTES, [message.attributes(codec) for message in fields]),
@@ -287,14 +287,15 @@ def _set_headers(table: Table, fields: Sequence[BatchFields], codec: Codec) -> N
         (kernels.BASE_SEQUENCE, [message.base_sequence for message in fields]),
     ):
         table[:, column] = values
-    for column, chosen in (
+    for column, overrides in (
         (kernels.BASE_OFFSET, [message.base_offset for message in fields]),
         (kernels.LAST_OFFSET, [message.last_offset for message in fields]),
         (kernels.BASE_TIMESTAMP, [message.delete_horizon_ms for message in fields]),
         (kernels.MAX_TIMESTAMP, [message.max_timestamp for message in fields]),
     ):
-        known = table[:, column].tolist()
-        table[:, column] = [own if own is not None else computed for own, computed in zip(chosen, known, strict=True)]
+        defaults = table[:, column].tolist()
+        pairs = zip(overrides, defaults, strict=True)
+        table[:, column] = [default if override is None else override for override, default in pairs]
 
 
 def build_empty_batch(
@@ -304,7 +305,7 @@ def build_empty_batch(
     max_timestamp: int = -1,
     fields: BatchFields = PLAIN,
 ) -> bytes:
-    """Write a format 2 header without records, as the cleaner does to keep a producer's last sequence (KAFKA-5490)."""
+    """Write a format 2 header without records, with which the cleaner keeps a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
     header = bytearray(
         _HEADER.pack(
@@ -323,7 +324,7 @@ def build_empty_batch(
             0,
         )
     )
-    return _sealed(header, b"")
+    return _seal_batch(header, b"")
 
 
 def build_end_transaction(
@@ -336,7 +337,7 @@ def build_end_transaction(
     coordinator_epoch: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """Write the control batch that ends a transaction: ABORT is type 0, COMMIT type 1, both of version 0."""
+    """Write the marker that ends a transaction: a control batch with an ABORT (0) or COMMIT (1) record."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
     rows = rows_of({"offset": [offset], "timestamp": [timestamp], "key": [key], "value": [value]})
     fields = BatchFields(
@@ -355,11 +356,12 @@ def build_end_transaction(
 def _check_rows(rows: Rows, magic: int) -> None:
     if magic < 2 and len(rows.header_starts):
         row = int(np.flatnonzero(np.diff(rows.header_starts))[0])
-        raise EncodeError(f"format {magic} has no headers").within(row).within("headers")
-    together = rows.keys.lengths + rows.values.lengths
-    if together.max(initial=0) > _LARGEST_BODY:
-        row = int(together.argmax())
-        raise EncodeError(f"a key and value of {together[row]} bytes are too large").within(row).within("value")
+        raise EncodeError(f"format {magic} does not support headers").within(row).within("headers")
+    sizes = rows.keys.lengths + rows.values.lengths
+    if sizes.max(initial=0) > _MAX_BODY_BYTES:
+        row = int(sizes.argmax())
+        reason = f"the key and value have {sizes[row]} bytes; the limit is {_MAX_BODY_BYTES}"
+        raise EncodeError(reason).within(row).within("value")
 
 
 # ------------------------------------------------------------------------------------------------------ batches
@@ -368,7 +370,7 @@ def _check_rows(rows: Rows, magic: int) -> None:
 def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int) -> Int64s:
     if rows.size == 0:
         return np.zeros(0, np.int64)
-    if magic < 2 and codec is Codec.NONE:  # messages by themselves, in handy portions
+    if magic < 2 and codec is Codec.NONE:  # independent messages, in portions of moderate size
         return np.arange(0, rows.size, _PORTION_ROWS, dtype=np.int64)
     starts = np.empty(rows.size, np.int64)
     count = kernels.split(
@@ -384,20 +386,20 @@ def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_byte
 
 
 def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: int | None = None) -> Table:
-    """Return one row of header values for each batch, as ``_kernels_build`` names the columns."""
+    """Return a table with a row of header values per batch; ``_kernels_build`` names the columns."""
     table = np.zeros((len(starts), kernels.COLUMNS), np.int64)
     if not len(starts):
         return table
     stops = np.append(starts[1:], rows.size if stop is None else stop)
     table[:, kernels.START] = starts
     table[:, kernels.STOP] = stops
-    table[:, kernels.BASE_OFFSET] = _either(fields.base_offset, rows.offsets[starts])
-    table[:, kernels.LAST_OFFSET] = _either(fields.last_offset, rows.offsets[stops - 1])
+    table[:, kernels.BASE_OFFSET] = _value_or(fields.base_offset, rows.offsets[starts])
+    table[:, kernels.LAST_OFFSET] = _value_or(fields.last_offset, rows.offsets[stops - 1])
     table[:, kernels.LEADER_EPOCH] = fields.leader_epoch
     table[:, kernels.ATTRIBUTES] = fields.attributes(codec)
-    table[:, kernels.BASE_TIMESTAMP] = _either(fields.delete_horizon_ms, rows.timestamps[starts])
+    table[:, kernels.BASE_TIMESTAMP] = _value_or(fields.delete_horizon_ms, rows.timestamps[starts])
     largest = np.maximum.reduceat(rows.timestamps[: stops[-1]], starts)
-    table[:, kernels.MAX_TIMESTAMP] = _either(fields.max_timestamp, largest)
+    table[:, kernels.MAX_TIMESTAMP] = _value_or(fields.max_timestamp, largest)
     table[:, kernels.PRODUCER_ID] = fields.producer_id
     table[:, kernels.PRODUCER_EPOCH] = fields.producer_epoch
     table[:, kernels.BASE_SEQUENCE] = _sequences(table, fields.base_sequence)
@@ -405,16 +407,16 @@ def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: 
     return table
 
 
-def _either(value: int | None, otherwise: Any) -> Any:
-    return otherwise if value is None else value
+def _value_or(value: int | None, default: Any) -> Any:
+    return default if value is None else value
 
 
 def _sequences(table: Table, first: int) -> Any:
-    """Number the batches on from ``first``: a batch takes as many sequence numbers as offsets (KIP-98)."""
+    """Return the base sequences. A batch uses as many sequence numbers as offsets (KIP-98)."""
     if first == NO_SEQUENCE:
         return NO_SEQUENCE
-    taken = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
-    return (first + np.cumsum(taken) - taken) & LARGEST_INT32
+    counts = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
+    return (first + np.cumsum(counts) - counts) & LARGEST_INT32
 
 
 def _check_deltas(rows: Rows, table: Table) -> None:
@@ -437,18 +439,16 @@ def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None
     whole = io.BytesIO()
     finish = None
     if codec is not Codec.NONE:
-        finish = (
-            _compressing_v2(codec, level) if magic >= 2 else partial(_wrapper, magic=magic, codec=codec, level=level)
-        )
-    for plain, portion in _filled(rows, table, magic, codec, fields):
-        whole.writelines([plain] if finish is None else _finished(plain, portion, finish))
+        finish = _v2_compressor(codec, level) if magic >= 2 else partial(_wrap, magic=magic, codec=codec, level=level)
+    for plain, portion in _fill_portions(rows, table, magic, codec, fields):
+        whole.writelines([plain] if finish is None else _finish_batches(plain, portion, finish))
     return whole.getvalue()
 
 
-def _filled(
+def _fill_portions(
     rows: Rows, table: Table, magic: int, codec: Codec, fields: BatchFields
 ) -> Iterator[tuple[memoryview, Table]]:
-    """Yield uncompressed batches, in portions that stay in the processor's cache, each until the next is asked for."""
+    """Yield uncompressed batches in portions that fit the processor's cache. The next one overwrites the memory."""
     if not len(table):
         return
     body_sizes = _measure(rows, table, magic)
@@ -468,7 +468,7 @@ def _filled(
 
 
 def _measure(rows: Rows, table: Table, magic: int) -> Int64s:
-    """Fill POSITION and SIZE; return the sizes of the records' bodies (format 2)."""
+    """Set POSITION and SIZE of each batch; return the sizes of the record bodies (format 2)."""
     if magic < 2:
         kernels.measure_messages(rows.keys.lengths, rows.values.lengths, magic, table)
         return np.empty(0, np.int64)
@@ -512,8 +512,8 @@ def _fill_messages(rows: Rows, table: Table, magic: int, codec: Codec, fields: B
     kernels.write_messages(rows.offsets, rows.timestamps, *rows.keys, *rows.values, table, magic, attributes, out)
 
 
-def _finished(plain: memoryview, table: Table, finish: Finish) -> Iterator[bytes]:
-    """Yield what stands in ``plain`` batch after batch, compressed."""
+def _finish_batches(plain: memoryview, table: Table, finish: Finish) -> Iterator[bytes]:
+    """Yield the batches in ``plain``, compressed."""
     for batch in table.tolist():
         start = batch[kernels.POSITION]
         yield finish(plain[start : start + batch[kernels.SIZE]], batch)
@@ -524,30 +524,31 @@ def _check_sizes(table: Table) -> None:
     if len(large):
         batch = table[large[0]]
         row = int(batch[kernels.START])
-        raise EncodeError(f"a batch of {batch[kernels.SIZE]} bytes from this row on: the limit is 2^31 - 1").within(row)
+        reason = f"the batch that starts at this row has {batch[kernels.SIZE]} bytes; the limit is {LARGEST_INT32}"
+        raise EncodeError(reason).within(row)
 
 
-def _compressing_v2(codec: Codec, level: int | None) -> Finish:
-    """Return what compresses the records behind a header, then sets its length and CRC."""
+def _v2_compressor(codec: Codec, level: int | None) -> Finish:
+    """Return a function that compresses the records of a format 2 batch and sets its size and CRC."""
 
     def finish(plain: memoryview, _batch: list[int]) -> bytes:
-        return _sealed(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level))
+        return _seal_batch(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level))
 
     return finish
 
 
-def _sealed(header: bytearray, records: bytes) -> bytes:
-    """Set length and CRC of a format 2 header before its records."""
+def _seal_batch(header: bytearray, records: bytes) -> bytes:
+    """Return a format 2 batch; set the size and CRC in its header."""
     struct.pack_into(">i", header, BATCH_V2.position_of("size"), BATCH_V2.size - OVERHEAD_BYTES + len(records))
     crc = crc32c(records, crc32c(header[BATCH_V2.end_of("crc") :]))
     struct.pack_into(">I", header, BATCH_V2.position_of("crc"), crc)
     return bytes(header) + records
 
 
-def _wrapper(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:
-    """Wrap a compressed set of messages into one: no key, the last offset, the largest timestamp."""
+def _wrap(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:
+    """Compress messages into a wrapper with a null key, the last offset and the largest timestamp."""
     inner = compress(codec, plain, level=level, magic=magic)
     attributes = codec | batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT
     timestamp = struct.pack(">q", batch[kernels.MAX_TIMESTAMP]) if magic else b""
-    checked = b"".join((bytes((magic, attributes)), timestamp, struct.pack(">ii", -1, len(inner)), inner))
-    return struct.pack(">qiI", batch[kernels.LAST_OFFSET], 4 + len(checked), crc32(checked)) + checked
+    body = b"".join((bytes((magic, attributes)), timestamp, struct.pack(">ii", -1, len(inner)), inner))
+    return struct.pack(">qiI", batch[kernels.LAST_OFFSET], 4 + len(body), crc32(body)) + body

@@ -1,6 +1,6 @@
-"""What a writer says in the header of a batch, and which of it a format can say; what control records say.
+"""The fields that a writer sets in a batch header, the formats that support them, and the content of control records.
 
-The keys and values of control records: KIP-98, KIP-595, KIP-630, KIP-853.
+Keys and values of control records: KIP-98, KIP-595, KIP-630, KIP-853.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NO_SEQUENCE = NO_TIMESTAMP = NO_PRODUCER_ID = -1
 
 
 class BatchFields(NamedTuple):
-    """What the header of a batch says beside its records; ``None`` means: as the records have it.
+    """The fields of a batch header. ``None`` means: computed from the records.
 
-    Formats 0 and 1 have none of it but ``timestamp_type`` and, on a wrapper, ``last_offset`` and ``max_timestamp``.
+    Formats 0 and 1 have only ``timestamp_type`` and, in a wrapper, ``last_offset`` and ``max_timestamp``.
     """
 
     timestamp_type: int = CREATE_TIME
@@ -39,13 +39,13 @@ class BatchFields(NamedTuple):
     def attributes(self, codec: int) -> int:
         """Return the attributes of a format 2 batch."""
         value = codec
-        for said, bit in (
+        for is_set, bit in (
             (self.timestamp_type == LOG_APPEND_TIME, TIMESTAMP_TYPE_BIT),
             (self.transactional, TRANSACTIONAL),
             (self.control, CONTROL),
             (self.delete_horizon_ms is not None, DELETE_HORIZON),
         ):
-            value |= bit if said else 0
+            value |= bit if is_set else 0
         return value
 
 
@@ -53,21 +53,21 @@ PLAIN = BatchFields()
 
 
 def check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int | None) -> None:
-    """Refuse what a format cannot say.
+    """Reject options that a format does not support.
 
     Raises:
-        OptionError, EncodeError: name the option.
+        OptionError, EncodeError: an option is invalid; the message names it.
     """
     if magic not in (0, 1, 2):
-        raise OptionError(f"no record format {magic!r}; there are 0, 1 and 2")
+        raise OptionError(f"unknown record format {magic!r}; expected 0, 1 or 2")
     if codec is Codec.ZSTD and magic < 2:
         raise EncodeError(f"zstd needs format 2, not {magic}").within("codec")
     if batch_bytes < 1 or (batch_records is not None and batch_records < 1):
-        raise OptionError("batch_bytes and batch_records are at least 1")
+        raise OptionError("batch_bytes and batch_records must be at least 1")
     if fields.control and codec is not Codec.NONE:
-        raise OptionError("control batches are not compressed")
+        raise OptionError(f"control batches cannot be compressed; expected codec none, not {codec.name.lower()}")
     if magic == 0 and fields.timestamp_type != CREATE_TIME:
-        raise OptionError("format 0 has no timestamps, so no LogAppendTime")
+        raise OptionError("format 0 has no timestamps; LogAppendTime needs format 1 or 2")
     if magic < 2:
         _check_old(magic, fields)
     else:
@@ -95,7 +95,7 @@ def _check_ranges(fields: BatchFields) -> None:
     for name, (lowest, highest) in _RANGES.items():
         value = getattr(fields, name)
         if value is not None and not lowest <= value <= highest:
-            raise OptionError(f"{name} is {lowest} to {highest}, not {value}")
+            raise OptionError(f"{name} is {value}; expected {lowest} to {highest}")
 
 
 CONTROL_TYPES = (
@@ -113,7 +113,7 @@ _MARKER_BYTES = 6  # version int16, coordinator epoch int32
 
 
 def control_type(key: bytes | None) -> str:
-    """Return what a control record is, ``UNKNOWN`` for a type of the future (``ControlRecordType.parse``).
+    """Return the type of a control record; ``UNKNOWN`` if it is not defined yet (``ControlRecordType.parse``).
 
     >>> control_type(bytes.fromhex("00000001"))
     'COMMIT'
@@ -130,7 +130,7 @@ def control_type(key: bytes | None) -> str:
 
 
 def coordinator_epoch(value: bytes | None) -> int:
-    """Return the epoch of the transaction coordinator that wrote an ABORT or COMMIT marker.
+    """Return the epoch of the transaction coordinator that ended the transaction, from a marker's value.
 
     Raises:
         CorruptRecordError: the value is too short or its version is negative.

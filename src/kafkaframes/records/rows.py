@@ -1,9 +1,9 @@
-"""Rows to be written as records: from Arrow columns, or a few plain Python values, to flat arrays for the kernels.
+"""Rows to write as records: Arrow columns or plain Python values, converted to flat arrays for the kernels.
 
-Columns (all optional but one of ``key`` and ``value``; the names of the reader's columns):
+Columns have the same names as those of the readers. All are optional, except that ``key`` or ``value`` is required:
 
 ==========  ==========================================================  ======================
-name        Arrow type                                                  where it is absent
+name        Arrow type                                                  default
 ==========  ==========================================================  ======================
 offset      any integer; increasing                                     counted from a base
 timestamp   any integer (ms), or a timestamp of whole milliseconds      -1, "no timestamp"
@@ -11,7 +11,7 @@ key, value  binary or string of any width, or null                      null
 headers     list of struct<key, value>, or map                          none
 ==========  ==========================================================  ======================
 
-Nothing is copied that need not be: blobs stay where Arrow has them, as start and length of each.
+Byte strings are not copied: the arrays refer to Arrow's memory by start and length.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from kafkaframes.records.arrays import int64_values
 from kafkaframes.records.fields import NO_TIMESTAMP
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-_LARGEST_INT64 = 2**63 - 1
+_INT64_MAX = 2**63 - 1
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Blobs(NamedTuple):
-    """Byte strings: ``data[starts[i] : starts[i] + lengths[i]]``, null where the length is -1."""
+    """Byte strings ``data[starts[i] : starts[i] + lengths[i]]``; a length of -1 means null."""
 
     starts: Int64s
     lengths: Int64s
     data: Bytes
 
     def take(self, indexes: Int64s) -> Blobs:
-        """Return some of them, in that order; no byte is copied."""
+        """Return the byte strings at ``indexes``, in that order, without copying bytes."""
         return Blobs(self.starts[indexes], self.lengths[indexes], self.data)
 
 
 class Rows(NamedTuple):
-    """What the kernels write; ``header_starts`` is empty where no row has headers."""
+    """The input of the write kernels. ``header_starts`` is empty if no row has headers."""
 
     offsets: Int64s
     timestamps: Int64s
@@ -60,11 +60,11 @@ class Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the number of rows."""
+        """The number of rows."""
         return len(self.offsets)
 
     def take(self, indexes: Int64s, *, offsets: Int64s) -> Rows:
-        """Return some rows, in that order, under other offsets; no key, value or header is copied."""
+        """Return the rows at ``indexes``, in that order, with new offsets. Keys, values and headers are not copied."""
         starts, names, values = self.header_starts, self.header_names, self.header_values
         if len(starts):
             counts = np.diff(starts)[indexes]
@@ -78,17 +78,17 @@ class Rows(NamedTuple):
 def rows_of(
     columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = (), negative_timestamps: bool = False
 ) -> Rows:
-    """Check ``columns`` and lay them out for writing.
+    """Validate ``columns`` and convert them to rows.
 
     Args:
         columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a
             sequence of mappings.
-        base_offset: the first offset where there is no column ``offset``.
+        base_offset: the first offset if there is no column ``offset``.
         ignore: names of other columns to accept; their values are not written.
-        negative_timestamps: keep timestamps below -1, which a log may contain and Kafka's producers reject.
+        negative_timestamps: accept timestamps below -1, which a log may contain but Kafka's producers reject.
 
     Raises:
-        EncodeError: ``path`` names the column and, where one is at fault, the row.
+        EncodeError: a value is invalid; ``path`` names the column and, if possible, the row.
     """
     named = named_columns(columns, ignore=ignore)
     arrays = {name: column_array(name, named[name]) for name in _COLUMNS if name in named}
@@ -114,14 +114,14 @@ def rows_of_lists(
     *,
     counts: Sequence[int],
 ) -> Rows:
-    """Lay out what a producer has gathered: lists of one length, whose types were checked.
+    """Convert a producer's buffered records, whose types are already checked, to rows. All lists have the same length.
 
     Args:
-        timestamps: in milliseconds, -1 for none.
-        counts: of the records of each batch, whose offsets count from 0.
+        timestamps: in milliseconds; -1 for none.
+        counts: number of records in each batch. The offsets of each batch start at 0.
 
     Raises:
-        EncodeError: a timestamp below -1; ``path`` names its row.
+        EncodeError: a timestamp is below -1; ``path`` names its row.
     """
     times = np.array(timestamps, np.int64)
     if times.min(initial=NO_TIMESTAMP) < NO_TIMESTAMP:
@@ -141,7 +141,7 @@ def _headers_of_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> 
 
 
 def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
-    """Join byte strings: what is null takes no bytes."""
+    """Join byte strings. A null has length -1 and takes no bytes."""
     if None not in values:
         lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
         return Blobs(np.cumsum(lengths) - lengths, lengths, np.frombuffer(b"".join(values), np.uint8))  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def _blobs_of_list(values: Sequence[bytes | None]) -> Blobs:
     return Blobs(np.cumsum(sizes) - sizes, lengths, np.frombuffer(data, np.uint8))
 
 
-# ------------------------------------------------------------------------------ from whatever the caller has
+# --------------------------------------------------------------------------------------------- the caller's values
 
 
 def named_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, Any]:
@@ -177,7 +177,7 @@ def named_columns(columns: Any, *, ignore: Iterable[str] = ()) -> Mapping[str, A
         if empty is not None:
             raise EncodeError("a record needs a key or a value").within(empty)
         return {name: [row.get(name) for row in columns] for name in names}
-    raise EncodeError(f"records are given as Arrow columns or mappings, not as {type(columns).__name__}")
+    raise EncodeError(f"expected Arrow columns or mappings, not {type(columns).__name__}")
 
 
 def reject_unknown_columns(names: Iterable[str], *, ignore: Iterable[str] = ()) -> None:
@@ -214,7 +214,7 @@ def column_array(name: str, values: Any) -> pa.Array:
         EncodeError: Arrow cannot hold the values; ``path`` names the column.
     """
     if isinstance(values, pa.ChunkedArray):
-        return _one_chunk(values)
+        return _combine_chunks(values)
     if isinstance(values, pa.Array):
         return values
     try:
@@ -223,7 +223,7 @@ def column_array(name: str, values: Any) -> pa.Array:
         raise EncodeError(str(error)).within(name) from None
 
 
-def _one_chunk(chunks: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(chunks: pa.ChunkedArray) -> pa.Array:
     narrow = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
     if chunks.num_chunks > 1 and chunks.nbytes >= 2**31 and chunks.type in narrow:
         chunks = chunks.cast(narrow[chunks.type])
@@ -240,7 +240,7 @@ def _plain(name: str, values: Any) -> pa.Array:
 
 
 def _plain_headers(rows: Any) -> pa.Array:
-    """Take lists of pairs, or of mappings with ``key`` and ``value``."""
+    """Convert lists of pairs, or of mappings with ``key`` and ``value``."""
     pairs = [None if row is None else [_pair(header) for header in row] for row in rows]
     return pa.array(pairs, pa.map_(pa.binary(), pa.binary()))
 
@@ -259,17 +259,17 @@ def _common_length(arrays: Mapping[str, pa.Array]) -> int:
     return next(iter(lengths.values()))
 
 
-# -------------------------------------------------------------------------------------------- to flat arrays
+# ----------------------------------------------------------------------------------------------------- flat arrays
 
 
-def _refuse_nulls(name: str, array: pa.Array) -> None:
+def _reject_nulls(name: str, array: pa.Array) -> None:
     if array.null_count:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise EncodeError("null is not allowed here").within(row).within(name)
 
 
 def _int64s(name: str, array: pa.Array) -> Int64s:
-    _refuse_nulls(name, array)
+    _reject_nulls(name, array)
     if not pa.types.is_integer(array.type):
         raise EncodeError(f"{array.type} is not an integer type").within(name)
     try:
@@ -280,8 +280,8 @@ def _int64s(name: str, array: pa.Array) -> Int64s:
 
 def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     if array is None:
-        if base_offset < 0 or base_offset + count - 1 > _LARGEST_INT64:
-            raise EncodeError(f"{count} offsets from {base_offset} on do not fit into 64 bits").within("offset")
+        if base_offset < 0 or base_offset + count - 1 > _INT64_MAX:
+            raise EncodeError(f"{count} offsets from {base_offset} on exceed the range 0 to 2^63 - 1").within("offset")
         return np.arange(base_offset, base_offset + count, dtype=np.int64)
     offsets = _int64s("offset", array)
     if count and offsets[0] < 0:
@@ -290,7 +290,7 @@ def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
     if len(falling):
         row = int(falling[0]) + 1
         raise (
-            EncodeError(f"offset {offsets[row]} after {offsets[row - 1]}: they must increase")
+            EncodeError(f"offset {offsets[row]} follows {offsets[row - 1]}; offsets must increase")
             .within(row)
             .within("offset")
         )
@@ -301,7 +301,7 @@ def _timestamps(array: pa.Array | None, count: int, *, negative: bool) -> Int64s
     if array is None:
         return np.full(count, NO_TIMESTAMP, np.int64)
     if pa.types.is_timestamp(array.type):
-        _refuse_nulls("timestamp", array)
+        _reject_nulls("timestamp", array)
         try:
             array = array.cast(pa.timestamp("ms")).cast(pa.int64())
         except pa.ArrowInvalid:
@@ -318,7 +318,7 @@ _VARIABLE = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np
 
 
 def blobs_of(name: str, array: pa.Array) -> Blobs:
-    """Lay out byte strings; types that are not simply offsets into bytes are cast first."""
+    """Convert an array to byte strings. Types without offsets into bytes are cast first."""
     kind = array.type
     if kind not in _VARIABLE:
         array = _cast_to_binary(name, array)
@@ -349,14 +349,14 @@ def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
 
 
 def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
-    """Lay out lists of (key, value); a null list is an empty one."""
+    """Convert lists of headers; a null list is empty."""
     if array is None or pa.types.is_null(array.type):
         return _NO_HEADERS
     kind = array.type
     if pa.types.is_map(kind):
         names, values = array.keys, array.items
     elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_header(kind.value_type):
-        _refuse_null_structs(array)
+        _reject_null_headers(array)
         names, values = array.values.flatten()
     else:
         raise EncodeError(f"{kind} is not a list of struct<key, value>").within("headers")
@@ -364,7 +364,7 @@ def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
     if starts[0] == starts[-1]:
         return _NO_HEADERS
     name_blobs, value_blobs = blobs_of("headers", names), blobs_of("headers", values)
-    _refuse_null_names(name_blobs, starts)
+    _reject_null_keys(name_blobs, starts)
     return starts, name_blobs, value_blobs
 
 
@@ -373,26 +373,26 @@ def _is_header(kind: pa.DataType) -> bool:
 
 
 def _list_bounds(array: pa.Array) -> Int64s:
-    """Return where each row's entries start; rows that are null must not own any."""
+    """Return the position of each row's first header, and the end. A null row must not have headers."""
     if array.null_count and not pa.types.is_map(array.type):
         array = array.fill_null([])
     bounds = np.asarray(array.offsets).astype(np.int64)
     if array.null_count:
-        owning = np.flatnonzero(np.asarray(array.is_null()) & (np.diff(bounds) > 0))
-        if len(owning):
-            raise EncodeError("a null map with entries").within(int(owning[0])).within("headers")
+        rows = np.flatnonzero(np.asarray(array.is_null()) & (np.diff(bounds) > 0))
+        if len(rows):
+            raise EncodeError("the map is null but has entries").within(int(rows[0])).within("headers")
     return bounds
 
 
-def _refuse_null_structs(array: pa.Array) -> None:
+def _reject_null_headers(array: pa.Array) -> None:
     flat = array.flatten()
     if flat.null_count:
-        raise EncodeError("null is not allowed as a header").within("headers")
+        raise EncodeError("a header is null").within("headers")
 
 
-def _refuse_null_names(names: Blobs, starts: Int64s) -> None:
+def _reject_null_keys(names: Blobs, starts: Int64s) -> None:
     null = np.flatnonzero(names.lengths[starts[0] : starts[-1]] < 0)
     if len(null):
         header = int(null[0]) + int(starts[0])
         row = int(np.searchsorted(starts, header, side="right")) - 1
-        raise EncodeError("null is not allowed as a header's key").within(row).within("headers")
+        raise EncodeError("the key of a header is null").within(row).within("headers")
