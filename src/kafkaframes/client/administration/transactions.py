@@ -202,7 +202,10 @@ class TransactionMethods(AdminRequests):
                 raise error
             return sorted(map(_to_producer_state, row.active_producers), key=lambda entry: entry.producer_id)
 
-        return require_success(await self._call_for_each(dict.fromkeys(to_partitions(partitions)), describe))
+        requested = dict.fromkeys(to_partitions(partitions))
+        if broker_id is None and requested:  # a former leader answers as a replica, with states that may be older
+            await self._cluster.retried(lambda: self._cluster.refresh({entry.topic for entry in requested}))
+        return require_success(await self._call_for_each(requested, describe))
 
     async def abort_transaction(
         self, partition: PartitionLike, producer_id: int, producer_epoch: int, coordinator_epoch: int = -1

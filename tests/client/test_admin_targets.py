@@ -1,0 +1,123 @@
+"""Which of three nodes gets each request of Admin, before and after a leader, coordinator or controller has moved."""
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+GROUP, TRANSACTIONAL_ID = "billing", "payments"
+
+TO_LEADER = {
+    "DeleteRecords": lambda admin: admin.delete_records({PARTITION: 0}),
+    "ListOffsets": lambda admin: admin.list_offsets({PARTITION: LATEST}),
+    "DescribeProducers": lambda admin: admin.describe_producers([PARTITION]),
+}
+TO_GROUP_COORDINATOR = {
+    "DescribeGroups": lambda admin: admin.describe_group(GROUP),
+    "OffsetFetch": lambda admin: admin.group_offsets(GROUP),
+    "OffsetCommit": lambda admin: admin.alter_group_offsets(GROUP, {PARTITION: 1}),
+    "OffsetDelete": lambda admin: admin.delete_group_offsets(GROUP, [PARTITION]),
+}
+TO_TRANSACTION_COORDINATOR = {
+    "DescribeTransactions": lambda admin: admin.describe_transactions([TRANSACTIONAL_ID]),
+    "InitProducerId": lambda admin: admin.fence_producers([TRANSACTIONAL_ID]),
+}
+TO_CONTROLLER = {
+    "CreateTopics": lambda admin, name: admin.create_topics([NewTopic(name, 1, 1)]),
+    "CreatePartitions": lambda admin, name: admin.create_partitions({name: 2}),
+    "ListPartitionReassignments": lambda admin, name: admin.list_partition_reassignments(),
+    "DeleteTopics": lambda admin, name: admin.delete_topics([name]),
+}
+TO_EVERY_BROKER = {
+    "ListGroups": lambda admin: admin.list_groups(),
+    "ListTransactions": lambda admin: admin.list_transactions(),
+    "DescribeLogDirs": lambda admin: admin.describe_log_dirs(),
+}
+TO_NAMED_BROKER = {
+    "DescribeConfigs": lambda admin, node_id: admin.describe_configs("broker", str(node_id)),
+    "DescribeLogDirs": lambda admin, node_id: admin.describe_log_dirs([node_id]),
+}
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(cluster=3, config={"node.id": 0}) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("t", 1, 3)])
+        with Producer(broker.bootstrap_servers, transactional_id=TRANSACTIONAL_ID) as producer:
+            producer.begin_transaction()
+            producer.send("t", b"1")
+            producer.commit_transaction()
+        admin.alter_group_offsets(GROUP, {PARTITION: 1})
+        yield broker
+
+
+@pytest.fixture
+def admin(broker):
+    with Admin(broker.bootstrap_servers, retry_backoff_ms=1, reconnect_backoff_ms=1) as admin:
+        yield admin
+
+
+def nodes_asked(broker, api, call, *arguments) -> list[int]:
+    """Call a method, which succeeds; return the nodes that got its requests, in order."""
+    rule = broker.on(api).delay(0)
+    try:
+        call(*arguments)
+        return [request.session.node_id for request in rule.requests]
+    finally:
+        broker.clear_faults()
+
+
+@pytest.mark.parametrize("api", TO_LEADER)
+def test_requests_about_a_partition_go_to_its_leader_and_follow_it(api, broker, admin):
+    for leader in (0, 2, 1):
+        broker.move_leader("t", 0, leader)
+        assert nodes_asked(broker, api, TO_LEADER[api], admin)[-1] == leader
+
+
+@pytest.mark.parametrize("api", TO_GROUP_COORDINATOR)
+def test_requests_about_a_group_go_to_its_coordinator_and_follow_it(api, broker, admin):
+    for node_id in (0, 2, 1):
+        broker.move_coordinator(GROUP, node_id)
+        admin.alter_group_offsets(GROUP, {PARTITION: 1})  # the offset that OffsetDelete deletes
+        assert nodes_asked(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == node_id
+        broker.move_coordinator(GROUP, (node_id + 1) % 3)  # with the old coordinator in the client's cache
+        assert nodes_asked(broker, api, TO_GROUP_COORDINATOR[api], admin)[-1] == (node_id + 1) % 3
+
+
+@pytest.mark.parametrize("api", TO_TRANSACTION_COORDINATOR)
+def test_requests_about_a_transactional_id_go_to_its_coordinator_and_follow_it(api, broker, admin):
+    for node_id in (0, 2, 1):
+        broker.move_coordinator(TRANSACTIONAL_ID, node_id, kind="transaction")
+        assert nodes_asked(broker, api, TO_TRANSACTION_COORDINATOR[api], admin)[-1] == node_id
+
+
+@pytest.mark.parametrize("api", TO_CONTROLLER)
+def test_changes_of_topics_go_to_the_controller_and_to_its_successor(api, broker, admin):
+    """The controller is the node with the lowest id that runs."""
+    name = f"changed-by-{api}"
+    if api in ("CreatePartitions", "DeleteTopics"):
+        for suffix in ("-a", "-b"):
+            admin.create_topics([NewTopic(f"{name}{suffix}", 1, 1)])
+    assert nodes_asked(broker, api, TO_CONTROLLER[api], admin, f"{name}-a") == [0]
+    broker.stop_node(0)
+    try:
+        assert nodes_asked(broker, api, TO_CONTROLLER[api], admin, f"{name}-b")[-1] == 1
+    finally:
+        broker.start_node(0)
+
+
+@pytest.mark.parametrize("api", TO_EVERY_BROKER)
+def test_listings_ask_every_broker_that_runs_once(api, broker, admin):
+    assert sorted(nodes_asked(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1, 2]
+    broker.stop_node(2)
+    try:
+        assert sorted(nodes_asked(broker, api, TO_EVERY_BROKER[api], admin)) == [0, 1]
+    finally:
+        broker.start_node(2)
+
+
+@pytest.mark.parametrize("api", TO_NAMED_BROKER)
+def test_requests_about_a_broker_go_to_that_broker(api, broker, admin):
+    for node_id in (2, 0, 1):
+        assert nodes_asked(broker, api, TO_NAMED_BROKER[api], admin, node_id) == [node_id]
