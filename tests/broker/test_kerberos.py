@@ -368,7 +368,7 @@ def test_a_long_token_ends_the_connection(broker):
                 "listener.name.a.gssapi.sasl.jaas.config": f'{MODULE} required serviceName="a";',
                 "sasl.kerberos.service.name": "b",
             },
-            "serviceName is a, and sasl.kerberos.service.name b",
+            "serviceName is a, but sasl.kerberos.service.name is b",
         ),
         (
             {
