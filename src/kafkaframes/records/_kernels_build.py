@@ -1,29 +1,30 @@
-"""Kernels that write records (numba). Start reading at ``build.py``, not here.
+"""Kernels that write records (numba). Start reading at ``build.py``.
 
-1. Arrays and integers in, integers out; the caller allocates every array, as large as ``measure_*`` said.
-2. Each kernel has a plain twin in ``tests/records/reference_build.py``; one test runs both.
+1. Arguments are arrays and integers, results are integers. The caller allocates every array, with the sizes that
+   ``measure_*`` return.
+2. Each kernel has a plain Python twin in ``tests/records/reference_build.py``; one test runs both.
 
-What the arguments are:
+The arguments:
 
 =======================================  ===============  ==============================================================
-offsets, timestamps                      int64[rows]      of each record; timestamps in ms
-key_starts, value_starts                 int64[rows]      where each key or value begins in ``keys`` or ``values``
+offsets, timestamps                      int64[rows]      of each record; timestamps in milliseconds
+key_starts, value_starts                 int64[rows]      start of each key or value in ``keys`` or ``values``
 key_lengths, value_lengths               int64[rows]      in bytes; -1 is null
-keys, values, names, items               uint8[]          the bytes of all keys, values, names and values of headers
+keys, values, names, items               uint8[]          the bytes of all keys, values, header keys and header values
 header_starts                            int64[rows + 1]  headers of row i are ``header_starts[i]`` to
                                                           ``header_starts[i + 1]``; empty: no row has any
-name_starts, item_starts                 int64[headers]   where each name or value begins in ``names`` or ``items``
+name_starts, item_starts                 int64[headers]   start of each header key or value in ``names`` or ``items``
 name_lengths, item_lengths               int64[headers]   in bytes; a value of -1 is null
 magic, attributes                        int64            the format, 0 to 2; the attributes of each message
-batch_bytes, batch_records               int64            the most that a batch may have, before compression
-horizon                                  int64            the base of timestamps in ms (KIP-534); -1: of each batch
-                                                          the first
+batch_bytes, batch_records               int64            limits of a batch before compression
+horizon                                  int64            base timestamp in milliseconds (KIP-534); -1: the first of
+                                                          each batch
 same_timestamp                           int64            not 0: the records of a batch have one timestamp
-starts                                   int64[rows]      gets the first row of each batch
+starts                                   int64[rows]      output: the first row of each batch
 table                                    int64[batches,]  a row for each batch, with the columns below
-body_sizes                               int64[rows]      of each record, in bytes, without the varint before it
-checksums                                int64            0: sizes and CRCs come later, after compression
-out                                      uint8[]          gets the batches
+body_sizes                               int64[rows]      size of each record after its length varint, in bytes
+checksums                                int64            0: sizes and CRCs are set later, after compression
+out                                      uint8[]          output: the batches
 =======================================  ===============  ==============================================================
 """
 
@@ -46,11 +47,11 @@ from kafkaframes.records._kernels_write import (
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import address_of
 
-# Columns of ``table``. START and STOP are rows; the batch takes SIZE bytes of ``out`` from POSITION on.
+# Columns of ``table``. START and STOP are rows. The batch has SIZE bytes of ``out``, from POSITION on.
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
 BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(8, 13)
 COLUMNS = 13
-# Arguments that go together: of each row its offset and its timestamp; byte strings; and what sizes depend on.
+# Groups of arguments: offsets and timestamps; byte strings; everything that sizes depend on.
 _STAMPS, _BLOBS, _SIZES = (INT64S,) * 2, (INT64S, INT64S, BYTES), (INT64S,) * 7
 
 
@@ -78,11 +79,11 @@ def split(
     same_timestamp,
     starts,
 ):
-    """Fill ``starts`` with the first row of each batch; return how many there are.
+    """Write the first row of each batch to ``starts``; return the number of batches.
 
-    A batch ends before the row that would make it larger than ``batch_bytes`` (before compression, with the
-    batch's header), longer than ``batch_records``, further from its first offset than 32 bits, or, where
-    ``same_timestamp`` is not 0, of two timestamps. ``horizon`` is the base of timestamps if it is not -1.
+    A new batch starts if the row would exceed ``batch_bytes`` (uncompressed, with the batch header), ``batch_records``
+    or an offset delta of 32 bits, or, with ``same_timestamp``, if the timestamp changes. A ``horizon`` other than -1
+    is the base timestamp.
     """
     count = 0
     size = batch_bytes
@@ -151,7 +152,7 @@ def measure_v2(
 
 @device
 def _write_header(out, table, batch):
-    """Write the header of a batch, but for its size and CRC; return where the records go."""
+    """Write the header of a batch without size and CRC; return the position after it."""
     base_offset = table[batch, BASE_OFFSET]
     return write_batch_header(
         out, table[batch, POSITION], base_offset, table[batch, LEADER_EPOCH], table[batch, ATTRIBUTES],
@@ -183,7 +184,7 @@ def write_v2(
     checksums,
     out,
 ):
-    """Write every batch of ``table``; sizes and CRCs only if ``checksums`` is not 0 (compression comes before them)."""
+    """Write all batches of ``table``. With ``checksums`` 0, size and CRC are set after compression."""
     # Helpers take addresses: an array costs them two atomic operations a call.
     to = address_of(out)
     key_data, value_data, name_data, item_data = (

@@ -1,12 +1,12 @@
-"""Decompress the usual streams of many batches without Python (numba). Start reading at ``native.py``, not here.
+"""Decompress the usual streams of many batches without Python (numba). Start reading at ``native.py``.
 
-1. What is accepted here is intact and ordinary. For anything else the answer is ``UNUSUAL``, which is no verdict: the
-   careful path (``codecs.decompress``) then reads the stream as Kafka's classes do.
-2. Blocks of snappy are decoded here. LZ4, zstd and gzip are decoded by the C libraries inside the wheels, called by
-   their addresses; an address of 0 makes every stream of that codec unusual.
-3. Nothing is written beyond ``capacity`` bytes of ``out``, nothing read beyond ``end``: each copy has its bounds
-   compared first, and the C functions take the capacity as an argument. ``tests/records/test_native.py`` holds that on
-   any bytes.
+1. The kernels accept only intact and usual streams. For all others they return ``UNUSUAL``, which is not a rejection:
+   the general path (``codecs.decompress``) then reads the stream as Kafka's classes do.
+2. The kernels decode snappy blocks themselves. For LZ4, zstd and gzip they call the C libraries in the wheels by
+   address. An address of 0 makes every stream of that codec unusual.
+3. The kernels never write more than ``capacity`` bytes to ``out``, and never read after ``end``. Bounds are checked
+   before each copy, and the C functions take the capacity as an argument. ``tests/records/test_native.py`` verifies
+   this with arbitrary bytes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from kafkaframes.wire._kernels import (
 )
 
 UNUSUAL, TOO_SMALL = -1, -2
-# Places in the array of addresses: functions, their contexts, and scratch for what they tell.
+# Slots of a call array: functions, their contexts, and scratch memory for their results.
 (
     LZ4_DECOMPRESS,
     ZSTD_DECOMPRESS,
@@ -68,22 +68,23 @@ UNUSUAL, TOO_SMALL = -1, -2
 ) = range(8)
 CALLS = SCRATCH + 6
 GZIP, SNAPPY, LZ4, ZSTD = (CODECS.index(name) for name in ("gzip", "snappy", "lz4", "zstd"))
-# Denser streams are left to the careful path: they may be bombs, and a bomb is not to be unpacked twice.
+# Streams with a higher ratio take the general path: they may be decompression bombs, which should not be decompressed
+# twice.
 USUAL_SIZE, USUAL_RATIO = 65536, 32
-# Below: what ``_gzip.py``, ``_snappy.py``, ``_lz4.py`` and ``_zstd.py`` say of their formats; a test compares.
-GZIP_HEADER, GZIP_SHORTEST = 0x1F8B0800, 18
+# Constants of ``_gzip.py``, ``_snappy.py``, ``_lz4.py`` and ``_zstd.py``; a test compares them.
+GZIP_HEADER, MIN_GZIP_BYTES = 0x1F8B0800, 18
 XERIAL_START, XERIAL_REST, XERIAL_HEADER = 0x82534E41, 0x50505900, 16
 SNAPPY_RATIO = 22
 LZ4_MAGIC, LZ4_RAW = 0x04224D18, 1 << 31
-# Of a frame's flags: version 1 and independent blocks must be there, reserved bits and a dictionary may not.
+# Frame flags: version 1 and independent blocks are required, reserved bits and a dictionary are not allowed.
 LZ4_FLAGS, LZ4_FIXED = 0x60, 0xE3
 LZ4_BLOCK_CHECKSUMS, LZ4_CONTENT_SIZE, LZ4_CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_RARE_FLAGS = 0x28B52FFD, 0x04, 0x20, 0x1B
-ZSTD_WINDOW, ZSTD_BLOCK, ZSTD_SHORTEST = 1 << 27, 1 << 17, 14
+ZSTD_WINDOW, ZSTD_BLOCK, MIN_ZSTD_BYTES = 1 << 27, 1 << 17, 14
 
 
 def call(name: str, count: int, bits: int) -> Any:
-    """Make an intrinsic that calls the C function at an address with ``count`` words; it returns ``bits``, signed."""
+    """Return an intrinsic that calls the C function at an address with ``count`` words; the result has ``bits``."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
@@ -214,7 +215,7 @@ def _unsnappy_raw(data, position, end, out, capacity):
 
 @device
 def _unsnappy(data, start, end, out, capacity):
-    """Decode xerial's chunks behind one header, or a raw block."""
+    """Decode xerial chunks after a single header, or a raw block."""
     if end - start < 8 or load_u32(data, start) != XERIAL_START or load_u32(data, start + 4) != XERIAL_REST:
         return _unsnappy_raw(data, start, end, out, capacity)
     position, size = start + XERIAL_HEADER, np.int64(0)
@@ -240,16 +241,16 @@ def _unsnappy(data, start, end, out, capacity):
 
 @inline_device
 def _largest_lz4_block(descriptor):
-    """Return the size that a block descriptor names; 0 for one that Kafka refuses."""
+    """Return the block size of a block descriptor; 0 if Kafka rejects the descriptor."""
     return np.int64(1) << (8 + (descriptor >> 3)) if descriptor & 0x0F == 0 and 0x40 <= descriptor <= 0x70 else 0
 
 
 @device
 def _unlz4(data, start, end, out, capacity, calls, magic):
-    """Decode a frame of independent blocks up to its end mark; ignore what follows.
+    """Decode a frame of independent blocks up to its end mark. Bytes after it are ignored.
 
-    Blocks' checksums are compared, a checksum of the content is stepped over, and so is the content's size, as Kafka
-    does. In format 0 the header's checksum is not looked at: Kafka's own writers had it wrong (KAFKA-3160).
+    As in Kafka, block checksums are verified, and the content checksum and content size are skipped. Format 0 ignores
+    the header checksum, which Kafka's own writers computed wrongly (KAFKA-3160).
     """
     if calls[LZ4_DECOMPRESS] == 0 or end - start < 11 or load_u32(data, start) != LZ4_MAGIC:
         return UNUSUAL
@@ -295,7 +296,7 @@ def _unlz4(data, start, end, out, capacity, calls, magic):
 
 @device
 def _zstd_blocks(data, position, end, checksum, largest):
-    """Count the blocks of a frame that ends at ``end``; ``UNUSUAL`` for others, or a block above ``largest``."""
+    """Count the blocks of a frame that ends at ``end``; ``UNUSUAL`` if it does not, or a block is too large."""
     count = 0
     while end - position >= 3:
         header = load_le16(data, position) | load_u8(data, position + 2) << 16
@@ -311,11 +312,12 @@ def _zstd_blocks(data, position, end, checksum, largest):
 
 @device
 def _unzstd(data, start, end, out, capacity, calls):
-    """Decode one frame without a dictionary that is all there is.
+    """Decode a stream that is one frame without a dictionary.
 
-    A frame of one block is decoded at once, one of several as a stream: only that refuses blocks that grow too large.
+    A single block is decoded with one call. Several blocks are decoded as a stream, which alone rejects blocks whose
+    content is too large.
     """
-    if calls[ZSTD_CONTEXT] == 0 or end - start < ZSTD_SHORTEST or load_u32(data, start) != ZSTD_MAGIC:
+    if calls[ZSTD_CONTEXT] == 0 or end - start < MIN_ZSTD_BYTES or load_u32(data, start) != ZSTD_MAGIC:
         return UNUSUAL
     flags = load_u8(data, start + 4)
     if flags & ZSTD_RARE_FLAGS:
@@ -369,20 +371,20 @@ def _unzstd_stream(data, start, end, out, capacity, calls):
 
 @device
 def _gunzip(data, start, end, out, capacity, calls):
-    """Decode one member with a plain header that is all there is; its CRC and its length are compared.
+    """Decode a stream that is one member with a plain header; its CRC and length are verified.
 
-    libdeflate, as ISA-L on the careful path, decodes some bodies that zlib refuses (incomplete codes; 1 in 1,700 of
-    those with flipped bits). Only on purpose can such a member have the CRC and the length of what comes out.
+    libdeflate, like ISA-L in the general path, decodes some bodies that zlib rejects (incomplete codes; 1 in 1,700
+    bodies with flipped bits). Only a deliberately crafted member could then have a matching CRC and length.
     """
-    if calls[GZIP_CONTEXT] == 0 or end - start < GZIP_SHORTEST or load_u32(data, start) != GZIP_HEADER:
+    if calls[GZIP_CONTEXT] == 0 or end - start < MIN_GZIP_BYTES or load_u32(data, start) != GZIP_HEADER:
         return UNUSUAL
     if load_le32(data, end - 4) > capacity:
         return UNUSUAL
     scratch = address_of(calls) + 8 * SCRATCH
-    failed = _call_7_int(
+    error = _call_7_int(
         calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, capacity, scratch, scratch + 8
     )  # fmt: skip
-    if failed or calls[SCRATCH] != end - start:
+    if error or calls[SCRATCH] != end - start:
         return UNUSUAL
     return calls[SCRATCH + 1]
 
@@ -392,9 +394,9 @@ def _gunzip(data, start, end, out, capacity, calls):
 
 @kernel(I64(I64, I64, I64, I64, I64, I64, I64, OUT_INT64S))
 def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
-    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``UNUSUAL``.
+    """Decompress a usual stream of a batch of format ``magic`` to ``out``; return the size, or ``UNUSUAL``.
 
-    Other kernels call it: compiled once, it need not be compiled into each.
+    It is a kernel of its own, so that it is compiled once and not inlined into its callers.
     """
     if codec == SNAPPY:
         return _unsnappy(data, start, end, out, capacity)
@@ -409,7 +411,7 @@ def decompress_stream(codec, magic, data, start, end, out, capacity, calls):
 
 @device
 def wrapped_value(data, start, end, magic):
-    """Return where the value of a compressed message that starts with its CRC lies; ``UNUSUAL`` if it is none."""
+    """Return start and end of the value of a compressed message that starts with its CRC; ``UNUSUAL`` if invalid."""
     position = start + (V0_HEADER if magic == 0 else V1_HEADER) - OVERHEAD
     if end - position < 8:
         return UNUSUAL, UNUSUAL
@@ -426,16 +428,16 @@ def wrapped_value(data, start, end, magic):
 
 @inline_device
 def usual_capacity(size, limit):
-    """Return how much a usual stream of ``size`` bytes may hold."""
+    """Return the largest content, in bytes, of a usual stream of ``size`` bytes."""
     return min(limit, USUAL_SIZE + USUAL_RATIO * size)
 
 
 @device
 def open_batch(data, start, end, table, row, limit, out, capacity, calls):
-    """Decompress the records of a compressed batch to ``out``; return their size, ``UNUSUAL``, or ``TOO_SMALL``."""
+    """Decompress the records of a batch to ``out``; return their size, ``UNUSUAL``, or ``TOO_SMALL``."""
     magic, codec = table[MAGIC, row], table[ATTRIBUTES, row] & CODEC_MASK
     if magic < 0 or (magic < 2 and codec == ZSTD) or (magic >= 2 and table[COUNT, row] <= 0):
-        return UNUSUAL  # of a batch without records Kafka opens the stream and reads nothing
+        return UNUSUAL  # for a batch without records Kafka opens the stream, but reads nothing
     if magic < 2:
         start, end = wrapped_value(data, start, end, magic)
         if start < 0:
@@ -450,26 +452,26 @@ def open_batch(data, start, end, table, row, limit, out, capacity, calls):
 
 @kernel(types.UniTuple(I64, 3)(BYTES, TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT8S, I64, OUT_BYTES, I64, OUT_INT64S))
 def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls):
-    """Put the records of the batches from ``row`` on one after the other into ``arena``, which holds ``size`` bytes.
+    """Append the records of the batches from ``row`` on to ``arena``, which already holds ``size`` bytes.
 
-    ``starts`` and ``ends``, the places in ``buf``, become those in ``arena``. Returns ``(row, size, why)``: the first
-    row that was not done, and whether it is ``UNUSUAL`` or ``arena`` has ``TOO_SMALL`` for it; 0 after the last row.
+    ``starts`` and ``ends`` change from positions in ``buf`` to positions in ``arena``. Returns ``(row, size, reason)``.
+    The reason is 0 after the last batch. Otherwise batch ``row`` is ``UNUSUAL``, or ``arena`` is ``TOO_SMALL`` for it.
     """
     data, out = address_of(buf), address_of(arena)
     while row < starts.size:
-        start, end, opened = starts[row], ends[row], np.int64(0)
+        start, end, count = starts[row], ends[row], np.int64(0)
         if kinds[row] != SKIPPED:
             if table[ATTRIBUTES, row] & CODEC_MASK:
-                opened = open_batch(data, start, end, table, row, limit, out + size, arena.size - size, calls)
-                if opened < 0:
-                    return row, size, opened
+                count = open_batch(data, start, end, table, row, limit, out + size, arena.size - size, calls)
+                if count < 0:
+                    return row, size, count
             else:
-                opened = max(end - start, 0)
-                if opened > arena.size - size:
+                count = max(end - start, 0)
+                if count > arena.size - size:
                     return row, size, TOO_SMALL
-                copy_bytes(out, size, data, start, opened)
+                copy_bytes(out, size, data, start, count)
         starts[row] = size
-        size += opened
+        size += count
         ends[row] = size
         row += 1
     return row, size, 0
@@ -477,7 +479,7 @@ def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls
 
 @kernel(I64(I64, BYTES, OUT_BYTES, I64, OUT_INT64S))
 def decompress_into(codec, payload, out, limit, calls):
-    """Write the content of a usual stream into ``out`` and return its size, ``UNUSUAL`` or ``TOO_SMALL``."""
+    """Decompress a usual stream to ``out``; return the size, ``UNUSUAL`` or ``TOO_SMALL``."""
     capacity = usual_capacity(payload.size, limit)
     if capacity > out.size:
         return TOO_SMALL

@@ -1,8 +1,8 @@
-"""From batches to columns in one pass: CRC, decompressing, index and copying, a batch at a time (numba).
+"""Read batches to columns in one pass: verify the CRC, decompress, index and copy, batch by batch (numba).
 
-Start reading at ``fused.py``, not here. A batch's bytes come into the cache once: decompressed ones go to memory that
-the next batch's overwrite. The kernel stops where it needs Python (``plan`` says why), and goes on from there when it
-is called again. Tests compare it with the long way (``_kernels_index``, ``_kernels_gather``) that it is made of.
+Start reading at ``fused.py``. The bytes of a batch are loaded into the cache once, and each batch is decompressed to
+the same memory. The kernel returns when it needs Python (``plan`` has the reason), and continues from there when it is
+called again. Tests compare its results with those of the general path (``_kernels_index``, ``_kernels_gather``).
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ from kafkaframes.wire._kernels import (
     store_item_64,
 )
 
-# Why the kernel stopped, beside ``UNUSUAL`` and ``TOO_SMALL``: the goal or the last batch is reached; columns full.
+# Reasons to return, in addition to ``UNUSUAL`` and ``TOO_SMALL``: goal or last batch reached; column buffers full.
 DONE, FULL = 0, -3
-# What is wanted.
+# Flags of what to do and which columns to create.
 WANT_CRC, WANT_TYPES, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8, 16
-# How far ahead the source's bytes are asked for, while records are copied: 20 % of the time without compression.
+# Prefetch distance in the source while records are copied. It saves 20 % of the time for uncompressed batches.
 PREFETCH_BYTES = 32768
-# The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
-FEWEST_MESSAGE_BYTES = 26
-# Indices in ``plan``. Set by the caller: what to do, what the columns hold, and where in ``slab`` each buffer starts.
+# Smallest inner message of formats 0 and 1: offset, size field, and the smallest size.
+MIN_MESSAGE_BYTES = 26
+# Indices in ``plan``. Set by the caller: the columns, the capacity of the buffers, and their positions in ``slab``.
 (
     SELECTED,
     ROW_CAPACITY,
@@ -97,12 +97,12 @@ FEWEST_MESSAGE_BYTES = 26
     AT_CONTENT_OFFSETS,
     AT_CONTENTS,
     AT_CONTENT_VALID,
-    # Set by the caller, too: where to stop, and which batch ``chunk`` is of.
+    # Also set by the caller: where to stop, and the number of the batch in ``chunk``.
     LAST,
     LIMIT,
     GOAL,
     CHUNK_ROW,
-    # Kept from call to call: the next batch, and how far the columns are filled.
+    # State between calls: the next batch, and the fill levels of the columns.
     BATCH,
     ROW,
     SPANS,
@@ -118,18 +118,18 @@ FEWEST_MESSAGE_BYTES = 26
     BAD,
     OPENED_ROW,
     OPENED_SIZE,
-    # Set when the kernel stops because something is full.
+    # Set if the kernel returns because a buffer is full.
     NEEDED_ROWS,
     NEEDED_BYTES,
     WORDS,
 ) = range(40)
-# Rows of ``outcomes``: how many records of a batch were read, why no more, where that was, whether its CRC is right.
+# Rows of ``outcomes``, per batch: records read, status of their end, position of their end, whether the CRC is right.
 OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE, OUTCOME_CRC = range(4)
-INDEX_BYTES = 3 * (8 + 4)  # of ``scratch``, for each record of the largest batch
+INDEX_BYTES = 3 * (8 + 4)  # bytes of ``scratch`` per record of the largest batch
 
 
 def _array_at(name: str, kind: Any, dtype: Any) -> Any:
-    """Make an intrinsic that views memory at an address as an array."""
+    """Return an intrinsic that views memory at an address as an array."""
 
     def typed(typingctx: Any, address: Any, size: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -158,7 +158,7 @@ int32s_at = _array_at("int32s_at", OUT_INT32S, np.int32)
 
 @intrinsic(plain.do_nothing)
 def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
-    """Ask for the line of memory at any address; it is for reading, in the second cache."""
+    """Prefetch the cache line at an address for reading, into the second-level cache."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         text = ir.IntType(8).as_pointer()
@@ -175,7 +175,7 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
 
 @device
 def _mark_null(here, nulls, capacity, validity):
-    """Clear the validity bit of value ``here``, after setting ``capacity`` bits for the first; return the new count."""
+    """Clear the validity bit of value ``here``. The first null initializes ``capacity`` bits. Return the null count."""
     if nulls == 0:
         for byte in range((capacity >> 3) + 1):
             store_item_8(validity, byte, 0xFF)
@@ -185,9 +185,9 @@ def _mark_null(here, nulls, capacity, validity):
 
 @inline_device
 def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data, validity):
-    """Append a byte string to a column of ``here`` values, ``to`` bytes and ``nulls``; return the last two.
+    """Append a byte string to a column of ``here`` values and ``to`` bytes; return the new byte and null counts.
 
-    Unless ``exact``, up to 31 bytes behind it are read; as many are written (the next string overwrites them).
+    Unless ``exact``, up to 31 bytes after it are read and written as well; the next string overwrites them.
     """
     if size < 0:
         nulls = _mark_null(here, nulls, capacity, validity)
@@ -204,7 +204,7 @@ def _append(buf, position, size, exact, here, to, nulls, capacity, offsets, data
 
 @inline_device
 def _length(buf, position, stop):
-    """Read the length of a header's key or value; ``UNUSUAL`` as the next position where there is none."""
+    """Read the length of a header's key or value: (length, next position). The position is ``UNUSUAL`` if invalid."""
     if position >= stop:
         return 0, np.int64(UNUSUAL)
     byte = load_u8(buf, position)
@@ -219,19 +219,20 @@ def _append_headers(
     buf, position, stop, count, exact, total, name_end, content_end, nulls, capacity,
     name_offsets, names, content_offsets, contents, validity,
 ):  # fmt: skip
-    """Append ``count`` headers to columns of ``total``; return where they end, total, the columns' bytes and the nulls.
+    """Append ``count`` headers to the columns; return (end of the headers, total, name end, content end, nulls).
 
-    ``UNUSUAL`` as the end for anything that the careful path must look at; what was appended until then is given up.
+    The end is ``UNUSUAL`` if the general path must read the record. The headers appended so far are then discarded.
 
     Args:
-        buf, position, stop: address of the records; bytes from it where the headers begin, and where the record ends.
-        count: of the record's headers.
-        exact: as ``_append`` has it.
-        total, name_end, content_end, nulls: headers, bytes of names and of values, and null values appended so far.
-        capacity: headers that ``validity`` holds.
-        name_offsets, content_offsets: addresses of Arrow's int32 offsets of names and values.
-        names, contents: addresses of their bytes.
-        validity: address of the values' bitmap.
+        buf: address of the records.
+        position, stop: positions in ``buf`` of the first header and of the record's end.
+        count: number of headers of the record.
+        exact: see ``_append``.
+        total, name_end, content_end, nulls: headers, bytes of keys, bytes of values and null values in the columns.
+        capacity: number of headers for which ``validity`` has bits.
+        name_offsets, content_offsets: addresses of Arrow's int32 offsets of keys and values.
+        names, contents: addresses of the bytes of keys and values.
+        validity: address of the values' validity bitmap.
     """
     for _ in range(count):
         size, position = _length(buf, position, stop)
@@ -250,35 +251,34 @@ def _append_headers(
 
 
 @inline_device
-def _most_rows(table, batch, span, kind):
-    """Return how many records a batch could hold at most, whatever its header says."""
+def _max_rows(table, batch, span, kind):
+    """Return the largest number of records that ``span`` bytes can hold, regardless of the batch header."""
     if kind == SKIPPED:
         return 0
     if table[MAGIC, batch] >= 2:
         return min(max(table[COUNT, batch], 0), span // MIN_RECORD_BYTES + 1)
-    return span // FEWEST_MESSAGE_BYTES + 1
+    return span // MIN_MESSAGE_BYTES + 1
 
 
 @kernel(I64(OUT_INT64S, BYTES, BYTES, TABLE, INT8S, OUT_TABLE, OUT_BYTES, OUT_BYTES, OUT_BYTES, OUT_INT64S))
 def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, opened, calls):
-    """Read batches from ``plan[BATCH]`` on; return why it stopped there.
+    """Read batches from ``plan[BATCH]`` on; return the reason to stop.
 
-    Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
-    indexed with all care in ``scratch`` and then copied.
+    Ordinary records are copied to the columns directly. From the first unusual record of a batch on, records are
+    indexed with all checks in ``scratch`` and then copied.
 
     Args:
-        plan: int64[WORDS]; what to do, and how far it is done (the indices above).
-        source: uint8[]; the file's bytes.
-        chunk: uint8[]; the records of the batch ``plan[CHUNK_ROW]``, decompressed by the careful path.
-        table: int64[columns, batches]; the headers, as ``scan_batches`` has read them.
+        plan: int64[WORDS]; instructions and progress (the indices above).
+        source: uint8[]; the source's bytes.
+        chunk: uint8[]; the records of batch ``plan[CHUNK_ROW]``, decompressed by the general path.
+        table: int64[columns, batches]; the batch headers from ``scan_batches``.
         kinds: int8[batches]; SKIPPED, WHOLE_DATA or DAMAGED_DATA.
-        outcomes: int64[4, batches]; gets how many records each batch has, why they ended, where, and whether its CRC is
-            right.
-        slab: uint8[]; all buffers of the columns. A buffer of bytes holds ``BYTE_CAPACITY``, which is compared with the
-            size of all records read, and ``SLACK_BYTES`` more; the others hold ``ROW_CAPACITY`` items.
+        outcomes: int64[4, batches]; output, see ``OUTCOME_*``.
+        slab: uint8[]; all buffers of the columns. A byte buffer has ``BYTE_CAPACITY`` bytes, the limit of all records
+            read, plus ``SLACK_BYTES``; the others have ``ROW_CAPACITY`` items.
         scratch: uint8[]; INDEX_BYTES for each record of the largest batch.
-        opened: uint8[]; gets the decompressed records of a batch, over those of the one before.
-        calls: int64[]; addresses of the codecs' functions, as ``open_batch`` takes them.
+        opened: uint8[]; memory for the decompressed records of one batch.
+        calls: int64[]; a call array, see ``native.py``.
     """
     to = address_of(slab)
     from_source, from_opened, from_chunk = address_of(source), address_of(opened), address_of(chunk)
@@ -335,7 +335,7 @@ def read_columns(plan, source, chunk, table, kinds, outcomes, slab, scratch, ope
                 plan[OPENED_ROW], plan[OPENED_SIZE] = batch, size
             data, limit, position, end = from_opened, opened.size, np.int64(0), plan[OPENED_SIZE]
         span = end - position
-        most = _most_rows(table, batch, span, kind)
+        most = _max_rows(table, batch, span, kind)
         if row + most >= row_capacity or spans + span > byte_capacity:
             plan[NEEDED_ROWS], plan[NEEDED_BYTES] = most, span
             why = np.int64(FULL)

@@ -1,9 +1,8 @@
-"""Cut bytes into batches and check their CRCs (numba). Start reading at ``scan.py``, not here.
+"""Scan bytes for batches and verify their CRCs (numba). Start reading at ``scan.py``.
 
-1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
-2. Each kernel has a plain twin of the same name in ``tests/records/reference.py``; ``test_twins.py`` beside it runs
-   both.
-3. The numbers that the kernels of records share (rows of a scan's table, places in headers) stand here.
+1. Arguments are arrays and integers, results are numbers. No exceptions, objects or I/O. The caller allocates arrays.
+2. Each kernel has a plain Python twin of the same name in ``tests/records/reference.py``; ``test_twins.py`` runs both.
+3. The constants that the kernels share are here: rows of a scan's table, and positions of header fields.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ AT_SIZE, AT_MAGIC = MESSAGE_V0.position_of("size"), MESSAGE_V0.position_of("magi
 OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.position_of("crc"), MESSAGE_V0.position_of("attributes")
 OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.position_of("timestamp"), MESSAGE_V0.end_of("crc")
 V0_HEADER, V1_HEADER, V2_HEADER = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
-OLD_LENGTHS = 8  # of key and value, four bytes each
+OLD_LENGTHS = 8  # key length and value length, four bytes each
 V2_EPOCH, V2_CRC, V2_CRC_FROM = (
     BATCH_V2.position_of("leader_epoch"),
     BATCH_V2.position_of("crc"),
@@ -95,10 +94,10 @@ def _scan_v2(buf, at, size, table, row):
 
 @kernel(types.Tuple((I64, I64, I64))(BYTES, I64, I64, I64, I64, OUT_TABLE))
 def scan_batches(buf, position, end, memory_rules, whole, table):
-    """Cut ``buf`` from ``position`` into batches; the source itself goes on to ``end``, perhaps beyond ``buf``.
+    """Scan ``buf`` from ``position``. The source ends at ``end``, which may be after the end of ``buf``.
 
-    Returns ``(rows, position, status)``: where the next batch would start, and one of the ends of ``reasons.py``.
-    With ``whole`` a batch must lie in ``buf`` as a whole, else its header is enough.
+    Returns ``(rows, position, status)``: the number of batches, the end of the last one, and an end status of
+    ``reasons.py``. With ``whole``, a batch must be completely in ``buf``; otherwise its header is enough.
     """
     row = 0
     while True:
@@ -141,7 +140,7 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
 
 @device
 def crc_is_right(buf, table, row):
-    """Tell whether a batch's CRC is that of its bytes."""
+    """Return whether a batch's CRC is right."""
     at, size = table[POSITION, row], table[SIZE, row]
     if table[MAGIC, row] < 2:
         return crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
@@ -150,14 +149,14 @@ def crc_is_right(buf, table, row):
 
 @device
 def message_crc_is_right(buf, crc_at):
-    """Tell whether the CRC at ``crc_at``, of a message of format 0 or 1 known to be whole, is that of its bytes."""
+    """Return whether the CRC at ``crc_at`` is right. It must belong to a complete message of format 0 or 1."""
     end = crc_at + load_i32(buf, crc_at - OLD_CRC + AT_SIZE) + OVERHEAD - OLD_CRC
     return crc32_of(buf, crc_at - OLD_CRC + OLD_CRC_FROM, end) == load_u32(buf, crc_at)
 
 
 @kernel(types.void(BYTES, INT64S, OUT_INT8S))
 def check_message_crcs(buf, positions, ok):
-    """Set ``ok`` for each message of format 0 or 1 whose CRC lies at one of ``places``: it is that of its bytes."""
+    """Set ``ok`` to whether the CRC at each of ``positions`` is right (messages of formats 0 and 1)."""
     address = address_of(buf)
     for row in range(positions.size):
         ok[row] = message_crc_is_right(address, positions[row])
@@ -165,6 +164,6 @@ def check_message_crcs(buf, positions, ok):
 
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))
 def check_crcs(buf, table, first, last, ok):
-    """Set ``ok`` for each batch of rows ``first`` to ``last``: its CRC is that of its bytes."""
+    """Set ``ok`` to whether the CRC of each batch in rows ``first`` to ``last`` is right."""
     for row in range(first, last):
         ok[row] = crc_is_right(buf, table, row)
