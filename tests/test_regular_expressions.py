@@ -30,7 +30,7 @@ PATTERNS_OF_USERS = {
     "broker/security/kerberos.py": "sasl.kerberos.principal.to.local.rules",
     "client/consumer.py": "Consumer.subscribe(pattern=)",
     "jobs/dump/chunks.py": "--key-regex",
-    "scan/log/options.py": "shell patterns of topics, which fnmatch translates into atomic groups",
+    "scan/selection.py": "shell patterns of topics, which fnmatch translates into atomic groups",
     "spark/java_pattern.py": "subscribePattern, translated from Java",
 }
 # Expressions that a function makes or a table holds: the file, and the expressions.

@@ -153,7 +153,7 @@ def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
         ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": f"{KRB5} required;"}, "Krb5LoginModule wants GSSAPI"),
         (
             {"sasl.kerberos.service.name": "a", "sasl.jaas.config": f'{KRB5} required serviceName="b";'},
-            r"serviceName is b, and sasl\.kerberos\.service\.name a",
+            r"serviceName is b, but sasl\.kerberos\.service\.name is a",
         ),
         ({"sasl.jaas.config": f"{SCRAM} {LOGIN}"}, "sasl.mechanism is PLAIN; ScramLoginModule wants SCRAM-SHA-256 or"),
         ({"sasl.jaas.config": f'{PLAIN} required username="hidden7";'}, "PlainLoginModule needs username and password"),

@@ -92,7 +92,8 @@ class Producer(SyncClient):
         closing = partial(_close_producer, self._twin, self._callbacks)
         self._loop = LoopThread(self._name, closing=closing, on_fork=self._accumulator.fork)
         self._accumulator.wake = partial(self._loop.soon, self._accumulator.wake)
-        self._accumulator.is_in_callback = lambda: self._callbacks.is_current
+        callbacks = self._callbacks  # not `self`: a producer without references is closed at once, without a collection
+        self._accumulator.is_in_callback = lambda: callbacks.is_current
         self._twin._call_on_loop = self._loop.soon
 
     def __enter__(self) -> Self:

@@ -240,7 +240,7 @@ def _open_transactions(
         hidden = None
     paths = [(entry.base_offset, entry.path) for entry in facts]
     for producer, first in sorted(follow.first_offsets.items(), key=lambda item: item[1]):
-        path = max(one for one in paths if one[0] <= first)[1]
+        path = max((row for row in paths if row[0] <= first), default=paths[0])[1]
         is_earliest = hidden is not None and producer == hidden.producer_id
         message = str(hidden) if is_earliest else f"the transaction of producer {producer} is open since offset {first}"
         yield Finding(Severity.WARNING, "open-transaction", message, path, offset=first)
