@@ -209,6 +209,15 @@ def test_what_is_no_hosts_name_is_told_in_words(tmp_path, command, host):
     assert not (tmp_path / "out").is_file()
 
 
+@pytest.mark.parametrize("name", ["a.pcap", "a.pcapng", "a.pcap.gz"])
+@pytest.mark.parametrize("command", [["export", "--to", "OUT"], ["table", "--to", "parquet", "OUT"], ["info"]], ids=str)
+def test_a_capture_where_a_log_is_expected_names_the_commands_that_read_it(tmp_path, command, name):
+    (tmp_path / name).write_bytes(b"\xd4\xc3\xb2\xa1")
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in command]
+    result = CliRunner().invoke(cli, [words[0], str(tmp_path / name), *words[1:]])
+    assert "`kafkaframes report` and `kafkaframes audit` read captures" in str(result.exception), result.output
+
+
 @pytest.mark.parametrize("to", ["", ".", "/"])
 @pytest.mark.parametrize("command", ["repair", "convert", "recompress", "restore"])
 def test_a_destination_without_a_name_is_refused_in_words(tmp_path, monkeypatch, command, to):

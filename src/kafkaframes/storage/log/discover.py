@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -291,6 +292,9 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     )
 
 
+_CAPTURE_NAME = re.compile(r"[.]pcap", re.IGNORECASE)
+
+
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
     """Return a partition of the named segments alone, with the companions that lie beside them."""
     names_listed = set()
@@ -298,6 +302,8 @@ def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> 
         parsed = FileName.parse(name)
         if parsed is None or parsed.kind not in ("log", "checkpoint"):
             reason = "neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint)"
+            if _CAPTURE_NAME.search(name):
+                reason += "; `kafkaframes report` and `kafkaframes audit` read captures"
             raise LogDirError(reason, file=join(directory, name))
         names_listed.add(parsed)
     whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
