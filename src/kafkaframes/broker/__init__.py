@@ -1,36 +1,39 @@
-"""One node that speaks Kafka's protocol, for development, tests, replays and migrations.
+"""An embedded Kafka broker for development, tests, replays and migrations.
 
-How it is put together, from the wire inwards:
+The layers, from the network inwards:
 
-1. ``server.py`` and ``outbox.py`` are the only files that know sockets: they pump bytes between a connection and
+1. ``server.py`` and ``outbox.py`` are the only files that use sockets. They transfer bytes between a connection and
    ``dispatch.py``.
-2. ``dispatch.py`` reads a request's header, runs the hooks (journal, faults), and calls the handler of its API. No I/O.
-   Where nobody looks on, an ordinary Produce or Fetch is answered by ``short.py`` instead, with the same bytes.
-3. ``apis/`` has a file for each family of APIs, in it a handler for each API. Its decorator (an ``api.Api``) says all
-   of the API: versions, rights, behaviour, what changes with a version, gaps. ``table.py`` collects the handlers:
-   ApiVersions and the tables of ``docs/broker-support.md`` are made from them. To add an API, add its handler; nothing
-   else names it.
-4. ``state.py`` is what a handler works on: topics and partitions, settings, the one clock, the coordinators.
+2. ``dispatch.py`` decodes the request header, runs the hooks (journal, faults) and calls the API's handler. It does no
+   I/O. Without hooks, ``short.py`` answers ordinary Produce and Fetch requests instead, with the same bytes.
+3. ``apis/`` has a file for each family of APIs, with a handler for each API. The handler's decorator (an ``api.Api``)
+   declares the API: versions, required permissions, behaviour, differences between versions, gaps. ``table.py``
+   collects the handlers. The ApiVersions response and the tables of ``docs/broker-support.md`` are generated from them.
+   To add an API, add its handler; no other file lists it.
+4. ``state.py`` is the state that handlers read and change: topics, partitions, settings, the clock, the coordinators.
 
 The contract of a handler::
 
     @Api(name="Fetch", ...)
     def _fetch(request: RequestOf[FetchRequest, FetchResponse], broker: BrokerState) -> Answer
 
-* The request's type names its messages: mypy knows each field.
-* ``request.body`` is the decoded request, ``request.version`` its version; ``request.response(...)`` makes the answer,
-  ``request.response.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
-  at its default or ignorable.
-* It returns the answer; or an ``api.Later``, which somebody completes afterwards (a join, a sync, a long poll); or
-  ``None``: nothing is sent (Produce with acks 0). Raising ``api.CloseConnection`` drops the connection as Kafka does.
-* It never blocks, never sleeps, never looks at the system's time: ``broker.clock`` has ``now_ms`` and ``call_later``.
-* One request at a time is handled per connection, as in Kafka; a ``Later`` holds the connection's next request back.
-  ``Later.when_abandoned`` tells that the connection was closed before the answer.
-* Everything runs on one thread, the event loop's; no locks.
+* The type of ``request`` names the API's messages, so that mypy checks each field.
+* ``request.body`` is the decoded request and ``request.version`` its version. ``request.response(...)`` creates the
+  response, ``request.response.SomeStruct(...)`` its structs. A field that the version lacks is omitted if it has its
+  default or is ignorable.
+* A handler returns the response, or an ``api.Later`` that is completed afterwards (a join, a sync, a long poll), or
+  ``None`` to send nothing (Produce with acks 0). To close the connection as Kafka does, it raises
+  ``api.CloseConnection``.
+* A handler never blocks, never sleeps and never reads the system time. ``broker.clock`` has ``now_ms`` and
+  ``call_later``.
+* A connection's requests are handled one at a time, as in Kafka. A pending ``Later`` delays the connection's next
+  request. ``Later.when_abandoned`` registers a callback for a connection that closes before the response.
+* Everything runs on one thread, the event loop's. There are no locks.
 
-Coordinators (package ``coordination``) are state machines that get ``BrokerState`` and use of it: ``clock``,
-``topics``, and ``internal``: ``append`` writes records into a partition of an internal topic (with markers and producer
-fields if asked), ``replay`` gives them all back after a restart. ``assembly.py`` makes them and calls their ``load``.
+Coordinators (package ``coordination``) are state machines. They use three parts of ``BrokerState``: ``clock``,
+``topics`` and ``internal``. ``internal.append`` writes records to a partition of an internal topic, if requested with
+transaction markers and producer fields. ``internal.replay`` reads these records after a restart. ``assembly.py``
+creates the coordinators and calls their ``load``.
 """
 
 from kafkaframes.broker.arguments import Cluster, Metrics, Served

@@ -1,4 +1,4 @@
-"""What an API's file declares, and the forms that an answer can have."""
+"""``Api``, the declaration of an API by its handler, and the types of an answer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire.primitives import Part
 
 
-class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)
-    """Drop the connection and answer nothing, as Kafka does where it cannot answer."""
+class CloseConnection(Exception):  # noqa: N818  (an instruction to the server, not an error of the caller)
+    """Close the connection without a response, as Kafka does if it cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """An answer's body, without frame and header, that is bytes already, in parts."""
+    """The encoded body of a response, in parts, without frame and header."""
 
     parts: Sequence[bytes | memoryview | Part]
 
 
 class Later:
-    """An answer that is not there yet; its holder calls ``complete``, once.
+    """A response that a handler completes later. The handler calls ``complete`` once.
 
-    Completing twice, or after the connection is gone, does nothing.
+    A second call, or one after the connection has closed, has no effect.
     """
 
     __slots__ = ("_abandoned", "_waiting", "answer", "error", "is_done")
@@ -40,7 +40,7 @@ class Later:
         self._abandoned: list[Callable[[], None]] = []
 
     def complete(self, answer: Message | Encoded | None) -> None:
-        """Give the answer; it is sent at once."""
+        """Set the response, which is sent immediately."""
         if self.is_done:
             return
         self.is_done = True
@@ -49,12 +49,12 @@ class Later:
             call(self)
 
     def fail(self, error: Exception) -> None:
-        """Give an error instead: the connection is closed, as where a handler fails."""
+        """Set an error instead of a response. The connection is closed, as after an error in a handler."""
         self.error = error
         self.complete(None)
 
     def follow(self, answer: Answer) -> None:
-        """Give an answer that may itself come later."""
+        """Complete with another answer, now or when that one is complete."""
         if isinstance(answer, Later) and self.is_done:  # abandoned
             answer.abandon()
         elif isinstance(answer, Later):
@@ -64,18 +64,18 @@ class Later:
             self.complete(answer)
 
     def when_complete(self, call: Callable[[Later], None]) -> None:
-        """Call ``call`` when the answer is there, at once if it is."""
+        """Call ``call`` when the response is complete; immediately if it is already."""
         if self.is_done:
             call(self)
         else:
             self._waiting.append(call)
 
     def when_abandoned(self, call: Callable[[], None]) -> None:
-        """Call ``call`` if the connection is closed before the answer."""
+        """Call ``call`` if the connection is closed before the response is complete."""
         self._abandoned.append(call)
 
     def abandon(self) -> None:
-        """Say that nobody waits any more."""
+        """Cancel the response, because its connection is closed."""
         if not self.is_done:
             self.is_done = True
             for call in self._abandoned:
@@ -83,12 +83,12 @@ class Later:
 
 
 Answer: TypeAlias = "Message | Encoded | Later | None"
-Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, which stand above this file
+Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, whose modules import this one
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 def changed(answer: Answer, change: Callable[[Any], Any]) -> Any:
-    """Return what ``change`` makes of an answer: at once, or when it is there."""
+    """Apply ``change`` to an answer, now or when it is complete; return the result, or a ``Later`` with it."""
     if not isinstance(answer, Later):
         return change(answer)
     later = Later()
@@ -106,17 +106,18 @@ LEFT_OUT: Final = "left out"
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What a client must be allowed to do, as AclOperation and ResourceType; a row of the table of access rights.
+    """A required permission (AclOperation and ResourceType), as a row of the documented table of permissions.
 
     Attributes:
-        field: of the request, with the resource's name (a cluster needs none): without the right the whole request is
-            refused, and its handler does not see it. A request in which the field is null does not need the right.
-        each: the parts that need the right, in words; the handler asks for each of them.
-        denied: the error, or ``LEFT_OUT``: the part is not in the answer; by default the resource's error.
-        or_cluster: an operation on the cluster that is enough instead.
-        since, until: the versions that need it.
-        first_release: of Kafka that asks for it; empty: all that have the API.
-        is_needed: it is, in the release that is played.
+        field: request field with the resource's name; empty for the cluster. Without the permission, the whole request
+            is rejected before its handler runs. If the field is null, the permission is not required.
+        each: name of the request's parts that require the permission. The handler checks each part.
+        denied: error of a part without the permission, or ``LEFT_OUT`` if the response omits the part. The default is
+            the resource's error.
+        or_cluster: operation on the cluster that is sufficient instead.
+        since, until: first and last version that requires the permission.
+        first_release: first Kafka release that requires it; empty for all releases with the API.
+        is_needed: whether the emulated release requires it.
     """
 
     operation: str
@@ -133,15 +134,15 @@ class Right:
 
     @property
     def error(self) -> ErrorCode:
-        """The error without the right, where the part is not left out."""
+        """The error of a request or part without the permission."""
         if isinstance(self.denied, ErrorCode):
             return self.denied
-        resource = "DELEGATION_TOKEN" if self.resource == "USER" else self.resource  # what users are resources for
+        resource = "DELEGATION_TOKEN" if self.resource == "USER" else self.resource  # a USER resource owns tokens
         return ErrorCode[f"{resource}_AUTHORIZATION_FAILED"]
 
 
 def refuse_whole(request: Any, code: int) -> Message:
-    """Refuse a request by the error code of its answer."""
+    """Return a response with a top-level error code."""
     answer: Message = request.response(error_code=code)
     return answer
 
@@ -152,25 +153,25 @@ def _answers_nothing(request: Any, broker: Any) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """What is to know of an API, as the decorator of its handler; ``table.py`` collects them.
+    """The declaration of an API, used as its handler's decorator. ``table.py`` collects the declarations.
 
     Attributes:
-        name: Kafka's (``Metadata``); key, versions and headers are the catalog's.
-        tier: T0 (every client) to T6, for the support table.
-        behaviour: what it does here, in a sentence or two.
-        notes: what changes with a version: ``{"v4+": "..."}``.
-        gaps: what Kafka does and this does not.
-        versions: lowest and highest; None for all that are stable.
-        before_authentication: answered on connections that have not authenticated.
-        group_type: ``consumer``, ``share`` or ``streams``: refused with UNSUPPORTED_VERSION while these groups are
-            disabled. Empty for other APIs.
-        is_advertised: named in ApiVersions.
-        rights: what a client must be allowed to do, in the order in which it is looked at.
-        refuse: answers a request that is refused whole with an error code.
-        rewritten: what specs of a user's own say of it, instead of the catalog (``table.py``).
-        on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
-            connection is closed, as Kafka does.
-        handle: answers a request: the function that is decorated.
+        name: Kafka's name of the API (``Metadata``). Key, versions and headers are in the catalog.
+        tier: tier in the support table, from T0 (used by every client) to T6.
+        behaviour: description of this implementation, in one or two sentences.
+        notes: differences between versions: ``{"v4+": "..."}``.
+        gaps: features of Kafka that are missing here.
+        versions: lowest and highest served version; None for all stable versions.
+        before_authentication: whether the API is served on connections that have not authenticated.
+        group_type: ``consumer``, ``share`` or ``streams``: the request is rejected with UNSUPPORTED_VERSION while these
+            groups are disabled. Empty for other APIs.
+        is_advertised: whether ApiVersions lists the API.
+        rights: permissions that a client needs, in the order in which they are checked.
+        refuse: creates the response if the whole request is rejected with an error code.
+        rewritten: definition from user-supplied specs that replaces the catalog's (``table.py``).
+        on_unknown_version: answers, at version 0, a request of a version that is not served (KIP-511). If None, the
+            connection is closed, as in Kafka.
+        handle: the handler, which is the decorated function.
     """
 
     name: str
@@ -189,7 +190,7 @@ class Api:
     handle: Handler = _answers_nothing
 
     def __call__(self, handle: HandlerT) -> HandlerT:
-        """Declare ``handle`` the API's handler: its attribute ``api`` says so."""
+        """Register ``handle`` as the API's handler. Its attribute ``api`` is the declaration."""
         vars(handle)["api"] = replace(self, handle=handle)
         return handle
 
@@ -200,18 +201,18 @@ class Api:
 
     @property
     def catalog(self) -> catalog.Api:
-        """What the catalog says of it, or the specs that are served instead."""
+        """The API's definition in the catalog, or in user-supplied specs."""
         return self.rewritten or _in_catalog(self.name)
 
     def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
-        """Yield the rights that a version needs for the whole request, or for its parts."""
+        """Yield the permissions that a version requires: for the whole request, or for its parts."""
         for right in self.rights:
             if right.since <= version <= right.until and whole is not bool(right.each):
                 yield right
 
     @property
     def range(self) -> tuple[int, int]:
-        """The lowest and the highest version that is served; versions that Kafka calls unstable are not."""
+        """The lowest and highest served version. Versions that Kafka marks unstable are excluded."""
         if self.versions is not None:
             return self.versions
         known = self.catalog

@@ -1,6 +1,7 @@
-"""What a test asks a broker about, as values, and what it does to a broker from outside. Each takes the state.
+"""Functions for tests that inspect or change a broker: the implementation of ``Broker``'s methods.
 
-Asked are topics, decoded records, groups, transactions and clients; done: topics made, leaders moved, a log cut off.
+They return topics, decoded records, groups, transactions and clients as values. They create topics, append records,
+move leaders and coordinators, and truncate logs. Their first argument is the broker's state.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _SHOWN_PARTITIONS = 10
 
 
 class TopicInfo(NamedTuple):
-    """A topic, as it was when somebody asked, with the log end offset of each partition."""
+    """A snapshot of a topic, with the log end offset of each partition."""
 
     name: str
     topic_id: UUID
@@ -55,7 +56,7 @@ class TopicInfo(NamedTuple):
 
 
 def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo]:
-    """Return the topics by name; internal ones if asked."""
+    """Return the topics by name, with internal topics if requested."""
     return {
         topic.name: TopicInfo(
             topic.name,
@@ -70,7 +71,7 @@ def topics(state: BrokerState, *, internal: bool = False) -> dict[str, TopicInfo
 
 
 def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
-    """Return a partition; an ``OptionError`` says which there are."""
+    """Return a partition; raise an ``OptionError`` that lists the existing ones if it does not exist."""
     known = state.partition(topic, partition)
     if known is None and topic in state.topics:
         count = len(state.topics[topic].partitions)
@@ -81,7 +82,7 @@ def partition_of(state: BrokerState, topic: str, partition: int) -> Partition:
 
 
 def records(state: BrokerState, topic: str, partition: int | None = None, *, control: bool = False) -> list[Record]:
-    """Return the decoded records of a partition that there is, or of all; transaction markers if asked."""
+    """Return the decoded records of a partition, or of all partitions; with transaction markers if requested."""
     if partition is None:
         count = len(state.topics[topic].partitions) if topic in state.topics else 1
         return [one for index in range(count) for one in records(state, topic, index, control=control)]
@@ -99,7 +100,7 @@ def records(state: BrokerState, topic: str, partition: int | None = None, *, con
 
 
 class SeenClient(NamedTuple):
-    """One kind of client: its software and the versions of each API that it used."""
+    """A client software, with its client ids and the versions of each API that it used."""
 
     software: str
     client_ids: tuple[str, ...]
@@ -108,10 +109,10 @@ class SeenClient(NamedTuple):
 
 
 def _is_refused(api_name: str, version: int) -> bool:
-    """Tell whether a broker of Kafka 4 does not take a version that older ones took (KIP-896)."""
+    """Return whether Kafka 4 rejects an API version that older releases accept (KIP-896)."""
     try:
         key = catalog_api(api_name).key
-    except KafkaframesError:  # of an own spec
+    except KafkaframesError:  # an API of user-supplied specs
         return False
     accepted = _newest().all_apis.get(key)
     return key != API_VERSIONS and (accepted is None or version < accepted.accepted.lowest)
@@ -122,7 +123,7 @@ def _newest() -> Release:
 
 
 def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
-    """Yield which clients were seen, and what a broker of the newest release would refuse of theirs (KIP-896)."""
+    """Yield the clients in a journal, with the versions that the newest Kafka release rejects (KIP-896)."""
     by_name: dict[str, dict[str, Any]] = {}
     by_connection: dict[int, str] = {}
     listed = list(entries)
@@ -143,7 +144,7 @@ def seen_clients(entries: Iterable[Entry]) -> Iterator[SeenClient]:
 
 
 def report(entries: Iterable[Entry]) -> str:
-    """Return, as text, which clients and versions were seen and what Kafka 4 would refuse."""
+    """Return, as text, the clients and API versions in a journal, and the versions that Kafka 4 rejects."""
     lines = []
     for client in seen_clients(entries):
         lines.append(f"{client.software} ({', '.join(filter(None, client.client_ids)) or 'no client id'})")
@@ -155,7 +156,7 @@ def report(entries: Iterable[Entry]) -> str:
 
 
 class MemberInfo(NamedTuple):
-    """A member of a group, as it was when somebody asked; ``assignment`` is sorted."""
+    """A snapshot of a group member; ``assignment`` is sorted."""
 
     member_id: str
     client_id: str
@@ -165,12 +166,12 @@ class MemberInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group.
+    """A snapshot of a group.
 
     Attributes:
-        type: ``classic``, ``consumer`` or ``share``; empty where only offsets are known.
-        state: in Kafka's spelling: ``Stable``.
-        offsets: what it has committed, by partition.
+        type: ``classic``, ``consumer``, ``share`` or ``streams``; empty if the group has only committed offsets.
+        state: state in Kafka's spelling, such as ``Stable``.
+        offsets: committed offset of each partition.
     """
 
     group_id: str
@@ -181,12 +182,12 @@ class GroupInfo(NamedTuple):
 
 
 class TransactionInfo(NamedTuple):
-    """A transactional id.
+    """A snapshot of a transactional id.
 
     Attributes:
-        state: in Kafka's spelling: ``Ongoing``, ``CompleteCommit``.
-        partitions: what the transaction has written to, sorted.
-        started_ms: milliseconds since 1970; None where none runs.
+        state: state in Kafka's spelling, such as ``Ongoing`` or ``CompleteCommit``.
+        partitions: partitions of the transaction, sorted.
+        started_ms: start of the transaction in milliseconds since 1970; None if there is no transaction.
     """
 
     transactional_id: str
@@ -198,12 +199,12 @@ class TransactionInfo(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and is not decided yet."""
+        """Whether the transaction is ongoing: started, and neither committed nor aborted."""
         return self.state == TransactionState.ONGOING.shown
 
 
 def groups(state: BrokerState) -> dict[str, GroupInfo]:
-    """Return the groups by name, with those that only have offsets."""
+    """Return the groups by name, including groups that have only committed offsets."""
     known, committed = state.groups.groups, state.groups.commits.store
     infos = {}
     for name in sorted({*known, *committed.offsets_by_group}):
@@ -230,14 +231,14 @@ def _assignment(state: BrokerState, group: Any, member: Any) -> tuple[TopicParti
         return tuple(sorted(TopicPartition(topics[at].name, index) for at, index in member.assigned if at in topics))
     try:
         assigned, _ = decode_versioned("ConsumerProtocolAssignment", member.assignment)
-    except DecodeError:  # of another protocol: Kafka Connect's, or nothing yet
+    except DecodeError:  # no assignment yet, or another protocol, such as Kafka Connect's
         return ()
     rows = assigned.assigned_partitions
     return tuple(sorted(TopicPartition(row.topic, index) for row in rows for index in row.partitions))
 
 
 def transactions(state: BrokerState) -> dict[str, TransactionInfo]:
-    """Return the transactional ids, with what their transactions have written to."""
+    """Return the transactions by transactional id."""
     return {
         one.transactional_id: TransactionInfo(
             one.transactional_id,
@@ -256,7 +257,7 @@ Configs = Mapping[str, str | int | bool]
 
 
 def text_of(value: str | int | bool) -> str:
-    """Return a setting as Kafka writes it.
+    """Return a setting's value in Kafka's spelling.
 
     >>> text_of(True)
     'true'
@@ -269,7 +270,7 @@ def _texts(configs: Configs) -> dict[str, str]:
 
 
 def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
-    """Make a topic, as ``Broker.create_topic`` says."""
+    """Create a topic, as ``Broker.create_topic``."""
     if name in state.topics:
         raise OptionError(f"topic {name!r} is there already")
     if partitions < 1:
@@ -280,7 +281,7 @@ def create_topic(state: BrokerState, name: str, partitions: int, configs: Config
 
 
 def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
-    """Change settings of a topic, as ``Broker.configure_topic`` says."""
+    """Change settings of a topic, as ``Broker.configure_topic``."""
     if name not in state.topics:
         raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
     topic = state.topics[name]
@@ -289,20 +290,20 @@ def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
 
 
 def node_of(state: BrokerState, node_id: int) -> Node:
-    """Return a virtual node; an ``OptionError`` says which there are."""
+    """Return a virtual node; raise an ``OptionError`` that lists the existing ones if it does not exist."""
     if node_id not in state.nodes.by_id:
         raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
     return state.nodes.by_id[node_id]
 
 
 def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
-    """Let another node lead a partition, as ``Broker.move_leader`` says."""
+    """Move a partition's leadership to another node, as ``Broker.move_leader``."""
     node_of(state, node_id)
     state.move_leader(partition_of(state, topic, partition), node_id)
 
 
 def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
-    """Let another node coordinate a group or a transactional id, as ``Broker.move_coordinator`` says."""
+    """Move a group's or transactional id's coordinator to another node, as ``Broker.move_coordinator``."""
     node_of(state, node_id)
     if kind not in _KINDS:
         raise OptionError(f"no kind {kind!r} among {', '.join(_KINDS)}")
@@ -310,7 +311,7 @@ def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> N
 
 
 def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
-    """Cut a partition's log, as ``Broker.truncate`` says."""
+    """Truncate a partition's log, as ``Broker.truncate``."""
     target = partition_of(state, topic, partition)
     state.logs.truncate_to(target.topic_partition, offset, now_ms=state.clock.now_ms)
     target.log.update_high_watermark(target.log.log_end_offset)
@@ -318,7 +319,7 @@ def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> Non
 
 
 def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
-    """Cut the last bytes off a partition's newest segment, as ``Broker.tear_tail`` says."""
+    """Remove the last bytes of a partition's newest segment, as ``Broker.tear_tail``."""
     segments = _segments_of(data_dir, f"{topic}-{partition}")
     if not segments:
         raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
@@ -330,7 +331,7 @@ def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
 
 
 def _segments_of(data_dir: str, name: str) -> list[Path]:
-    """Return the segments of a partition's directory; none unless ``data_dir`` itself has a directory of that name."""
+    """Return a partition's segment files. Symbolic links are ignored: only files in ``data_dir`` are changed."""
     for directory in Path(data_dir).iterdir():
         if directory.name == name and directory.is_dir() and not directory.is_symlink():
             return sorted(file for file in directory.glob("*.log") if file.is_file() and not file.is_symlink())
@@ -340,17 +341,17 @@ def _segments_of(data_dir: str, name: str) -> list[Path]:
 def build_producer_batches(
     records: Any, *, now_ms: int, batch_records: int, batch_bytes: int = 16_384
 ) -> list[tuple[bytes, int]]:
-    """Return records as batches of format 2, as a producer sends them, each with its number of records.
+    """Encode records as batches of format 2, as a producer sends them. Return each batch with its number of records.
 
     Args:
         records: as for ``build_records``; records without a timestamp get ``now_ms``.
         batch_records: largest number of records in a batch.
-        batch_bytes: a batch ends before it would be larger (``batch.size``); a larger record is a batch of its own.
+        batch_bytes: largest size of a batch, in bytes (``batch.size``); a larger record is a batch of its own.
 
     Raises:
-        EncodeError: a column is unknown, or a value does not fit; ``path`` names it.
+        EncodeError: a column is unknown, or a value is invalid; ``path`` is its location.
     """
-    # Arrow is imported on first use: the broker's first request must not wait for it.
+    # Arrow is imported on first use, so that it does not delay the broker's first request.
     from kafkaframes.records.arrays import numbers, whole_milliseconds
     from kafkaframes.records.build import READER_COLUMNS, build_apart
     from kafkaframes.records.rows import column_array, named_columns
@@ -368,7 +369,7 @@ def build_producer_batches(
 
 
 def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes, int]], partition: int) -> int:
-    """Append batches as ``Broker.append`` says: all of them are checked before the first one is appended."""
+    """Append batches, as ``Broker.append``. All batches are validated before the first one is appended."""
     if state.is_read_only:
         raise OptionError("the broker serves a directory that is only read: nothing can be appended")
     if topic in state.topics:
@@ -379,7 +380,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
         if partition < 0:
             raise OptionError(f"partition {partition} is negative")
         settings, end, epoch = state.settings.log_settings({}), 0, 0
-    if settings.on_noncontiguous == KEEP:  # a mirror's topic takes the offsets that the batches have
+    if settings.on_noncontiguous == KEEP:  # a topic of a mirror stores the offsets in the batches
         batches = _with_offsets(batches, end)
     now_ms = state.clock.now_ms
     for data, _ in batches:
@@ -397,7 +398,7 @@ def append_batches(state: BrokerState, topic: str, batches: Sequence[tuple[bytes
 
 
 def _with_offsets(batches: Iterable[tuple[bytes, int]], offset: int) -> list[tuple[bytes, int]]:
-    """Return batches whose base offsets count from ``offset``; the CRC does not cover that field."""
+    """Return batches with consecutive base offsets from ``offset``. The CRC does not cover the base offset."""
     result = []
     for data, count in batches:
         result.append((offset.to_bytes(8) + data[8:], count))

@@ -1,9 +1,9 @@
-"""Faults of a disk on demand: slow, full, failing, or torn in the middle of a write.
+"""Faults for disk operations: slow, full, failing, or torn in the middle of a write.
 
-``broker.on_disk("write", path="*/orders-0/*.log")`` makes a rule; its methods say what happens to the effects that fit.
-The first failure takes a log directory offline, as in Kafka: produce requests are answered with KAFKA_STORAGE_ERROR
-until the broker is started again; where only space is missing, until there is some.
-Rules are asked in the order in which they were made; the first that acts decides.
+``broker.on_disk("write", path="*/orders-0/*.log")`` creates a rule, and the rule's methods define its fault. Rules are
+tried in order of their creation; the first rule that matches decides. As in Kafka, the first failure takes the log
+directory offline: Produce requests fail with KAFKA_STORAGE_ERROR until the broker is restarted. If the disk is full,
+they fail until there is free space.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kafkaframes.storage.files.filesystem import FileSystemOver
 from kafkaframes.storage.files.local_disk import LocalDisk
 
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
-_Write = Callable[[int], None]  # writes the first N bytes, given N
+_Write = Callable[[int], None]  # writes the first N bytes
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class DiskRule(Occasions):
-    """What happens to the effects that match; made by ``DiskFaults.on``.
+    """A rule for disk operations, created by ``DiskFaults.on``.
 
     Attributes:
-        effect: one of ``EFFECTS``; None for all.
-        path: a shell pattern for the whole path; None for all.
+        effect: one of ``EFFECTS``; None matches every operation.
+        path: shell pattern for the whole path; None matches every path.
     """
 
     effect: str | None
@@ -45,20 +45,20 @@ class DiskRule(Occasions):
     _keep: int | None = None
 
     def slow(self, seconds: float) -> Self:
-        """Let each effect take longer, in real time; what waits for the disk waits."""
+        """Delay each operation by ``seconds`` of real time."""
         self._seconds = seconds
         return self._note("slow", seconds)
 
     def full(self, *, after_bytes: int = 0) -> Self:
-        """Take this many bytes more, then none: ENOSPC, with the part that still fitted written."""
+        """Accept ``after_bytes`` more bytes, then fail with ENOSPC. The last write stores the part that still fits."""
         self._errno, self._bytes_left = errno.ENOSPC, after_bytes
         return self._note("full", *((after_bytes,) if after_bytes else ()))
 
     def error(self, name: str = "EIO") -> Self:
-        """Fail with an error of the system, by name, without doing anything.
+        """Fail with an operating system error, by name, without executing the operation.
 
         Raises:
-            OptionError: there is no such error.
+            OptionError: the error does not exist.
         """
         if not hasattr(errno, name):
             raise OptionError(f"there is no error {name!r} of the system; EIO, ENOSPC and EROFS are some")
@@ -66,26 +66,26 @@ class DiskRule(Occasions):
         return self._note("error", name)
 
     def torn(self, keep_bytes: int) -> Self:
-        """Write only the first bytes of a write, then fail with EIO: what a power cut leaves."""
+        """Write only the first ``keep_bytes`` bytes of a write, then fail with EIO, as after a power cut."""
         self._errno, self._keep = errno.EIO, keep_bytes
         return self._note("torn", keep_bytes)
 
     @property
     def has_action(self) -> bool:
-        """Whether the rule does something to what matches; otherwise it only watches."""
+        """Whether the rule has a fault; otherwise it only counts operations."""
         return bool(self._seconds or self._errno)
 
     @property
     def count(self) -> int:
-        """The number of effects that have matched."""
+        """The number of matching operations."""
         return self._count
 
     def describe(self) -> str:
-        """Return how the rule was made."""
+        """Return the calls that created the rule."""
         return self._chain(show_call("on_disk", self.effect, path=self.path, optional=self.is_optional))
 
     def takes(self, effect: str, path: str) -> bool:
-        """Return whether the fault happens to an effect."""
+        """Count an operation if it matches; return whether the fault applies to it."""
         if self.is_over or self.effect not in (None, effect):
             return False
         if self.path is not None and not fnmatchcase(path, self.path):
@@ -99,7 +99,7 @@ class DiskRule(Occasions):
         return True
 
     def act(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
-        """Wait, and raise what is to be raised; a write does the part of it that is to be done first."""
+        """Wait, and raise the rule's error. A write first stores the part that the rule allows."""
         if self._seconds:
             self.occurrences += 1
             time.sleep(self._seconds)
@@ -118,15 +118,15 @@ class DiskRule(Occasions):
 
 
 class DiskFaults:
-    """The rules of one broker's disk; they outlive its restarts."""
+    """The disk rules of a broker. They stay in effect over restarts."""
 
     def __init__(self, history: RuleHistory | None = None) -> None:
         self.rules: list[DiskRule] = []
-        self.unflushed: UnflushedFiles | None = None  # of the disk that was opened last
+        self.unflushed: UnflushedFiles | None = None  # of the most recently opened disk
         self.history = history or RuleHistory()
 
     def on(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
-        """Make a rule, as ``Broker.on_disk`` says."""
+        """Create a rule for disk operations, as ``Broker.on_disk`` does."""
         if effect is not None and effect not in EFFECTS:
             raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(EFFECTS)}")
         rule = DiskRule(effect, path, is_optional=optional, origin=line_of_caller(), history=self.history)
@@ -141,14 +141,14 @@ class DiskFaults:
         self.rules = []
 
     def before(self, effect: str, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
-        """Let the first rule that fits act, which may raise an ``OSError``."""
+        """Apply the first matching rule, which may raise an ``OSError``."""
         for rule in self.rules:
             if rule.takes(effect, path):
                 rule.act(path, size_bytes=size_bytes, write=write)
                 return
 
     def over(self, disk: Disk | None) -> FaultyDisk:
-        """Return a disk (this machine's by default) with these faults."""
+        """Return a disk (by default the local file system) with these faults."""
         return FaultyDisk(LocalDisk() if disk is None else disk, self)
 
 
@@ -162,7 +162,7 @@ class FaultyFile:
     _unflushed: UnflushedFiles
 
     def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position``; fewer at the end of the file."""
         return self._file.read(position, length)
 
     def write(self, position: int, data: bytes | bytearray) -> None:
@@ -176,25 +176,25 @@ class FaultyFile:
         self._file.write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
+        """Truncate the file, or extend it with zeros."""
         self._faults.before("truncate", self._path)
         self._unflushed.before_change(self._path, size_bytes)
         self._file.truncate(size_bytes)
 
     def fsync(self) -> None:
-        """Return when everything written is on the disk."""
+        """Flush all written data to disk."""
         self._faults.before("fsync", self._path)
         size = self._unflushed.size_of(self._path)
         self._file.fsync()
         self._unflushed.after_flush(self._path, size)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class FaultyDisk(FileSystemOver):
-    """A disk whose effects ask the rules first. Reading is left alone."""
+    """A disk that applies the rules before each changing operation. Reads are not affected."""
 
     inner: Disk
 
@@ -204,44 +204,44 @@ class FaultyDisk(FileSystemOver):
         self.unflushed = faults.unflushed = UnflushedFiles(disk)
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor; None: it has none."""
+        """Open a file for reading, and return its file descriptor; None if it has none."""
         return self.inner.open_descriptor(path)
 
     def open_file(self, path: str, *, is_private: bool = False) -> DiskFile:
-        """Open a file for reading and writing; an empty one is made where there is none."""
+        """Open a file for reading and writing; create it if it does not exist."""
         self._faults.before("open", path)
         self.unflushed.before_open(path)
         return FaultyFile(self.inner.open_file(path, is_private=is_private), path, self._faults, self.unflushed)
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """Cut a file that is there, or lengthen it with zeros."""
+        """Truncate an existing file, or extend it with zeros."""
         self._faults.before("truncate", path)
         self.unflushed.before_change(path, size_bytes)
         self.inner.truncate(path, size_bytes)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         self._faults.before("make_directory", path)
         self.inner.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or a directory; rules are asked about the new name."""
+        """Rename a file or directory. Rules match the new name."""
         self._faults.before("rename", target)
         self.inner.rename(source, target)
         self.unflushed.after_rename(source, target)
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory that is empty."""
+        """Delete a file or an empty directory."""
         self._faults.before("delete", path)
         self.inner.delete(path)
 
     def sync_directory(self, path: str) -> None:
-        """Return when the entries of a directory are on the disk."""
+        """Flush the entries of a directory to disk."""
         self._faults.before("sync_directory", path)
         self.inner.sync_directory(path)
 
     def flush_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        """Return when files and directories are on the disk; rules are asked about each of them."""
+        """Flush files and directories to disk. Rules are applied to each of them."""
         for effect, paths in (("fsync", files), ("sync_directory", directories)):
             for path in paths:
                 self._faults.before(effect, path)
@@ -251,9 +251,9 @@ class FaultyDisk(FileSystemOver):
             self.unflushed.after_flush(path, size)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Say when a file was modified last."""
+        """Set the modification time of a file."""
         self.inner.set_modified(path, mtime_ms)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; None where another one holds it."""
+        """Acquire a lock file, as a broker does. Return None if another process holds it."""
         return self.inner.lock(path)

@@ -1,4 +1,4 @@
-"""Answers that say that something went wrong, made for any API from its request."""
+"""Error responses of any API, and changes to responses for faults."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kafkaframes.broker.request import Request
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 
 _LONGEST_TEXT = 1_000
-_AT_CRC = 17  # a byte of the CRC in formats 2 (17 to 20); in formats 0 and 1 it is one of the timestamp or the key
+_AT_CRC = 17  # in format 2 a byte of the CRC (17 to 20); in formats 0 and 1 a byte of the timestamp or the key
 
 
 def failed(request: Request, code: int) -> Any:
-    """Return the answer of an API in which everything that was asked for failed with ``code``.
+    """Return a response in which every part of the request has failed with ``code``.
 
-    Arrays of the answer are filled from those of the request that have fields of the same names: a topic's row has its
-    name, a partition's its number; wherever a row of the answer has an error code, it is ``code``.
+    Arrays of the response have a row for each row of the request's array, with the same values in fields of the same
+    name: topic rows have the topic's name, partition rows the partition's number. Each error code of a row is ``code``.
     """
     return _fill(request.response(), request.body, code, request.version)
 
@@ -58,7 +58,7 @@ def _is_struct(value: Any) -> bool:
 
 
 def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
-    """Return a row for each of the request's first array of structs that can stand for this one."""
+    """Return response rows for the rows of the request's first non-empty array."""
     assert info.struct is not None
     if "error_code" not in info.struct._by_attribute and not any(one.struct for one in info.struct._fields):
         return []
@@ -70,12 +70,12 @@ def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
 
 
 def _wrapped(struct: Any, values: list[Any]) -> list[Any]:
-    """Return values that are plain (names, numbers) as something with the row's own fields."""
+    """Return plain values (names, numbers) as objects with the attributes of the row's struct."""
     return [value if isinstance(value, Struct) else _Plain(struct, value) for value in values]
 
 
 class _Plain:
-    """A name or a number that a request lists, under the names that a row of the answer may have for it."""
+    """A name or number in a request, under each attribute name that a response row may have for it."""
 
     def __init__(self, struct: Any, value: Any) -> None:
         for info in struct._fields:
@@ -88,7 +88,7 @@ _KEYS = frozenset({"name", "topic", "topic_name", "partition_index", "partition"
 
 
 def shorten_texts(answer: Struct) -> None:
-    """Cut the texts of errors: one that repeats what a client sent may be longer than Kafka's strings."""
+    """Shorten error messages: a message that repeats the client's input may exceed Kafka's limit for strings."""
     for info in type(answer)._fields:
         value = getattr(answer, info.attribute)
         if isinstance(value, str) and info.attribute.endswith("error_message") and len(value) > _LONGEST_TEXT:
@@ -99,7 +99,7 @@ def shorten_texts(answer: Struct) -> None:
 
 
 def flip_bytes(answer: Answer) -> Answer:
-    """Return an answer whose records have a wrong CRC; other answers stay as they are."""
+    """Return a response whose records have a wrong CRC. Responses without records are unchanged."""
     flipped: Answer = changed(answer, _flipped)
     return flipped
 

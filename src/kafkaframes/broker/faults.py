@@ -1,7 +1,8 @@
-"""Faults on demand: what shall happen to which requests. A hook of the dispatcher.
+"""Faults for requests: rules that change how the broker answers matching requests. A hook of the dispatcher.
 
-``broker.on("Produce", version=..., topic=...)`` makes a rule; its methods say what happens to what fits. A rule can
-also only watch. Rules are asked in the order in which they were made; the first that fits decides.
+``broker.on("Produce", version=..., topic=...)`` creates a rule, and the rule's methods define its fault. A rule without
+a fault only counts requests. Rules are tried in order of their creation; the first rule that matches and has a fault
+decides.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ CONDITIONS = ("version", "topic", "partition", "client_id", "node_id", "where")
 
 @dataclass(slots=True, eq=False, repr=False)
 class Rule(Occasions):
-    """What happens to the requests that match; made by ``Faults.on``.
+    """A rule for requests, created by ``Faults.on``.
 
     Attributes:
-        api: the API's name; None for all.
-        requests: the requests that have matched, in order.
+        api: name of the API; None matches every API.
+        requests: matching requests, oldest first.
     """
 
     api: str | None
@@ -51,10 +52,10 @@ class Rule(Occasions):
     _said: str = ""
 
     def error(self, code: str | int) -> Self:
-        """Answer with an error code, by name or number, without doing anything.
+        """Answer with an error code, by name or number. The request is not handled.
 
         Raises:
-            OptionError: Kafka has no error of that name.
+            OptionError: Kafka has no error with this name.
         """
         if isinstance(code, str) and code not in ErrorCode.__members__:
             near = get_close_matches(code, ErrorCode.__members__, 1)
@@ -63,27 +64,27 @@ class Rule(Occasions):
         return self._do(f"error {code}", lambda request, _: failed(request, number), "error", code)
 
     def delay(self, seconds: float) -> Self:
-        """Handle the request, and answer later: by real time, or by the broker's clock where that is frozen."""
+        """Handle the request, and delay the response by ``seconds`` of the broker's clock."""
         return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on), "delay", seconds)
 
     def close(self) -> Self:
-        """Close the connection without doing anything."""
+        """Close the connection without handling the request."""
         return self._do("closed", _close, "close")
 
     def drop_reply(self) -> Self:
-        """Handle the request, and close the connection instead of answering: what makes a producer send twice."""
+        """Handle the request, and close the connection instead of answering. A producer then sends the batch again."""
         return self._do("done, and the reply dropped", _drop, "drop_reply")
 
     def ignore(self) -> Self:
-        """Leave the request unhandled and never answer; the connection stays."""
+        """Neither handle nor answer the request. The connection stays open."""
         return self._do("never answered", lambda request, go_on: Later(), "ignore")
 
     def corrupt(self) -> Self:
-        """Handle the request, and answer with records whose bytes were changed: a CRC does not fit."""
+        """Handle the request, and corrupt the records in the response so that their CRC does not match."""
         return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()), "corrupt")
 
     def throttle(self, milliseconds: int) -> Self:
-        """Handle the request, and tell the client how long to send nothing (KIP-219)."""
+        """Handle the request, and set ``throttle_time_ms`` in the response (KIP-219)."""
 
         def act(_: Request, go_on: Pass) -> Answer:
             throttled: Answer = changed(go_on(), lambda answer: _throttle(answer, milliseconds))
@@ -92,7 +93,7 @@ class Rule(Occasions):
         return self._do(f"throttled {milliseconds} ms", act, "throttle", milliseconds)
 
     def tag(self, header_tags: Iterable[tuple[int, bytes]]) -> Self:
-        """Handle the request, and answer with these tagged fields in the header, where its version has a place."""
+        """Handle the request, and add tagged fields to the response header if its version supports them."""
         tags = list(header_tags)
 
         def act(request: Request, go_on: Pass) -> Answer:
@@ -102,15 +103,15 @@ class Rule(Occasions):
         return self._do(f"tagged {', '.join(str(tag) for tag, _ in tags)}", act, "tag", tags)
 
     def hold(self) -> Self:
-        """Leave requests waiting until ``release``: requests of other connections overtake these."""
+        """Hold requests until ``release`` is called. Requests of other connections are handled in the meantime."""
         return self._do("held", self._hold, "hold")
 
     def answer(self, make: Callable[[Request], Any]) -> Self:
-        """Answer with what ``make(request)`` gives: ``request.response(...)``, or None for no answer."""
+        """Answer with the result of ``make(request)``: a ``request.response(...)``, or None to send no response."""
         return self._do("answered by a test", lambda request, go_on: make(request), "answer", make)
 
     def call(self, watch: Callable[[Request], None]) -> Self:
-        """Call ``watch`` with each request that fits, and let it pass."""
+        """Call ``watch`` with each matching request, and handle the request as usual."""
 
         def act(request: Request, go_on: Pass) -> Answer:
             watch(request)
@@ -124,33 +125,33 @@ class Rule(Occasions):
 
     @property
     def has_action(self) -> bool:
-        """Whether the rule does something to what matches; otherwise it only watches."""
+        """Whether the rule has a fault; otherwise it only counts requests."""
         return self._act is not None
 
     @property
     def count(self) -> int:
-        """The number of requests that have matched."""
+        """The number of matching requests."""
         return len(self.requests)
 
     def describe(self) -> str:
-        """Return how the rule was made."""
+        """Return the calls that created the rule."""
         conditions = {name: getattr(self, name) for name in CONDITIONS}
         return self._chain(show_call("on", self.api, **conditions, optional=self.is_optional))
 
     def remove(self) -> None:
-        """Fit nothing any more; what is held goes on."""
+        """Stop matching requests, and release the held ones."""
         self.is_removed = True
         self.release()
 
     def release(self) -> int:
-        """Let what is held go on, in the order in which it came; return how many."""
+        """Handle the held requests in order of their arrival; return their number."""
         held, self._held = self._held, []
         for go_on in held:
             go_on()
         return len(held)
 
     def fits(self, request: Request) -> bool:
-        """Return whether a request is one that this rule is about."""
+        """Return whether the rule matches a request."""
         if self.is_over or self.api not in (None, request.api.name):
             return False
         conditions = (
@@ -171,7 +172,7 @@ class Rule(Occasions):
         )
 
     def take(self, request: Request) -> Callable[[Pass], Answer] | None:
-        """Take a request that fits; return what answers it, or None to let it pass."""
+        """Count a matching request. Return a function that applies the fault, or None to handle it as usual."""
         self.requests.append(request)
         if self.skip:
             self.skip -= 1
@@ -198,7 +199,7 @@ class Rule(Occasions):
 
 
 class Faults:
-    """The rules of a broker; ``state`` gives the one that is open, which knows topics by their ids."""
+    """The request rules of a broker. ``state`` returns the current broker state, which maps topic ids to names."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class Faults:
         self.rules: list[Rule] = []
 
     def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
-        """Make a rule for requests, as ``Broker.on`` says; ``where`` is a function of the request."""
+        """Create a rule for requests, as ``Broker.on`` does."""
         from kafkaframes.broker.table import all_apis
 
         names = {one.name for one in all_apis().values()}
@@ -239,13 +240,13 @@ class Faults:
         return rule
 
     def clear(self) -> None:
-        """Remove all rules; what they hold goes on."""
+        """Remove all rules, and release the requests that they hold."""
         rules, self.rules = self.rules, []
         for rule in rules:
             rule.remove()
 
     def before(self, request: Request) -> Callable[[Pass], Answer] | None:
-        """Return what the first rule that fits and acts does."""
+        """Return the fault of the first rule that matches the request and has one; None if no rule does."""
         if not self.rules:
             return None
         self.rules = [rule for rule in self.rules if not rule.is_removed]
@@ -257,13 +258,13 @@ class Faults:
         return None
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Nothing: what is done to an answer was done before."""
+        """Do nothing: faults change the response before this hook is called."""
 
 
 def topic_partitions(body: Any, state: BrokerState | None = None) -> Iterator[tuple[str | None, int | None]]:
-    """Yield the topics and partitions that a request is about, whatever its API.
+    """Yield (topic, partition) for each partition in a request of any API.
 
-    Topics by id, and those that a fetch session keeps (KIP-227), are known to the broker's state only.
+    Names of topics that are listed by id, and the partitions of a fetch session (KIP-227), require ``state``.
     """
     for topics in ("topic_data", "topics", "v3_and_below_topics"):
         for topic in getattr(body, topics, None) or ():

@@ -1,4 +1,4 @@
-"""``Broker``: an embedded broker as plain code, asyncio code and tests hold it."""
+"""``Broker``: the public class of the embedded broker, for synchronous code, asyncio code and tests."""
 
 from __future__ import annotations
 
@@ -68,44 +68,48 @@ if TYPE_CHECKING:
     from kafkaframes.broker.http_server import HttpServer, Text
 
 _Answer = TypeVar("_Answer")
-_RESOLVING_THREADS = 2  # for patterns of subscriptions, as Kafka's group.coordinator.background.threads
-_AUTHENTICATING_THREADS = 4  # for what may wait for files and names
+_RESOLVING_THREADS = 2  # for subscription patterns, as Kafka's group.coordinator.background.threads
+_AUTHENTICATING_THREADS = 4  # for authentication that may wait for files or name resolution
 
 
 def _defaults_of(nodes: int) -> dict[str, str]:
-    """Return the settings of several nodes that are not Kafka's: a node that goes down takes no topic along."""
+    """Return defaults for several nodes that differ from Kafka's: a topic stays available if one node stops."""
     return {"default.replication.factor": str(nodes)} if nodes > 1 else {}
 
 
 class Broker:
-    """One embedded broker: ``with Broker() as b: ...``, or ``async with``.
+    """An embedded broker: ``with Broker() as b: ...``, or ``async with``.
 
-    In plain code it runs in a thread of its own; in asyncio on the loop that entered it. Several can run in one
-    process; none knows of the others.
+    In synchronous code the broker runs in its own thread, in asyncio code on the running event loop. A process can run
+    several independent brokers.
 
     Args:
-        host: the address to listen on; this machine only by default.
-        port: the port; 0 for a free one, see ``port``.
-        listeners: several ways in, each with its address, what clients are told, and its security, instead of ``host``
-            and ``port``; the first one is ``port`` and ``bootstrap_servers``.
-        data_dir: a Kafka log directory of its own; None keeps everything in memory, also when the broker is killed or
-            restarted, until it is stopped.
-        durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
-            ``data_dir``) or ``fsync`` (on the disk before the ack).
-        serve: directories and stores to serve and never to change, instead of a ``data_dir``: paths, or ``Served`` with
-            options.
-        adopt: take a ``data_dir`` that another broker has made.
+        host: address to listen on. The default accepts only local connections.
+        port: port to listen on; 0 selects a free port, which the property ``port`` returns.
+        listeners: several listeners, each with its own address, advertised address and security, instead of ``host``
+            and ``port``. ``port`` and ``bootstrap_servers`` return the first listener.
+        data_dir: Kafka log directory of this broker. If None, all data is in memory. It survives ``kill`` and
+            ``restart`` and is discarded by ``stop``.
+        durability: guarantee of an acknowledgement. ``memory``: none. ``log``: the records are written before the ack
+            and survive ``kill -9``; the default with a ``data_dir``. ``fsync``: the records are flushed to disk before
+            the ack.
+        serve: log directories and tiered stores to serve read-only, instead of a ``data_dir``: paths, or ``Served``
+            with options.
+        adopt: whether to accept a ``data_dir`` that another broker created.
         cluster: number of virtual nodes, or ``Cluster`` with their racks.
-        config: settings under Kafka's names (``num.partitions``).
-        kafka_defaults: Kafka's defaults for the settings that are others here so that tests do not wait.
-        clock: the broker's time; one of its own by default, which a test can ``advance``.
-        journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
-            requests take a shorter way.
-        security: SASL, TLS and access rules; by default everybody may do everything.
-        broker_release: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
-        specs: message specs to serve (a folder, or specs), such as KIP-636's rewrite, with the catalog's for the rest.
-        metrics: port of Prometheus metrics on this machine (0 for a free one), or ``Metrics`` with another address.
-        request_log: takes a line for each request, in the form of Kafka's request log.
+        config: broker settings by Kafka's names (``num.partitions``).
+        kafka_defaults: whether to use Kafka's defaults for all settings. Some defaults are shorter here so that tests
+            do not wait.
+        clock: the broker's clock. By default a new one, which a test can ``advance``.
+        journal: whether to record requests and responses (``.journal``) and to allow faults (``.on``). Without it,
+            ordinary requests take a faster path.
+        security: SASL, TLS and ACLs. By default, all clients may do everything.
+        broker_release: Kafka release to emulate (``0.8.2`` ... ``4.3``). The broker advertises and serves exactly the
+            APIs and versions of this release.
+        specs: message specs to serve (a folder, or specs), such as KIP-636's changes. Other messages use the catalog's
+            specs.
+        metrics: local port for Prometheus metrics (0 selects a free port), or ``Metrics`` with another address.
+        request_log: called with one line for each request, in the format of Kafka's request log.
     """
 
     def __init__(
@@ -148,8 +152,8 @@ class Broker:
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.monotonic_ms) if journal else None
         self._snapshot: Snapshot | None = None
-        self._records_in_memory = RecordsInMemory()  # of a broker that serves directories, from its start to its stop
-        self._memory: Disk | None = None  # of a broker without a data_dir, from its start to its stop
+        self._records_in_memory = RecordsInMemory()  # if the broker serves directories: from its start to its stop
+        self._memory: Disk | None = None  # if the broker has no data_dir: from its start to its stop
         security = security or Security()
         self._ports = Ports(
             checked_listeners(listeners, security, host, nodes),
@@ -200,11 +204,11 @@ class Broker:
     # ---------------------------------------------------------------------------------------------- life
 
     def start(self) -> Self:
-        """Start it in a thread of its own; return when it listens.
+        """Start the broker in its own thread. Return when it accepts connections.
 
         Raises:
             LogDirError, StorageError: the data directory cannot be opened.
-            OSError: the address is taken.
+            OSError: the address is in use.
         """
         if self._server is not None:
             raise OptionError("the broker runs already")
@@ -217,10 +221,10 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly: every log is flushed and closed; one whose disk has failed before is left as it is.
+        """Stop the broker cleanly: flush and close all logs. Logs on a disk that has failed earlier are not flushed.
 
         Raises:
-            StorageError: the disk fails now.
+            StorageError: flushing or closing a log fails.
         """
         self._ports.comes_back = False
         self._stop()
@@ -240,20 +244,21 @@ class Broker:
             self._loop.end()
 
     def kill(self, *, node: int | None = None, power_cut: bool = False) -> None:
-        """Stop as a crash does: connections break, nothing is flushed, no marker is written.
+        """Stop the broker as a crash does: close all connections, flush no log, write no clean-shutdown marker.
 
-        Everything that was written is there after the next start, as the page cache survives ``kill -9``; an in-memory
-        broker keeps it in the same way. The ports are kept until the broker is started again, or stopped.
+        After the next start all written data is available, as the page cache survives ``kill -9``. The same holds for
+        an in-memory broker. The ports stay reserved until the broker is started again or stopped.
 
         Args:
-            node: only this virtual node, as :meth:`stop_node`: there is one log, which the other nodes go on with.
-            power_cut: lose what was not flushed to the disk, so that only what ``durability`` promises is kept.
-                ``fsync`` keeps every acknowledged record, ``log`` what was flushed in the background. Without a
-                ``data_dir`` everything is lost.
+            node: stop only this virtual node, as :meth:`stop_node`. All nodes share one log, so that the other nodes
+                continue with it.
+            power_cut: discard data that was not flushed to disk. Only the guarantee of ``durability`` then holds:
+                ``fsync`` keeps every acknowledged record, ``log`` keeps data that was flushed in the background.
+                Without a ``data_dir`` all data is lost.
 
         Raises:
-            OptionError: the node does not exist; or ``power_cut`` of one node, of a broker without a journal or of one
-                that serves a directory.
+            OptionError: the node does not exist; or ``power_cut`` is set together with ``node``, for a broker without
+                a journal, or for a broker that serves a directory.
         """
         if node is not None:
             if power_cut:
@@ -271,9 +276,9 @@ class Broker:
             self._disk_faults.unflushed.cut()
 
     def restart(self) -> Self:
-        """Stop the broker if it runs, and start it again on the same ports, with everything that it holds.
+        """Stop the broker if it runs, and start it again on the same ports with the same data.
 
-        No other process gets the ports in the meantime.
+        The ports stay reserved in the meantime.
         """
         self._ports.comes_back = True
         self._stop()
@@ -336,7 +341,7 @@ class Broker:
             raise
 
     def _disk_to_open(self, snapshot: Snapshot | None) -> Disk | None:
-        """Return the disk that a start opens; None for this machine's."""
+        """Return the disk for the next start; None for the local file system."""
         if snapshot is not None:
             disk = put_snapshot(snapshot, self._data_dir)
         elif self._data_dir is None:
@@ -360,7 +365,7 @@ class Broker:
         await self._ports.open_all(self._server)
         address = self._metrics_address
         if address is not None:
-            from kafkaframes.broker.http_server import HttpServer, Route  # the first request must not wait for it
+            from kafkaframes.broker.http_server import HttpServer, Route  # imported now: the first request is fast
 
             self._metrics = HttpServer(
                 [Route("GET", "/metrics", self._metrics_text)], host=address.host, port=address.port
@@ -373,16 +378,16 @@ class Broker:
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served; None if they are not."""
+        """The port of the Prometheus metrics; None if metrics are not served."""
         return None if self._metrics is None else self._metrics.port
 
     @property
     def metrics_url(self) -> str | None:
-        """Where metrics are served, as a URL; None if they are not."""
+        """The URL of the Prometheus metrics; None if metrics are not served."""
         return None if self._metrics is None else f"{self._metrics.url}/metrics"
 
     async def _close(self, *, flushes: bool = True) -> None:
-        """Answer nothing any more, and leave the logs, flushed or as a crash does."""
+        """Close all connections, then close the logs. Without ``flushes`` the logs are abandoned, as in a crash."""
         metrics, self._metrics = self._metrics, None
         if metrics is not None:
             await asyncio.get_running_loop().run_in_executor(None, metrics.close)
@@ -406,16 +411,16 @@ class Broker:
             state.store.close()
         if flushes and state.logs.disk.failure is None:
             state.logs.close(now_ms=self._clock.now_ms)
-        else:  # a disk has failed, and producers know: what can still be written would be half of the truth
+        else:  # after a disk failure, of which producers were informed, a flush would write an incomplete log
             state.logs.abandon()
 
     # ---------------------------------------------------------------------------------------------- questions
 
     def call(self, ask: Callable[[BrokerState], _Answer]) -> _Answer:
-        """Ask the broker's state something, on the broker's own thread; return the answer.
+        """Call a function with the broker's state on the broker's thread, and return its result.
 
         Raises:
-            OptionError: the broker does not run.
+            OptionError: the broker is not running.
         """
         if self._state is None or self._loop.loop is None:
             raise OptionError("the broker does not run")
@@ -430,11 +435,11 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it listens."""
+        """Whether the broker accepts connections."""
         return self._server is not None
 
     def connections(self) -> tuple[Connection, ...]:
-        """Return the connections that are open now."""
+        """Return the open connections."""
         return () if self._server is None else tuple(self._server.connections)
 
     @property
@@ -444,57 +449,57 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every node, as clients take it."""
+        """``host:port`` of all nodes, separated by commas, for a client's ``bootstrap.servers``."""
         return self._ports.addresses
 
     @property
     def durability(self) -> str:
-        """What an ack means: ``memory``, ``log`` or ``fsync``."""
+        """The guarantee of an acknowledgement: ``memory``, ``log`` or ``fsync``."""
         return self._durability
 
     # ---------------------------------------------------------------------------------------------- for tests
 
     @property
     def topics(self) -> dict[str, TopicInfo]:
-        """The topics by name, without internal ones."""
+        """The topics by name. Internal topics are excluded."""
         return self.call(topics)
 
     @property
     def groups(self) -> dict[str, GroupInfo]:
-        """The groups by name: type, state, members with what they are assigned, and committed offsets."""
+        """The groups by name, with their type, state, members, assignments and committed offsets."""
         return self.call(groups)
 
     @property
     def transactions(self) -> dict[str, TransactionInfo]:
-        """The transactional ids: state, producer id and epoch, and the partitions that are written to."""
+        """The transactions by transactional id, with their state, producer id, producer epoch and partitions."""
         return self.call(transactions)
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
         """Return the decoded records of a partition, or of all partitions of a topic.
 
         Raises:
-            OptionError: there is no such partition, or the broker does not run.
+            OptionError: the topic or partition does not exist, or the broker is not running.
         """
         return self.call(lambda state: records(state, topic, partition))
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str | int | bool) -> None:
-        """Make a topic; settings under Kafka's names with ``_`` for ``.``.
+        """Create a topic. Topic settings have Kafka's names with ``_`` instead of ``.``.
 
         Raises:
-            OptionError: the name or a setting is refused, or there is such a topic.
+            OptionError: the name or a setting is invalid, or the topic exists.
         """
         self.call(lambda state: controls.create_topic(state, name, partitions, configs))
 
     def configure_topic(self, name: str, **configs: str | int | bool) -> None:
-        """Change settings of a topic; names are Kafka's with ``_`` for ``.``.
+        """Change settings of a topic. They have Kafka's names with ``_`` instead of ``.``.
 
         Raises:
-            OptionError: there is no such topic or setting.
+            OptionError: the topic or a setting does not exist.
         """
         self.call(lambda state: controls.configure_topic(state, name, configs))
 
     def counters(self) -> Counter[str]:
-        """Return what was counted so far, by name: ``recompressed_bytes``, ``down_converted_records``, ``lost ...``."""
+        """Return the broker's counters by name, such as ``recompressed_bytes`` and ``down_converted_records``."""
         return self.call(lambda state: Counter(state.counters))
 
     def append(
@@ -505,35 +510,35 @@ class Broker:
         partition: int = 0,
         batch_records: int = 1_000,
     ) -> int:
-        """Append records as a producer would, without a producer; return the offset of the first, or -1 for none.
+        """Append records without a producer. Return the offset of the first record, or -1 if there are no records.
 
-        The records are split into batches of at most 16 KiB (``batch.size``); a larger record is a batch of its own.
+        The records are split into batches of at most 16 KiB (``batch.size``). A larger record is a batch of its own.
 
         Args:
-            topic: created if it does not exist.
+            topic: topic; it is created if it does not exist.
             records: mappings with ``key`` or ``value`` (bytes or text), and optionally ``timestamp`` (milliseconds) and
                 ``headers`` (a list of mappings with ``key`` and ``value``), or Arrow columns of these names. Other
-                columns of a reader (``topic``, ``offset``, ...) are accepted and assigned anew.
-            partition: number of the partition, from 0.
+                columns of ``read_records`` (``topic``, ``offset``, ...) are accepted, and their values are ignored.
+            partition: partition number, from 0.
             batch_records: largest number of records in a batch.
 
         Raises:
             EncodeError: a column is unknown, or a value has a wrong type.
-            OptionError: the partition does not exist, or the broker does not run.
-            AppendRefusedError: the topic does not accept a record, such as MESSAGE_TOO_LARGE; none is appended.
+            OptionError: the partition does not exist, or the broker is not running.
+            AppendRefusedError: the topic does not accept a record, such as MESSAGE_TOO_LARGE; no record is appended.
         """
         batches = build_producer_batches(records, now_ms=self._clock.now_ms, batch_records=batch_records)
         return self.call(lambda state: append_batches(state, topic, batches, partition))
 
     def snapshot(self) -> Snapshot:
-        """Return everything that the broker holds, as it is now; ``restore`` goes back to it."""
+        """Return a copy of the broker's data, for ``restore``."""
         return self.call(take_snapshot)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot: connections are closed, and the broker begins again on the same port.
+        """Return to a snapshot: close all connections and start the broker with the snapshot's data on the same port.
 
         Raises:
-            OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
+            OptionError: the broker does not run in its own thread, or it serves a directory.
         """
         if not self._loop.is_own or self._serve:
             raise OptionError("only a broker in its own thread and without a served directory can be reset")
@@ -543,14 +548,14 @@ class Broker:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was decided where copies that are served differ, what a store lacks, and what cannot be read, as far as
-        that was met: lines.
+        """Findings about served directories, one line each: how differing copies were resolved, missing data, and
+        data that cannot be read. Later reads can add lines.
         """
         return tuple(one.text for one in self._all_remarks())
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """Those of ``remarks`` that tell of records which are there and are not served."""
+        """The lines of ``remarks`` about records that exist and are not served."""
         return tuple(one.text for one in self._all_remarks() if one.severity is Severity.ERROR)
 
     def _all_remarks(self) -> tuple[Remark, ...]:
@@ -563,53 +568,56 @@ class Broker:
 
     @property
     def journal(self) -> Journal:
-        """The requests that came, and their answers.
+        """The requests and responses since the broker was created.
 
         Raises:
-            OptionError: the broker was made without one.
+            OptionError: the broker was created with ``journal=False``.
         """
         if self._journal is None:
             raise OptionError("the broker was made with journal=False")
         return self._journal
 
     def on(self, api: str | None = None, *, optional: bool = False, **conditions: Any) -> Rule:
-        """Make a rule for requests: ``broker.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()``.
+        """Create a rule for requests: ``broker.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()``.
 
         Args:
-            api: Kafka's name of the API; None for all.
-            optional: whether the fault need not happen. With the pytest fixtures a test fails at its end if another
-                fault never happened.
-            conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, ``where``.
+            api: Kafka's name of the API; None matches every API.
+            optional: whether the fault need not happen. With the pytest fixtures, a test fails at its end if a
+                required fault never happened.
+            conditions: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, and ``where`` (a function
+                that returns whether a request matches).
 
         Raises:
-            OptionError: no such API or condition, or the broker was made without a journal.
+            OptionError: the API or a condition does not exist, or the broker was created with ``journal=False``.
         """
         _ = self.journal
         return self._faults.on(api, optional=optional, **conditions)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Let another virtual node lead a partition, in a new leader epoch; clients learn it by asking.
+        """Move the leadership of a partition to another virtual node, in a new leader epoch.
+
+        Clients learn of the new leader from their next metadata request.
 
         Raises:
-            OptionError: there is no such partition or node.
+            OptionError: the partition or node does not exist.
         """
         self.call(lambda state: controls.move_leader(state, topic, partition, node_id))
 
     def move_coordinator(self, key: str, node_id: int, *, kind: str = "group") -> None:
-        """Let another virtual node coordinate a group (``kind="group"``) or a transactional id (``"transaction"``).
+        """Move the coordinator of a group (``kind="group"``) or transactional id (``"transaction"``) to another node.
 
         Raises:
-            OptionError: there is no such node or kind.
+            OptionError: the node or kind does not exist.
         """
         self.call(lambda state: controls.move_coordinator(state, key, node_id, kind))
 
     def stop_node(self, node_id: int) -> None:
-        """Take a virtual node down: its connections break, its port is closed, what it led goes to other replicas.
+        """Stop a virtual node: close its connections and its port, and elect other leaders for its partitions.
 
-        A partition of which no other replica is up and in sync has no leader until the node is back.
+        A partition without another in-sync replica on a running node has no leader until the node is started.
 
         Raises:
-            OptionError: there is no such node.
+            OptionError: the node does not exist.
         """
 
         def stop(state: BrokerState) -> None:
@@ -623,10 +631,12 @@ class Broker:
             self._ports.hold(node_id)
 
     def start_node(self, node_id: int) -> None:
-        """Bring a virtual node back, on its port; it leads again what a preferred election, or a test, moves to it.
+        """Start a stopped virtual node on its former port.
+
+        It leads partitions again after a preferred leader election or ``move_leader``.
 
         Raises:
-            OptionError: there is no such node, or the broker does not run in a thread of its own.
+            OptionError: the node does not exist, or the broker does not run in its own thread.
         """
         if not self._loop.is_own:
             raise OptionError("call start_node from outside the broker's loop")
@@ -636,33 +646,35 @@ class Broker:
             self.call(lambda state: node_up(state, node_id))
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut a partition's log as an unclean election does: what follows ``offset`` is lost, in a new leader epoch.
+        """Truncate a partition's log to ``offset``, in a new leader epoch, as after an unclean leader election.
 
         Raises:
-            OptionError: there is no such partition, or the offset is negative.
+            OptionError: the partition does not exist, or the offset is negative.
         """
         self.call(lambda state: controls.truncate(state, topic, partition, offset))
 
     def on_disk(self, effect: str | None = None, *, path: str | None = None, optional: bool = False) -> DiskRule:
-        """Make a rule for the disk: ``broker.on_disk("write", path="*.log").full(after_bytes=4096)``.
+        """Create a rule for disk operations: ``broker.on_disk("write", path="*.log").full(after_bytes=4096)``.
 
         Args:
             effect: ``write``, ``fsync``, ``open``, ``truncate``, ``rename``, ``delete``, ``make_directory`` or
-                ``sync_directory``; all by default.
-            path: a pattern as of a shell for the whole path; all by default.
-            optional: as for ``on``.
+                ``sync_directory``; None matches every operation.
+            path: shell pattern for the whole path; None matches every path.
+            optional: whether the fault need not happen, as for ``on``.
 
         Raises:
-            OptionError: there is no such effect, or the broker was made without a journal.
+            OptionError: the operation does not exist, or the broker was created with ``journal=False``.
         """
         _ = self.journal
         return self._disk_faults.on(effect, path=path, optional=optional)
 
     def tear_tail(self, topic: str, partition: int, count: int) -> int:
-        """Cut the last bytes off a partition's newest segment while the broker is down; return how many are left.
+        """Remove the last ``count`` bytes of a partition's newest segment while the broker is down.
+
+        Return the remaining size in bytes.
 
         Raises:
-            OptionError: the broker runs, has no ``data_dir``, or there are not that many bytes.
+            OptionError: the broker is running or has no ``data_dir``, or the segment has fewer bytes.
         """
         if self._server is not None or self._data_dir is None:
             raise OptionError("the broker must have a data_dir and must not run: kill() it first")
@@ -671,12 +683,12 @@ class Broker:
     def unused_rules(self) -> list[Rule | DiskRule]:
         """Return the rules whose fault never happened, oldest first.
 
-        Optional rules are left out, and so are rules that only watch.
+        Optional rules and rules without a fault are excluded.
         """
         return [rule for rule in self.rule_history.unused() if isinstance(rule, Rule | DiskRule)]
 
     def clear_faults(self) -> None:
-        """Remove every rule, of requests and of the disk."""
+        """Remove all rules, both for requests and for the disk."""
         self._disk_faults.clear()
         if self._state is None:
             self._faults.clear()
@@ -685,14 +697,19 @@ class Broker:
 
     @property
     def clock(self) -> BrokerClock:
-        """The broker's time."""
+        """The broker's clock."""
         return BrokerClock(self.call, self._clock)
 
     def wait_for(self, condition: Callable[[], Any], *, timeout: float = 60.0, what: str = "") -> Any:
-        """Ask until the answer is true; return it.
+        """Call ``condition`` until its result is true, and return the result.
+
+        Args:
+            condition: function without arguments.
+            timeout: longest time to wait, in seconds.
+            what: description of the condition for the error message.
 
         Raises:
-            TimeoutError: it is not true in time (seconds); it shows the last requests.
+            TimeoutError: the condition is not true in time. The message lists the last requests.
         """
         deadline = time.monotonic() + timeout
         while not (answer := condition()):
@@ -703,5 +720,5 @@ class Broker:
         return answer
 
     def report(self) -> str:
-        """Return, as text, which clients and versions were seen, and what Kafka 4 would refuse of theirs."""
+        """Return, as text, the clients and API versions in the journal, and the requests that Kafka 4 would reject."""
         return report(self.journal)

@@ -1,4 +1,4 @@
-"""A request on its way through the broker, and the connection that it came on."""
+"""``RequestOf``, a request with its header and lazily decoded body, and ``Session``, the state of a connection."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kafkaframes.protocol.messages.headers import body_class
 
 ANONYMOUS = "User:ANONYMOUS"
 _LONG = 64 << 10  # bytes of a request
-_LONG_BYTES = {"Produce": 2 << 20}  # most of it are records
-# A short request may have a long answer: all settings, all members.
+_LONG_BYTES = {"Produce": 2 << 20}  # mostly records, which are not decoded
+# A short request of these APIs can have a long response: all settings, all members.
 _LONG_BYTES |= dict.fromkeys(("ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "ShareGroupDescribe"), 0)
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -25,23 +25,23 @@ ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # of an API key, and "
 
 @cache
 def class_in_catalog(key: int, kind: str) -> type[Message]:
-    """Return the class of a catalog's message; asked for with every request."""
+    """Return the catalog's class of a request or response. It is cached: each request needs it."""
     return body_class(key, kind)
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection, as a handler sees it.
+    """The state of a connection that handlers see.
 
     Attributes:
-        peer: the client's address, ``host:port``.
-        expires_ms: when the authentication expires, by the broker's monotonic clock (KIP-368); None: never.
-        software: name and version of the client's software, as ApiVersions 3 and later tell.
-        sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at
-            answers.
-        records_at: where the records' size stood in the last Produce of the short way; 0 before the first.
-        memory: what API files keep for a connection, by name: the state of a SASL exchange.
-        when_closed: called when the connection is gone, by name: a later one takes the place of an earlier.
+        peer: client address, ``host:port``.
+        expires_ms: expiry of the authentication by the broker's monotonic clock (KIP-368); None: it does not expire.
+        software: name and version of the client software, from ApiVersions 3 and later.
+        sends_files: whether file ranges can be sent with sendfile: the logs are files, the connection has no TLS, and
+            no hook reads responses.
+        records_at: position of the records' size in the last Produce request of the fast path; 0 before the first.
+        memory: state of API modules for this connection, by name, such as that of a SASL exchange.
+        when_closed: functions to call after the connection has closed, by name. A later one replaces an earlier one.
     """
 
     number: int = 0
@@ -60,17 +60,17 @@ class Session:
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestOf(Generic[RequestT, ResponseT]):
-    """A request of one API: its header, and its body once a handler reads it.
+    """A request of one API: its header, and its body, which is decoded when a handler reads it.
 
-    An API's file names its classes for the type checker, which then knows each field: they cost nothing at run time.
+    The type parameters are the API's request and response class. They let the type checker check each field.
 
     Attributes:
-        header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
-        answer_tags: such fields for the response's header; a hook may add some.
-        journal_entry: what the journal notes of it, if there is one.
-        throttle_ms: for how long its connection is not heard after the answer: it is over a quota.
-        has_long_answer: its answer may have so many rows that it is encoded in a thread.
-        is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
+        header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
+        answer_tags: tagged fields for the response header; a hook may add some.
+        journal_entry: the request's journal entry; None without a journal.
+        throttle_ms: how long the connection is muted after the response, in milliseconds, because of a quota.
+        has_long_answer: whether the response may have so many rows that it is encoded in a thread.
+        is_unknown_version: whether the version is not served; ``version`` is then 0, and there is no body.
     """
 
     api: Api
@@ -94,12 +94,12 @@ class RequestOf(Generic[RequestT, ResponseT]):
 
     @property
     def body(self) -> RequestT:
-        """The decoded request; where it cannot be decoded, the connection is closed, as by Kafka."""
+        """The decoded request. If it cannot be decoded, the connection is closed, as in Kafka."""
         if self.decoded is None:
             cls: Any = self.class_of(self.api.key, "request")
             try:
-                # What follows the body nobody looks at, as in Kafka: librdkafka 2.16 sends Metadata 13 with three
-                # bytes too many.
+                # Bytes after the body are ignored, as in Kafka: librdkafka 2.16 sends Metadata 13 with three extra
+                # bytes.
                 body: RequestT = cls.decode_prefix(self.data, self.version, position=self.position)[0]
             except DecodeError as error:
                 raise CloseConnection(str(error.within(cls.__name__))) from error
@@ -108,15 +108,15 @@ class RequestOf(Generic[RequestT, ResponseT]):
 
     @property
     def may_be_long(self) -> bool:
-        """Whether it is large enough to have lists that take long to decode."""
+        """Whether the request, or its response, may be so large that it is decoded or encoded in a thread."""
         return not self.is_unknown_version and len(self.data) > _LONG_BYTES.get(self.api.name, _LONG)
 
     @property
     def response(self) -> type[ResponseT]:
-        """The class of the answer; its structs are its attributes."""
+        """The response class; its attributes include its struct classes."""
         cls: Any = self.class_of(self.api.key, "response")
         answer: type[ResponseT] = cls
         return answer
 
 
-Request: TypeAlias = RequestOf[Any, Any]  # of whichever API
+Request: TypeAlias = RequestOf[Any, Any]  # a request of any API

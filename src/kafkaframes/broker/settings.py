@@ -1,7 +1,7 @@
-"""The settings of a broker under Kafka's names: ``server.properties`` where a key has a meaning here.
+"""``BrokerSettings``: the settings of a broker and of its topics, under Kafka's names (``server.properties``).
 
-A topic's setting is looked up in the topic, then in the broker (under the name that brokers have for it), then in
-Kafka's defaults. Keys without a meaning here are kept, listed by DescribeConfigs, and named when the broker starts.
+A topic's setting is looked up in the topic, then in the broker (under the broker's name for it), then in the defaults.
+Settings that have no effect in this broker are stored, returned by DescribeConfigs, and listed when the broker starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkaframes.storage.partition import LogSettings
 LARGEST_INT64 = 2**63 - 1
 LARGEST_INT32 = 2**31 - 1
 
-# A broker's key -> its default. Kafka's, but where a comment says otherwise.
+# Broker settings and their defaults. They are Kafka's unless a comment gives Kafka's value.
 DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "num.partitions": "1",
@@ -31,17 +31,17 @@ DEFAULTS: Mapping[str, str] = {
     "delegation.token.secret.key": "",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
-    "queued.max.request.bytes": "268435456",  # Kafka's -1 sets no bound to the memory of unfinished requests
+    "queued.max.request.bytes": "268435456",  # Kafka's -1 does not limit the memory of incomplete requests
     "fetch.max.bytes": "57671680",
     "max.connections": "2147483647",
     "connections.max.idle.ms": "600000",
     "max.incremental.fetch.session.cache.slots": "1000",
-    "group.initial.rebalance.delay.ms": "0",  # Kafka's 3000 makes every test wait
-    "group.min.session.timeout.ms": "10",  # Kafka's 6000: tests want short ones
+    "group.initial.rebalance.delay.ms": "0",  # Kafka's 3000 would delay every test
+    "group.min.session.timeout.ms": "10",  # Kafka's 6000 is too long for tests
     "group.max.session.timeout.ms": "1800000",
     "group.max.size": "2147483647",
     "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
-    "group.consumer.assignment.interval.ms": "0",  # Kafka's 1000: who joins waits for it
+    "group.consumer.assignment.interval.ms": "0",  # Kafka's 1000 would delay each new member
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.max.assignment.interval.ms": "15000",
@@ -54,7 +54,7 @@ DEFAULTS: Mapping[str, str] = {
     "group.consumer.migration.policy": "bidirectional",
     "group.share.assignment.interval.ms": "0",  # Kafka's 1000
     "group.share.delivery.count.limit": "5",
-    "group.share.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member has its partitions with the second one
+    "group.share.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets partitions with its second heartbeat
     "group.share.max.assignment.interval.ms": "15000",
     "group.share.max.delivery.count.limit": "10",
     "group.share.max.heartbeat.interval.ms": "15000",
@@ -72,8 +72,8 @@ DEFAULTS: Mapping[str, str] = {
     "group.share.record.lock.duration.ms": "30000",
     "group.share.session.timeout.ms": "45000",
     "group.streams.assignment.interval.ms": "1000",
-    "group.streams.heartbeat.interval.ms": "1000",  # Kafka's 5000: an application has its tasks with the third one
-    "group.streams.initial.rebalance.delay.ms": "0",  # Kafka's 3000 makes every test wait
+    "group.streams.heartbeat.interval.ms": "1000",  # Kafka's 5000: a member gets tasks with its third heartbeat
+    "group.streams.initial.rebalance.delay.ms": "0",  # Kafka's 3000 would delay every test
     "group.streams.max.assignment.interval.ms": "15000",
     "group.streams.max.heartbeat.interval.ms": "15000",
     "group.streams.max.session.timeout.ms": "60000",
@@ -86,7 +86,7 @@ DEFAULTS: Mapping[str, str] = {
     "group.streams.session.timeout.ms": "45000",
     "offset.metadata.max.bytes": "4096",
     "offsets.retention.minutes": "10080",
-    "offsets.topic.num.partitions": "1",  # Kafka's 50: one node needs no more
+    "offsets.topic.num.partitions": "1",  # Kafka's 50 is for many brokers
     "offsets.topic.segment.bytes": "104857600",
     "transaction.state.log.num.partitions": "1",  # Kafka's 50
     "transaction.state.log.segment.bytes": "104857600",
@@ -106,7 +106,7 @@ DEFAULTS: Mapping[str, str] = {
     "allow.everyone.if.no.acl.found": "false",
 }
 
-# What Kafka 4.3's defaults are instead, for suites and tools that count on them (``kafka_defaults``).
+# Kafka 4.3's defaults where DEFAULTS differs, for test suites and tools that rely on them (``kafka_defaults``).
 KAFKA_DEFAULTS: Mapping[str, str] = {
     "group.consumer.assignment.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "3000",
@@ -122,9 +122,9 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "50",
 }
 
-INTERNAL_TOPIC_KEYS = frozenset({"internal.segment.bytes"})  # taken, and not described
+INTERNAL_TOPIC_KEYS = frozenset({"internal.segment.bytes"})  # accepted, but not returned by DescribeConfigs
 
-# A topic's key -> (the broker's key, the default).
+# Topic setting -> (broker setting, default).
 TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),
     "compression.type": ("compression.type", "producer"),
@@ -163,7 +163,7 @@ TOPIC_KEYS: Mapping[str, tuple[str, str]] = {
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
 }
 
-# A group's setting -> the broker's, which is its default; or its default, where brokers have none.
+# Group setting -> the broker setting that is its default, or its default value if no broker setting exists.
 GROUP_SETTINGS: Mapping[str, str] = {
     "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
@@ -184,20 +184,20 @@ GROUP_SETTINGS: Mapping[str, str] = {
     "streams.session.timeout.ms": "group.streams.session.timeout.ms",
 }
 
-# Settings of brokers that are null in Kafka: their defaults stand in other units (hours), or are another setting's.
+# Broker settings that are null by default in Kafka, because another setting (in hours, for example) applies instead.
 NULL_DEFAULTS = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"})
 
 _FIRST_MAGIC_1, _FIRST_MAGIC_2 = (0, 10), (0, 11)
 
 
 def magic_of_format_version(text: str) -> int:
-    """Return the record format that a ``message.format.version`` stands for.
+    """Return the record format of a ``message.format.version``.
 
     >>> [magic_of_format_version(text) for text in ("0.9.0", "0.10.2-IV0", "0.11.0", "3.0-IV1")]
     [0, 1, 2, 2]
 
     Raises:
-        OptionError: it is no version.
+        OptionError: the text is not a version.
     """
     try:
         parts = tuple(int(part) for part in text.partition("-")[0].split("."))
@@ -208,18 +208,18 @@ def magic_of_format_version(text: str) -> int:
 
 @dataclass(slots=True)
 class BrokerSettings:
-    """A broker's settings; what was given, over Kafka's defaults.
+    """The settings of a broker: explicit values over defaults.
 
     Attributes:
-        explicit: settings in effect other than defaults, under Kafka's names, as text.
-        static: settings that the broker was started with; None until ``set_dynamic`` is called.
-        dynamic_by_node: settings that clients have changed, by node id; those of all nodes under "".
-        writes_format_2: ``message.format.version`` is not looked at, as by Kafka from 3.0 on.
-        groups_have_settings: groups are a type of resource with settings, as from Kafka 4.0 on.
-        new_topic_error: the error code of a topic that a Metadata request creates, in its own answer; clients ask
-            again. 0: the topic is answered at once, which no Kafka does.
-        defaults: values that replace ``DEFAULTS``, in the names of brokers' settings.
-        features: the features of a new cluster.
+        explicit: effective settings that are not defaults, by Kafka's names, as text.
+        static: settings at the start of the broker; None until ``set_dynamic`` is called.
+        dynamic_by_node: settings that clients have changed, by node id; the key "" holds the settings of all nodes.
+        writes_format_2: whether ``message.format.version`` is ignored, as in Kafka from 3.0.
+        groups_have_settings: whether groups have settings of their own, as in Kafka from 4.0.
+        new_topic_error: error code for a topic that is auto-created by a Metadata request, in the response to this
+            request; clients then retry. 0: the topic is returned at once, which no Kafka release does.
+        defaults: values that replace ``DEFAULTS``, by names of broker settings.
+        features: features of a new cluster.
     """
 
     explicit: dict[str, str] = field(default_factory=dict, repr=False)
@@ -239,8 +239,8 @@ class BrokerSettings:
     def set_dynamic(self, by_node: Mapping[str, Mapping[str, str]]) -> None:
         """Replace the settings that clients have changed.
 
-        The nodes share one set of effective settings. If nodes differ, the setting of the node with the lowest id has
-        effect.
+        All nodes share one set of effective settings. If the settings of several nodes differ, those of the node with
+        the lowest id apply.
         """
         if self.static is None:
             self.static = dict(self.explicit)
@@ -251,37 +251,37 @@ class BrokerSettings:
 
     @property
     def changed_nodes(self) -> list[str]:
-        """The ids of nodes with settings of their own, lowest first."""
+        """The ids of nodes with settings of their own, in ascending order."""
         return sorted((node for node in self.dynamic_by_node if node), key=int)
 
     def default(self, key: str, otherwise: str = "") -> str:
-        """Return the default of a broker's setting."""
+        """Return the default of a broker setting."""
         return self.defaults.get(key, DEFAULTS.get(key, otherwise))
 
     def text(self, key: str) -> str:
-        """Return a setting as text; empty for one that nobody knows."""
+        """Return the value of a broker setting; empty if the setting is unknown."""
         return self.explicit.get(key, self.default(key))
 
     @property
     def queued_max_bytes(self) -> int:
-        """``queued.max.request.bytes``; by default at least the largest request. -1: unlimited."""
+        """``queued.max.request.bytes``, but at least ``socket.request.max.bytes``; -1 for no limit."""
         size_bytes = self.number("queued.max.request.bytes")
         return max(size_bytes, self.number("socket.request.max.bytes")) if size_bytes > 0 else -1
 
     def has_protocol(self, group_type: str) -> bool:
-        """Return whether groups of a type are offered (``group.coordinator.rebalance.protocols``)."""
+        """Return whether a group type is enabled in ``group.coordinator.rebalance.protocols``."""
         protocols = self.text("group.coordinator.rebalance.protocols").split(",")
         return group_type in (name.strip() for name in protocols)
 
     def number(self, key: str) -> int:
-        """Return a setting that is a whole number; an ``OptionError`` where it is none."""
+        """Return the integer value of a broker setting; raise an ``OptionError`` if it is not an integer."""
         try:
             return int(self.text(key))
         except ValueError:
             raise OptionError(f"{key} is a number, not {self.text(key)!r}") from None
 
     def key_of_listener(self, key: str, listener: str, mechanism: str) -> str:
-        """Return the key that holds for a listener and a SASL mechanism (KIP-103, KIP-86): the narrowest that is set.
+        """Return the most specific key that is set for a listener and SASL mechanism (KIP-103, KIP-86).
 
         >>> settings = BrokerSettings({"listener.name.outside.plain.connections.max.reauth.ms": "5"})
         >>> settings.key_of_listener("connections.max.reauth.ms", "OUTSIDE", "PLAIN")
@@ -292,22 +292,22 @@ class BrokerSettings:
         return next((name for name in keys if name in self.explicit), key)
 
     def flag(self, key: str) -> bool:
-        """Return a setting that is true or false."""
+        """Return the Boolean value of a broker setting."""
         return self.text(key).strip().lower() == "true"
 
     def of_topic(self, key: str, configs: Mapping[str, str]) -> str:
-        """Return a topic's setting: its own, the broker's, or Kafka's default."""
+        """Return the value of a topic setting: the topic's, else the broker's, else the default."""
         if key in configs:
             return configs[key]
         broker_key, default = TOPIC_KEYS[key]
         return self.explicit.get(broker_key, self.defaults.get(broker_key, default))
 
     def flag_of_topic(self, key: str, configs: Mapping[str, str]) -> bool:
-        """Return a topic's setting that is true or false."""
+        """Return the Boolean value of a topic setting."""
         return self.of_topic(key, configs).strip().lower() == "true"
 
     def log_settings(self, configs: Mapping[str, str]) -> LogSettings:
-        """Return the settings of the logs of a topic with these configs; an ``OptionError`` names a wrong value."""
+        """Return the log settings of a topic with these configs; raise an ``OptionError`` for an invalid value."""
         from dataclasses import replace
 
         values = {key: self.of_topic(key, configs) for key in TOPIC_KEYS}
@@ -461,7 +461,7 @@ _OF_BROKERS: Mapping[str, str] = {
     "transaction.state.log.segment.bytes": "How large a segment of __transaction_state grows.",
     "transactional.id.expiration.ms": "For how long a transactional id without a transaction is remembered.",
 }
-# Settings of groups and of client metrics (KIP-714).
+# Settings of groups and of client metrics subscriptions (KIP-714).
 _OF_OTHERS: Mapping[str, str] = {
     "consumer.assignment.interval.ms": "How long this consumer group waits between two assignments.",
     "consumer.heartbeat.interval.ms": "How often members of this consumer group send heartbeats.",

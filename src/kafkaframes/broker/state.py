@@ -1,4 +1,4 @@
-"""What the handlers of a broker work on: topics and partitions, settings, the clock, the coordinators."""
+"""``BrokerState``: the state that request handlers read and change: topics, settings, the clock, the coordinators."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ from kafkaframes.storage.files.names import TopicPartition
 from kafkaframes.storage.partition import LogManager
 from kafkaframes.wire.primitives import uuid_to_text
 
-_SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # among the stored entities
+_SALTS, DELETING, _TOKENS = "scram_salts", "deleting", "delegation_tokens"  # keys of StoredMetadata.entities
 NO_UUID = UUID(int=0)
 _LOG = logging.getLogger(__name__)
-# Of an internal topic: what the broker's settings about it begin with, and Kafka's settings for it.
+# Internal topic -> the prefix of its broker settings, and its topic settings as Kafka sets them.
 _INTERNAL = {
     GROUP_OFFSETS: ("offsets.topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
     TRANSACTION_STATE: ("transaction.state.log", {"cleanup.policy": "compact", "compression.type": "uncompressed"}),
@@ -64,25 +64,24 @@ MEMORY, LOG, FSYNC = "memory", "log", "fsync"
 
 @dataclass(slots=True, eq=False)
 class BrokerState:
-    """One broker, without its sockets; made by ``assembly.open_broker``.
+    """The state of one broker, without its sockets. ``assembly.open_broker`` creates it.
 
     Attributes:
-        metadata: what is kept beside the logs; ``save`` writes it.
-        is_read_only: nothing may be changed (``--serve``).
-        advertised: the lowest and highest version of each API that ApiVersions names, by key.
-        features: supported and finalized levels by name (KIP-584).
-        unflushed: partitions that were appended to since the last group commit (``fsync`` only).
-        counters: what is counted for the metrics, by name.
-        store: what is served, if reading it may take long; None for disks of this machine.
-        remarks: what was decided about copies that are served.
-        records_in_memory: what groups commit while the broker only reads.
-        waits: the clock of long polls: real time, whatever a test does with ``clock``, and whoever sets
-            the system's.
-        changes: of topics, one after the other, with turns for others between their steps.
-        in_change: topics that are being made, given partitions or deleted, by name.
-        on_topic_deleted: called when a topic is gone; the coordinators forget it.
-        disk_problems: what the work on the disk has met.
-        is_unsaved: ``metadata`` could not be written; maintenance tries again.
+        metadata: metadata that is stored next to the logs. ``save`` writes it.
+        is_read_only: whether changes are rejected (``--serve``).
+        advertised: lowest and highest version of each API in ApiVersions, by API key.
+        features: supported and finalized levels by feature name (KIP-584).
+        unflushed: partitions with appends since the last group commit (``fsync`` only).
+        counters: counters for the metrics, by name.
+        store: reader of a served store whose reads may be slow; None for local disks.
+        remarks: findings about the copies of served partitions.
+        records_in_memory: records of internal topics, such as committed offsets, while the broker serves read-only.
+        waits: clock of long polls. It is real, monotonic time, even if a test advances ``clock``.
+        changes: queue of topic changes. They run one after the other; other requests run between their steps.
+        in_change: topics that are being created, extended or deleted, by name.
+        on_topic_deleted: called after a topic is deleted, so that the coordinators remove its state.
+        disk_problems: log of disk errors.
+        is_unsaved: whether the last write of ``metadata`` failed; maintenance retries it.
     """
 
     clock: Clock
@@ -94,7 +93,7 @@ class BrokerState:
     is_read_only: bool = False
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
-    topics_version: int = 0  # another number whenever a topic has come, grown or gone
+    topics_version: int = 0  # changes whenever a topic is created, extended or deleted
     access: Access = field(default_factory=EverybodyMay)
     credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -139,7 +138,7 @@ class BrokerState:
     # ---------------------------------------------------------------------------------------------- topics
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition; None if there is none."""
+        """Return a partition; None if it does not exist."""
         known = self.topics.get(topic)
         return None if known is None else known.partition(index)
 
@@ -149,19 +148,21 @@ class BrokerState:
             yield from topic.partitions
 
     def assignment(self, name: str, count: int, factor: int, *, first: int = 0) -> Replicas:
-        """Return the replicas of the partitions of a topic, from number ``first`` on, ``count`` of them."""
+        """Return the replicas of a topic's partitions ``first`` to ``first + count - 1``."""
         return [self.nodes.replicas_for(name, index, factor) for index in range(first, first + count)]
 
     @property
     def default_factor(self) -> int:
-        """``default.replication.factor``, as far as there are nodes for it."""
+        """``default.replication.factor``, limited to the number of nodes."""
         return min(self.settings.number("default.replication.factor"), len(self.nodes.by_id))
 
     def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
-        """Make a topic of the default replication factor; the caller has checked its settings, and that there is none.
+        """Create a topic with the default replication factor.
+
+        The caller has validated the settings and checked that the topic does not exist.
 
         Raises:
-            OptionError: a name or a setting that Kafka refuses.
+            OptionError: Kafka rejects the name or a setting.
             StorageError: the disk fails.
         """
         replicas = self.assignment(name, partitions, self.default_factor)
@@ -170,15 +171,15 @@ class BrokerState:
         return topic
 
     def making_topic(self, name: str, replicas: Replicas, configs: dict[str, str] | None = None) -> Steps[Topic]:
-        """Make the logs of a topic, a partition at a step; it is there once it is kept (:meth:`keep`).
+        """Create the logs of a topic, one partition a step. The topic is visible after :meth:`keep`.
 
-        A failure leaves a topic with those that were made.
+        If a step fails, the topic stays with the partitions that were created before.
 
         Raises:
             OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
-        self.settings.log_settings(topic.configs)  # refuses before anything is made
+        self.settings.log_settings(topic.configs)  # raises before a log is created
         try:
             yield from self.adding_partitions(topic, replicas)
         except KafkaframesError:
@@ -192,10 +193,10 @@ class BrokerState:
         self.topics_version += 1
 
     def keep(self, topics: Iterable[Topic]) -> None:
-        """Let topics be seen that were made, and write what is kept beside the logs: once, however many they are.
+        """Make new topics visible, and write the metadata once for all of them.
 
         Raises:
-            StorageError: the disk fails; none of them is there.
+            StorageError: the disk fails; none of the topics is visible.
         """
         topics = tuple(topics)
         for topic in topics:
@@ -228,9 +229,9 @@ class BrokerState:
         return partition
 
     def adding_partitions(self, topic: Topic, replicas: Replicas) -> Steps[None]:
-        """Give a topic more partitions, one at a step; they are seen when all of them are there.
+        """Add partitions to a topic, one a step. They become visible together after the last step.
 
-        A failure leaves the topic with those that were made. The caller saves what several topics have become.
+        If a step fails, the topic gets the partitions that were created before. The caller saves the metadata.
 
         Raises:
             OptionError, StorageError: the topic is being changed; the disk fails.
@@ -247,9 +248,10 @@ class BrokerState:
                 self.topics_version += 1
 
     def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
-        """Take topics out of service, a partition at a step; they are not seen from the first step on.
+        """Delete topics, one partition a step. They are invisible from the first step.
 
-        Their files go later, by the clock. Their ids are stored until then, so that a start after a crash goes on.
+        Their files are deleted later, by the clock. Their ids are stored until then, so that a start after a crash
+        continues the deletion.
 
         Raises:
             OptionError, StorageError: a topic is being changed; the disk fails.
@@ -266,7 +268,7 @@ class BrokerState:
                 partition.is_offline = True
             deleting = {topic.name: uuid_to_text(topic.topic_id) for topic in topics}
             self.metadata.entities[DELETING] = deleting
-            self._save_or_later()  # deleting makes room on a disk that is full
+            self._save_or_later()  # deleting topics must be possible on a full disk
             for partition in partitions:
                 partition.notify()
             for number, partition in enumerate(partitions):
@@ -274,13 +276,13 @@ class BrokerState:
                     yield
                 self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
             self.logs.checkpoint_all()
-            del self.metadata.entities[DELETING]  # with the next change; a topic that is made again has another id
+            del self.metadata.entities[DELETING]  # saved with the next change: a topic of the same name has another id
         for topic in topics:
             for call in self.on_topic_deleted:
                 call(topic)
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
-        """Replace a topic's own settings, which have to be right; the caller saves what several have become."""
+        """Replace a topic's own settings, which must be valid. The caller saves the metadata."""
         settings = self.settings.log_settings(configs)
         topic.configs = configs
         for partition in topic.partitions:
@@ -288,12 +290,12 @@ class BrokerState:
             self.note_settings(topic, partition)
 
     def configure_broker(self, by_node: Mapping[str, dict[str, str]]) -> None:
-        """Replace the settings that clients have set, by node id; topics without their own follow them.
+        """Replace the settings that clients have changed. They apply to all topics without own values.
 
-        The caller saves them.
+        The caller saves the metadata.
 
         Args:
-            by_node: settings of nodes by node id; those of all nodes under "".
+            by_node: settings by node id; the key "" holds the settings of all nodes.
         """
         self.settings.set_dynamic(by_node)
         stored = dict(self.settings.dynamic_by_node)
@@ -303,44 +305,44 @@ class BrokerState:
             self.configure_topic(topic, topic.configs)
 
     def note_settings(self, topic: Topic, partition: Partition) -> None:
-        """Put the settings that handlers ask often on the partition; internal topics have one replica and need none."""
+        """Cache frequently read settings in a partition. ``min.insync.replicas`` is 1 for internal topics."""
         configs = topic.configs
         minimum = 1 if topic.is_internal else int(self.settings.of_topic("min.insync.replicas", configs))
         partition.min_insync_replicas = minimum
         partition.may_down_convert = self.settings.flag_of_topic("message.downconversion.enable", configs)
 
     def internal_partition(self, name: str, index: int) -> Partition:
-        """Return a partition of an internal topic, which is made if it is not there yet."""
+        """Return a partition of an internal topic. The topic is created if it does not exist."""
         topic = self.topics.get(name) or self.create_internal(name)
         return topic.partitions[index]
 
     def create_internal(self, name: str) -> Topic:
-        """Make an internal topic, with Kafka's settings for it."""
+        """Create an internal topic with Kafka's settings for it."""
         setting, configs = _INTERNAL[name]
         if name != SHARE_GROUP_STATE:
             configs = {**configs, "segment.bytes": self.settings.text(f"{setting}.segment.bytes")}
         return self.create_topic(name, self.internal_count(name), configs)
 
     def internal_count(self, name: str) -> int:
-        """Return how many partitions an internal topic has, or will have."""
+        """Return the number of partitions that an internal topic has, or will have when it is created."""
         if name in self.topics:
             return len(self.topics[name].partitions)
         return self.settings.number(f"{_INTERNAL[name][0]}.num.partitions")
 
     @staticmethod
     def is_internal(name: str) -> bool:
-        """Return whether a topic is a coordinator's."""
+        """Return whether a topic is internal to a coordinator."""
         return name in INTERNAL_TOPICS
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
-        """Let another node lead a partition, in a new leader epoch; one without a replica gets the leader's."""
+        """Move a partition's leadership to a node, in a new leader epoch. The node becomes a replica if necessary."""
         partition.take_in(node_id)
         partition.leader_id = node_id
         partition.leader_epoch += 1
         partition.notify()
 
     def disk_space(self) -> tuple[int, int]:
-        """Return the bytes of the log directory's disk, and those that are free; -1 each in memory."""
+        """Return the total and free bytes of the log directory's disk; (-1, -1) in memory."""
         if self.durability == MEMORY:
             return -1, -1
         usage = shutil.disk_usage(self.logs.path)
@@ -349,7 +351,7 @@ class BrokerState:
     # ---------------------------------------------------------------------------------------------- records
 
     def appended(self, partition: Partition) -> None:
-        """Take note of an append whose offsets are visible now: wake who waits, remember what is to be flushed."""
+        """Wake waiting requests after an append, and mark the partition as unflushed (``fsync`` only)."""
         if self.durability == FSYNC:
             self.unflushed.add(partition)
         if partition.waiting:
@@ -358,9 +360,9 @@ class BrokerState:
     # ---------------------------------------------------------------------------------------------- the rest
 
     def next_producer_id(self) -> int:
-        """Return a producer id that was never given away; blocks of ids are set aside on the disk.
+        """Return a producer id that was never assigned. Blocks of ids are reserved on disk.
 
-        Nor one that a log knows: what was mirrored, or written by another broker, has that broker's ids.
+        Ids in the logs' producer state are skipped: mirrored records keep the ids that another broker assigned.
         """
         producer_id = self._producer_ids_end
         while any(producer_id in log.producers.states for log in self.logs.logs.values()):
@@ -384,7 +386,7 @@ class BrokerState:
         self.save()
 
     def set_feature_levels(self, levels: Mapping[str, int]) -> None:
-        """Finalize levels that ``features.check_update`` accepts, and keep them over a restart."""
+        """Finalize feature levels, and store them. The caller has validated them with ``features.check_update``."""
         self.features |= {name: self.features[name]._replace(level=level) for name, level in levels.items()}
         self.metadata.entities[FEATURES] = {name: feature.level for name, feature in self.features.items()}
         self.save()
@@ -392,7 +394,7 @@ class BrokerState:
     def offers_group_type(self, group_type: str) -> bool:
         """Return whether groups of a type (``consumer``, ``share``, ``streams``) are enabled.
 
-        A feature that is absent does not disable them: releases before 4.0 have only the setting.
+        A missing feature does not disable them: releases before 4.0 have only the setting.
         """
         feature = self.features.get(GROUP_FEATURES[group_type])
         return self.settings.has_protocol(group_type) and (feature is None or feature.level > 0)
@@ -403,13 +405,13 @@ class BrokerState:
         self.save()
 
     def save_acls(self) -> None:
-        """Write the access rules, if there is an authorizer."""
+        """Write the ACLs if the broker has an authorizer."""
         if isinstance(self.access, AclAccess):
             self.metadata.entities["acls"] = [list(acl) for acl in self.access]
             self.save()
 
     def load_security(self) -> None:
-        """Take over the users, tokens and rules that are stored; rules only where there is an authorizer."""
+        """Load the stored SCRAM credentials and delegation tokens, and the ACLs if the broker has an authorizer."""
         tokens, settings = self.credentials.tokens, self.settings
         tokens.secret_key = settings.text("delegation.token.secret.key")
         tokens.longest_ms = settings.number("delegation.token.max.lifetime.ms")
@@ -426,7 +428,7 @@ class BrokerState:
                 self.access.add(Acl(*values))
 
     def _keep_salts(self) -> None:
-        """Take the secret that salts follow from, of the directory: a restart shows nobody which users there are."""
+        """Load or store the secret of salts for unknown users: a restart must not reveal which users exist."""
         if _SALTS not in self.metadata.entities:
             self.metadata.entities[_SALTS] = self.credentials.secret.hex()
             self.save()
@@ -434,7 +436,7 @@ class BrokerState:
         self.credentials.prepare()
 
     def save(self) -> None:
-        """Write what is kept beside the logs; ``StorageError`` where the disk fails."""
+        """Write the metadata; raise ``StorageError`` if the disk fails."""
         if self.is_read_only:
             return
         self.is_unsaved = True
@@ -446,11 +448,11 @@ class BrokerState:
         self.is_unsaved = False
 
     def _replicas(self, topic: Topic) -> list[list[int]]:
-        """Return the replicas of a topic's partitions as they are stored: not at all, where there is one node."""
+        """Return the replicas of a topic's partitions for storage; an empty list if the broker has one node."""
         return [list(one.replicas) for one in topic.partitions] if len(self.nodes.by_id) > 1 else []
 
     def _save_or_later(self) -> None:
-        """Write what is kept beside the logs; where there is no space, maintenance does it when there is."""
+        """Write the metadata. If the disk is full, maintenance writes it later."""
         try:
             self.save()
         except StorageError:
