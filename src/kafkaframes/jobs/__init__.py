@@ -1,1 +1,1 @@
-"""The jobs: a folder each, from settings to a plan of tasks, to their results, to one result."""
+"""The jobs, one package each. A job turns settings into a plan of tasks, runs the tasks and combines their results."""

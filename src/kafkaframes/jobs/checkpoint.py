@@ -1,10 +1,10 @@
-"""Read and convert the checkpoints of streaming queries whose sources have offsets of topics. No pyspark, no Spark.
+"""Read and convert the checkpoints of streaming queries that read topics. Neither pyspark nor Spark is needed.
 
-A checkpoint is a directory: ``metadata`` (the query's id), ``offsets/N`` and ``commits/N`` (a micro-batch is planned;
-is done), ``sources/S/0`` (where Spark's own Kafka connector began), ``state`` (of operators such as aggregates; it
-knows nothing of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write offsets in one form, so that
-each goes on where the other stopped, state included. What must be changed by hand otherwise is done here, in a copy:
-topics that have other names now, and the connector's note of where the first micro-batch begins.
+A checkpoint is a directory with ``metadata`` (the query's id), ``offsets/N`` (micro-batch N is planned), ``commits/N``
+(micro-batch N is finished), ``sources/S/0`` (start offsets of Spark's own Kafka connector) and ``state`` (of operators
+such as aggregates, independent of sources). ``kafka-topic``, ``kafka-log`` and Spark's own connector write offsets in
+the same form. Each of them can therefore continue a query of another one, including its state. Two changes that would
+otherwise be manual are applied to a copy here: new topic names, and the connector's start offsets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ _LARGEST: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of a query; ``begins`` is the connector's note of where it began. None: no offsets of topics."""
+    """One source of a query. Offsets are None if the source has no topic offsets.
+
+    Attributes:
+        number: index of the source in the query.
+        begins: start offsets that Spark's connector stored.
+        planned: end offsets of the newest planned micro-batch.
+        done: end offsets of the newest finished micro-batch.
+    """
 
     number: int
     begins: Offsets | None
@@ -37,11 +44,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as it stands.
+    """The contents of a checkpoint.
 
     Attributes:
-        planned, done: the newest micro-batch that was planned, that was finished; -1 for none.
-        operators: the kinds of operators that have state.
+        planned: number of the newest planned micro-batch; -1 if none was planned.
+        done: number of the newest finished micro-batch; -1 if none was finished.
+        operators: names of the operators that have state.
     """
 
     path: Path
@@ -53,20 +61,20 @@ class Checkpoint:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a micro-batch was planned and not finished: the next run repeats it."""
+        """Whether a micro-batch was planned and not finished. The next run repeats it."""
         return self.planned > self.done
 
     @property
     def first_is_in_flight(self) -> bool:
-        """Whether that is the query's first one, of which Spark's own notes say the end only."""
+        """Whether the query's first micro-batch is in flight. Spark's checkpoint stores only its end offsets."""
         return self.is_in_flight and self.done < 0
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint in a directory of this machine.
+    """Read a checkpoint in a local directory.
 
     Raises:
-        LogDirError: it is no checkpoint, is damaged, or is of a version that is not known; names the file.
+        LogDirError: the directory is not a checkpoint, is damaged or has an unknown version. The message names the file.
     """
     top = Path(path)
     if not (top / "metadata").is_file():
@@ -101,23 +109,24 @@ def convert_checkpoint(
     topics: Mapping[str, str] | None = None,
     begins: Mapping[int, Offsets] | None = None,
 ) -> Checkpoint:
-    """Copy a checkpoint so that a query with another source goes on from it; the original stays as it is.
+    """Copy a checkpoint so that a query with another source can continue from it. The original is not modified.
 
-    The copy has no ids of topics: it holds for topics that were restored, too, with other ids and the same offsets.
-    Partitions that brokers did not list keep their offsets in it.
+    The copy has no topic ids. It is therefore also valid for restored topics with other ids and the same offsets.
+    The copy keeps the offsets of partitions that brokers did not list.
 
     Args:
-        path: of the checkpoint; no query may be running on it.
-        to: where the copy is made; must not exist.
-        target: the format that will read: ``kafka`` (Spark's own connector), ``kafka-topic`` or ``kafka-log``.
-        topics: old names to new ones, where the records are in topics of other names now, at the same offsets.
-        begins: for each source where the first micro-batch begins, where that is in flight and not noted.
+        path: path of the checkpoint. No query may be running on it.
+        to: path of the copy, which must not exist.
+        target: source format of the new query: ``kafka`` (Spark's own connector), ``kafka-topic`` or ``kafka-log``.
+        topics: new topic names by old name, if the records are now in other topics at the same offsets.
+        begins: start offsets of the first micro-batch by source number. Needed if that micro-batch is in flight and the
+            checkpoint does not store them.
 
     Returns:
-        The copy.
+        The contents of the copy.
 
     Raises:
-        OptionError: no such format; the beginning of the first micro-batch is needed and not known.
+        OptionError: the format is unknown, or the start offsets of the first micro-batch are needed and missing.
         LogDirError: a file is damaged or cannot be written.
     """
     if target not in FORMATS:
@@ -150,7 +159,7 @@ def convert_checkpoint(
 
 
 def starting_offsets(checkpoint: Checkpoint) -> dict[int, str]:
-    """Return for each source the ``startingOffsets`` that the first micro-batch needs, where that is in flight."""
+    """Return ``startingOffsets`` by source number if the first micro-batch is in flight, else an empty dict."""
     if not checkpoint.first_is_in_flight:
         return {}
     return {one.number: json.dumps(one.begins) for one in checkpoint.sources if one.begins is not None}
@@ -181,14 +190,14 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 
 def _batches(folder: Path) -> list[int]:
-    """Return the numbers of the micro-batches in a folder of a checkpoint."""
+    """Return the micro-batch numbers in a directory of a checkpoint, in ascending order."""
     if not folder.is_dir():
         return []
     return sorted(int(one.name) for one in folder.iterdir() if one.name.isascii() and one.name.isdigit())
 
 
 def _offset_lines(top: Path, batch: int) -> list[str]:
-    """Return one line of text for each source."""
+    """Return the line of each source in an offsets file."""
     path = top / "offsets" / str(batch)
     lines = _text(path).splitlines()
     if not lines or lines[0] != _VERSION or len(lines) < 2:
@@ -197,7 +206,7 @@ def _offset_lines(top: Path, batch: int) -> list[str]:
 
 
 def _begins(path: Path) -> Offsets | None:
-    """Read the connector's note: a byte 0, the version, and offsets."""
+    """Read the start offsets that Spark's connector stored: a zero byte, the version, and the offsets."""
     if not path.is_file():
         return None
     text = _text(path).removeprefix("\0")
@@ -217,7 +226,7 @@ def _operators(state: Path) -> Iterator[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file, and remove Hadoop's checksum of the one before."""
+    """Write a file, and remove Hadoop's checksum file of the previous contents."""
     with atomic.writing(path):
         path.write_text(text, encoding="utf-8")
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -241,7 +250,7 @@ def _renamed(offsets: Offsets, renamed: Mapping[str, str]) -> Offsets:
 
 
 def _rewrite(path: Path, renamed: Mapping[str, str]) -> None:
-    """Write a micro-batch's offsets under other names of topics, and without their ids."""
+    """Rename the topics in an offsets file and remove their topic ids."""
     before = _text(path).splitlines()
     after = list(before)
     for index, line in enumerate(before[2:], 2):

@@ -1,7 +1,8 @@
-"""The commands as functions: verify, info, report, export, convert, recompress, compact, repair, restore and mirror.
+"""Functions for the commands verify, info, report, export, convert, recompress, compact, repair, restore, mirror.
 
-Each does its work in this process (the commands of the same names use several, or Spark) and returns a ``JobResult``,
-which prints well and has ``to_dict()``. Sources are only read; a destination appears as a whole or not at all.
+Each function runs in the calling process, while the command of the same name uses several processes or Spark. It
+returns a result that prints as a summary and has ``to_dict()``. Sources are never modified. An output directory appears
+under its name only after it is complete; an export instead completes its directory file by file.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaframes.scan.where import TimeRange
 
 Paths = Path | Sequence[Path]
-_MOST_LINES = 20  # of one kind are in a result's text
+_MOST_LINES = 20  # findings in a result's text
 
 
 def verify_log(
@@ -59,25 +60,25 @@ def verify_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[VerifyReport]:
-    """Check every CRC, offset, index and checkpoint of logs; nothing is changed.
+    """Check every CRC, offset, index and checkpoint of logs without modifying them.
 
     >>> verify_log("/backup/kafka-logs", deep=True)  # doctest: +SKIP
     sound: 12 partitions, 40 segments, 5,120 batches; nothing found
 
     Args:
-        paths: log directories, partitions, segments, patterns, tiered stores, or URLs of such.
+        paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         topics: topic names or patterns. Default: all.
-        partitions: partition numbers, in each of these topics. Default: all.
-        deep: also decompress and read every record.
+        partitions: partition numbers to read from each topic. Default: all.
+        deep: also decompress and parse every record.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        ``report.is_sound``, ``report.findings`` and counts. Damage raises nothing.
+        A result whose ``report`` has ``is_sound``, ``findings`` and counts. Damage is a finding, not an exception.
 
     Raises:
-        LogDirError: a path does not exist, or holds no log.
-        OptionError: there is no such topic.
+        LogDirError: a path does not exist or does not contain a log.
+        OptionError: a topic does not exist.
     """
     from kafkaframes.jobs.verify.verify import verify
 
@@ -105,21 +106,21 @@ def describe_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[list[PartitionSummary]]:
-    """Say what is in logs: topics, partitions, offsets, sizes, codecs, formats, times.
+    """Summarize logs: topics, partitions, offsets, sizes, codecs, record formats and timestamps.
 
     >>> describe_log("/backup/kafka-logs").to_dict()["partitions"][0]["log_end_offset"]  # doctest: +SKIP
     5120
 
     Args:
-        paths: as for ``verify_log``.
+        paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         topics: topic names or patterns. Default: all.
-        partitions: partition numbers, in each of these topics. Default: all.
-        deep: read the header of every batch, for exact codecs, formats, times and counts.
+        partitions: partition numbers to read from each topic. Default: all.
+        deep: read the header of every batch, for exact codecs, formats, timestamps and counts.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        A summary of each partition, copies apart.
+        A result whose ``report`` has one summary for each partition. Copies of a partition have separate summaries.
 
     Raises:
         LogDirError, OptionError: as ``verify_log``.
@@ -158,21 +159,21 @@ def report_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[Report]:
-    """Report what logs hold and what is wrong with them: sizes, times, producers, keys, copies, damage.
+    """Report on the contents and damage of logs: sizes, timestamps, producers, keys, copies and findings.
 
     >>> report_log("/backup/kafka-logs", to="report.html")  # doctest: +SKIP
 
     Args:
-        paths: as for ``verify_log``.
+        paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         topics: topic names or patterns. Default: all.
-        partitions: partition numbers, in each of these topics. Default: all.
-        to: where the page or the JSON is written; nowhere by default.
-        format: the format of what is written.
+        partitions: partition numbers to read from each topic. Default: all.
+        to: output file. Default: None, which writes no file.
+        format: format of the output file.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Raises:
-        LogDirError, OptionError: as ``verify_log``; or ``to`` lies in a source, or cannot be written.
+        LogDirError, OptionError: as ``verify_log``. Also if ``to`` is inside a source or cannot be written.
     """
     from kafkaframes._version import __version__
     from kafkaframes.jobs.report.page import report_page
@@ -225,35 +226,38 @@ def export_log(
     replicas: Literal["merge", "all"] = "merge",
     storage: Mapping[str, Any] | None = None,
 ) -> JobResult[Outcome]:
-    """Export the records of Kafka logs to files, one for each segment; goes on where an earlier one was stopped.
+    """Export the records of Kafka logs to files, one for each segment. An interrupted export resumes if run again.
 
     >>> export_log("/backup/kafka-logs", "out", topics=["orders"])  # doctest: +SKIP
     80,000 records read, 80,000 written to out, in 12 segments
 
     Args:
-        paths: as for ``verify_log``.
+        paths: log directories, partition directories, segments, glob patterns, tiered stores, or their URLs.
         to: a local directory that is new, empty, or an earlier export.
-        topics: topic names or patterns. Default: all topics except Kafka's own.
-        partitions: partition numbers, in each of these topics. Default: all.
-        start: where to begin, as of ``scan_log``: earliest, an offset, a time, or one for each partition.
-        end: where to end, as of ``scan_log``; the end itself is not read.
-        format: the format of the files.
-        timestamp: keep only records with timestamps in this range (from, to), as ``Scan.where`` does.
-        keys: only records with one of these keys.
-        key_regex: only records whose key matches this.
-        headers: whether headers are among the columns.
-        base64: cSV: write keys, values and header values in base64, so that no byte is lost.
-        overwrite: replace what an earlier export wrote.
-        on_damage: what is done with damage.
-        verify_crc: whether a wrong CRC is damage.
-        control_records: transaction markers are records, too.
-        internal_topics: kafka's own topics, too.
-        replicas: several copies of a partition (brokers, disks): merge them into one log, or take all.
-        storage: what fsspec's constructor takes for a store.
+        topics: topic names or patterns. Default: all topics except Kafka's internal topics.
+        partitions: partition numbers to read from each topic. Default: all.
+        start: first position of the export, as in ``scan_log``: earliest, an offset, a time, or a mapping with one of
+            these for each partition.
+        end: end of the export (exclusive), as in ``scan_log``.
+        format: format of the output files.
+        timestamp: range of timestamps (from, to) to export, as in ``Scan.where``.
+        keys: keys of the records to export. Default: all.
+        key_regex: regular expression that a record's key has to match.
+        headers: whether the output has a column of headers.
+        base64: for CSV only: write keys, values and header values in base64, which preserves every byte.
+        overwrite: replace the output of an earlier export.
+        on_damage: how to handle damage: keep reads the records that Kafka would read, drop omits damaged batches, fail
+            stops the export of the segment.
+        verify_crc: whether a wrong CRC counts as damage.
+        control_records: also export transaction markers.
+        internal_topics: also export Kafka's internal topics.
+        replicas: how to handle several copies of a partition (of brokers or disks): merge them into one log, or export
+            all of them.
+        storage: keyword arguments of fsspec's filesystem constructor.
 
     Raises:
         LogDirError: a path does not exist or cannot be read.
-        OptionError: ``to`` is something else or lies in a source, or an option does not fit.
+        OptionError: ``to`` is not an earlier export or is inside a source, or a setting is invalid.
     """
     from kafkaframes.jobs.export.planning import plan_export
     from kafkaframes.jobs.export.run import export
@@ -310,29 +314,31 @@ def convert_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[JobReport]:
-    """Write a log in another record format: offsets, order, timestamps, keys and values stay.
+    """Rewrite a log in another record format. Offsets, order, timestamps, keys and values do not change.
 
     >>> convert_log("/backup/kafka-logs", "/backup/v2", record_format=2)  # doctest: +SKIP
     80,000 records read, 80,000 written
     written to /backup/v2
 
     Args:
-        source: a log directory, a partition or a segment; several are one log, copies are merged.
-        to: the new directory; it does not exist, and appears complete.
-        record_format: the format to write.
-        codec: the codec to write. Default: each batch keeps its own.
+        source: a log directory, a partition or a segment. Several are read as one log, and their copies are merged.
+        to: the output directory, which must not exist. It appears under this name only after it is complete.
+        record_format: record format of the output.
+        codec: codec of the output. Default: each batch keeps its codec.
         level: compression level. Default: Kafka's.
-        on_loss: when the older format cannot hold something: stop, count and warn, or drop it silently.
-        on_damage: at a damaged batch: stop, or copy it byte for byte.
-        batch_bytes: join uncompressed messages of v0 and v1 into batches of about this size.
+        on_loss: how to handle data that an older format cannot represent: error stops, warn counts the losses and
+            reports them, drop omits the data silently.
+        on_damage: how to handle a damaged batch: fail stops, keep copies it byte for byte.
+        batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        EncodeError: something cannot be said in that format.
-        OptionError: ``to`` lies in ``source``, or an option is missing or does not fit.
+        LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
+            removed.
+        EncodeError: a batch cannot be represented in the record format.
+        OptionError: ``to`` is inside ``source``, or a setting is missing or invalid.
     """
     settings = ConvertSettings(
         record_format=record_format,
@@ -360,17 +366,17 @@ def recompress_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[JobReport]:
-    """Compress a log anew; each batch keeps its format, its header and its records.
+    """Recompress a log. Each batch keeps its format, its header fields and its records.
 
     Args:
-        source, to: as for ``convert_log``.
-        codec: the codec to write.
+        source, to: as in ``convert_log``.
+        codec: codec of the output.
         level: compression level. Default: Kafka's.
-        on_damage: at a damaged batch: stop, or copy it byte for byte.
-        batch_bytes: join uncompressed messages of v0 and v1 into batches of about this size.
+        on_damage: how to handle a damaged batch: fail stops, keep copies it byte for byte.
+        batch_bytes: approximate size of the batches that are built from uncompressed messages of v0 and v1.
         index_interval_bytes: bytes between two entries of the new indexes.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Raises:
         LogDirError, EncodeError, OptionError: as ``convert_log``.
@@ -398,21 +404,23 @@ def compact_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> JobResult[CompactionReport]:
-    """Compact topics as a broker's cleaner does: keep the last record of each key.
+    """Compact topics as a broker's log cleaner does: keep the last record of each key.
 
     Args:
-        source: a log directory or a partition; several are one log, copies are merged.
-        to: the new directory; without it nothing is written, and the result says what would go.
+        source: a log directory or a partition. Several are read as one log, and their copies are merged.
+        to: the output directory, which must not exist. Default: None, which writes nothing and only reports the records
+            that compaction would remove.
         topics: topic names or patterns. Default: the topics that brokers have compacted.
-        broker_release: compact by the rules of this release.
-        delete_retention_ms: as the topics' setting of this name.
-        min_compaction_lag_ms: as the topics' setting of this name.
+        broker_release: Kafka release whose cleaning rules apply.
+        delete_retention_ms: value of the topic setting ``delete.retention.ms``.
+        min_compaction_lag_ms: value of the topic setting ``min.compaction.lag.ms``.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        OptionError: there is nothing to compact, or an option does not fit.
+        LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
+            removed.
+        OptionError: no topic is to be compacted, or a setting is invalid.
     """
     from kafkaframes.jobs.compact.compaction import compact
 
@@ -437,17 +445,18 @@ def repair_log(
     as_kafka: bool = False,
     index_interval_bytes: int = 4096,
 ) -> JobResult[RepairReport]:
-    """Keep every good batch of a damaged log directory, and say what was lost.
+    """Copy every valid batch of a damaged log directory, and report the lost bytes.
 
     Args:
-        source: one log directory of this machine.
-        to: the new directory; without it nothing is written, and the result says what would be done.
-        as_kafka: recover as a broker does: cut each log off at the first damage.
+        source: a local log directory.
+        to: the output directory, which must not exist. Default: None, which writes nothing and only reports what a
+            repair would do.
+        as_kafka: recover as a broker does: truncate each log at the first damage.
         index_interval_bytes: bytes between two entries of the new indexes.
 
     Raises:
-        LogDirError: a broker has the source open; something cannot be read or written, or exists.
-        OptionError: the source is not one log directory, or ``to`` lies in it.
+        LogDirError: a broker is using the source, a file cannot be read or written, or ``to`` exists.
+        OptionError: the source is not a single log directory, or ``to`` is inside it.
     """
     from kafkaframes.jobs.job import row_counts_text
     from kafkaframes.jobs.repair.repair import repair_directory
@@ -511,54 +520,55 @@ def restore_log(
     key_files: Sequence[str] = (),
     follow_links: bool = False,
 ) -> RestoreReport:
-    """Make a log directory that a real broker opens, of segments or of Parquet files.
+    """Build a log directory that a Kafka broker can open, from segments or Parquet files.
 
-    With indexes, checkpoints, topic ids and committed offsets, and (``bootstrap="kraft"``) what a new single node
-    needs to know of its topics. ``to`` must not exist; it appears complete. The sources are only read. A DataFrame goes
-    through ``kafkaframes.spark.restore_log``.
+    The output has indexes, checkpoints, topic ids and committed offsets. With ``bootstrap="kraft"`` it also has the
+    metadata that a new single node needs. ``to`` must not exist and appears only after it is complete. Sources are not
+    modified. To restore a DataFrame, use ``kafkaframes.spark.restore_log``.
 
     Args:
         sources: log directories, partitions or segments; or one Parquet file or directory.
-        to: the new log directory.
-        topics: topic names or patterns. Default: all topics except Kafka's own.
-        partitions: partition numbers, in each of these topics. Default: all.
-        topic_map: pairs (old, new): give a topic another name.
-        topic_ids: pairs (topic, id): give a topic this id, instead of the source's or a new one.
-        topic_configs: pairs (name or topic:name, value): a setting for all topics, or for one.
-        keep_retention: keep the retention settings. Default: retention.ms is -1, so that the broker deletes
-            nothing.
-        offsets: keep the offsets, or number the records of each partition anew, without holes.
-        start_offset: with ``offsets="reassign"``: the first offset.
-        start: where to begin in each partition: an offset of the source or a time, which is
-            looked up as ListOffsets does.
-        end: where to end in each partition; the end itself is not restored.
-        on_damage: at a damaged batch: stop, or leave it out and report it.
-        open_transactions: leave open transactions open, or abort them with a marker at the log's end.
-        leader_epoch: write this epoch into every batch of format 2. Use 0 for an existing cluster.
-        segment_bytes: cut the log into segments of this size. Default: keep the segments.
+        to: the output log directory.
+        topics: topic names or patterns. Default: all topics except Kafka's internal topics.
+        partitions: partition numbers to read from each topic. Default: all.
+        topic_map: pairs (old name, new name) of topics to rename.
+        topic_ids: pairs (topic, id). Default: the source's id if it has one, else a new id.
+        topic_configs: pairs (name, value) for all topics, or (topic:name, value) for one topic.
+        keep_retention: keep the retention settings of the source. Default: set retention.ms to -1, so that the broker
+            does not delete the restored records.
+        offsets: keep the offsets, or reassign offsets without gaps in each partition.
+        start_offset: first offset if ``offsets`` is "reassign".
+        start: first position in each partition: an offset of the source, or a time, which is resolved as ListOffsets
+            resolves it.
+        end: end of the restore in each partition (exclusive).
+        on_damage: how to handle a damaged batch: fail stops, drop omits the batch and reports it.
+        open_transactions: keep open transactions open, or abort them with a marker at the log end.
+        leader_epoch: leader epoch to write into every batch of format 2. Use 0 for an existing cluster.
+        segment_bytes: size of the new segments. Default: keep the segment boundaries of the source.
         index_interval_bytes: bytes between two entries of the new indexes.
         groups: also copy the committed offsets of groups.
-        offsets_partitions: partitions of __consumer_offsets. Default: as in the source.
-        keep_commit_times: keep the times of commits. Default: the time of the restore, so that they do not
-            expire at once.
-        record_format: from Parquet.
-        codec: from Parquet: the codec of the new batches.
+        offsets_partitions: number of partitions of __consumer_offsets. Default: the source's number.
+        keep_commit_times: keep the commit timestamps. Default: the time of the restore, so that committed offsets do not
+            expire immediately.
+        record_format: for Parquet sources: record format of the new batches.
+        codec: for Parquet sources: codec of the new batches.
         level: compression level. Default: Kafka's.
-        batch_bytes: from Parquet: the size of a batch.
-        bootstrap: write what a new single node needs to start (kraft), or only partitions, for an existing
-            cluster (none).
-        node_id: the node id of the new single node.
-        cluster_id: the cluster id of the new single node. Default: a new one.
-        release: the release of Kafka that the new single node runs.
+        batch_bytes: for Parquet sources: size of the new batches.
+        bootstrap: kraft also writes the metadata that a new single node needs to start; none writes only partitions,
+            for an existing cluster.
+        node_id: node id of the new single node.
+        cluster_id: cluster id of the new single node. Default: a new one.
+        release: Kafka release of the new single node.
         key_files: private RSA keys (PEM, ``path`` or ``id=path``) of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to; otherwise they are skipped.
+        follow_links: whether to follow symbolic links in directories. They are skipped otherwise.
 
     Returns:
-        What was restored; it prints well and has ``to_dict()``.
+        A report of the restore. It prints as a summary and has ``to_dict()``.
 
     Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        OptionError: there is nothing to restore, or a setting does not exist or fit.
+        LogDirError: a source is damaged or cannot be read, or ``to`` exists or cannot be written. Incomplete output is
+            removed.
+        OptionError: no record is to be restored, or a setting is unknown or invalid.
     """
     from kafkaframes.jobs.restore.job import restore
 
@@ -615,42 +625,41 @@ def mirror_topics(
     group_interval_s: float = 5.0,
     topic_interval_s: float = 10.0,
 ) -> MirrorReport:
-    """Copy topics batch by batch, from bootstrap servers or a log directory to bootstrap servers or a log directory.
+    """Copy topics batch by batch. Source and target are each a cluster or a log directory.
 
-    Run again, it goes on where the copy ends. A copy in one of our brokers or in a directory has the source's bytes and
-    offsets; any other broker gives offsets of its own, and ``state_dir`` keeps which became which.
+    If run again, the mirror resumes at the end of the copy. A copy in a kafkaframes broker or in a directory has the
+    source's bytes and offsets. Other brokers assign new offsets, and ``state_dir`` stores the mapping from old to new.
 
     >>> mirror_topics("old:9092", "/backup/orders", topics=("orders",))  # doctest: +SKIP
     old:9092 to /backup/orders: offsets kept
 
     Args:
-        source, target: ``host:port`` (several with commas), or a directory.
-        topics: topic names or patterns. Default: all topics except Kafka's own.
+        source, target: bootstrap servers (``host:port``, separated by commas), or a log directory.
+        topics: topic names or patterns. Default: all topics except Kafka's internal topics.
         groups: also copy the committed offsets of groups.
-        follow: keep copying what arrives, new topics too, until Ctrl-C.
-        dry_run: print what would be copied, and from which offset; write nothing.
+        follow: keep copying new records and new topics until Ctrl-C.
+        dry_run: report the topics and first offsets that would be copied; write nothing.
         keep_retention: let the target delete records by the source's retention settings.
-        offsets: keep the offsets, or let the target assign new ones. Default: keep, where the target can.
-        on_damage: at a batch with a wrong CRC: stop, or omit it.
-        unverified: resume even if source and copy hold no common offset that shows that the copy is of this
-            source.
-        compare: which common records to compare before resuming. Default: all between directories, else
-            samples.
-        state_dir: where to keep the mapping of offsets, if they change.
-        source_properties: settings of the source's client, under Kafka's names.
-        target_properties: settings of the target's client, under Kafka's names.
-        timeout_s: how many seconds to wait until a broker of each cluster answers at first.
-        group_interval_s: how often committed offsets are copied.
-        topic_interval_s: how often new topics and partitions are looked for.
+        offsets: keep the offsets, or let the target assign new ones. Default: keep if the target supports it.
+        on_damage: how to handle a batch with a wrong CRC: fail stops, drop omits the batch.
+        unverified: resume even if no common offset can show that the copy was made from this source.
+        compare: which common records to compare before resuming. Default: all between directories, samples otherwise.
+        state_dir: directory for the offset mapping, if the target assigns new offsets.
+        source_properties: client settings for the source, under Kafka's names.
+        target_properties: client settings for the target, under Kafka's names.
+        timeout_s: longest wait for the first response of each cluster, in seconds.
+        group_interval_s: interval between two copies of committed offsets, in seconds.
+        topic_interval_s: interval between two searches for new topics and partitions, in seconds.
 
     Returns:
-        What was copied, opened and left out; it prints well and has ``to_dict()``.
+        A report of copied, rebuilt and omitted records. It prints as a summary and has ``to_dict()``.
 
     Raises:
-        BrokerError, NetworkError: an end refuses, or cannot be reached.
-        LogDirError: a directory or the mapping cannot be used, or what was read and written does not add up.
-        CorruptRecordError: a batch is damaged; ``on_damage="drop"`` omits it.
-        OptionError: there is no such topic, or a setting does not exist or fit.
+        BrokerError, NetworkError: source or target rejects a request or is unreachable.
+        LogDirError: a directory or the offset mapping cannot be used, or the counts of read and written records do not
+            match.
+        CorruptRecordError: a batch is damaged. ``on_damage="drop"`` omits damaged batches.
+        OptionError: a topic does not exist, or a setting is unknown or invalid.
     """
     from kafkaframes.client.loop import run_alone
     from kafkaframes.jobs.mirror.job import mirror as run

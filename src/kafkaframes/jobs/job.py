@@ -1,6 +1,7 @@
-"""What every job over logs shares: who runs its tasks, a destination that appears whole, and a report of what was done.
+"""Shared parts of all jobs over logs: task runners, atomic output directories and job reports.
 
-The report is left in the destination as ``_SUCCESS``: another run of the same job on the same source is done at once.
+A job stores its report in the output directory as ``_SUCCESS``. If the same job runs again on the same source, it
+returns this report without repeating the work.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.storage.files import atomic
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Compare the rows that a job read with those that it wrote, so that a job which loses one fails and says so.
+# Compare the counts of read and written rows, so that a job that loses a row fails and reports it.
 
 
 def check_row_counts(
     read: int, written: int, left_out: Mapping[str, int], *, where: str, outcome: str = "nothing is kept"
 ) -> None:
-    """Check that every row that was read was written, or left out for a reason.
+    """Check that every row that was read was written, or omitted for a counted reason.
 
     >>> check_row_counts(5, 3, {"outside the selected offsets": 2}, where="orders-0")
 
     Args:
-        read, written: rows.
-        left_out: reason to rows.
-        where: the partition or file, for the error.
-        outcome: what becomes of what was written, for the error.
+        read, written: numbers of rows.
+        left_out: number of omitted rows by reason.
+        where: partition or file, for the error message.
+        outcome: what happens to the written rows, for the error message.
 
     Raises:
-        LogDirError: the sums differ. That is a defect of this program, never of the source.
+        LogDirError: the sums differ. This is a defect of this program, never of the source.
     """
     explained = sum(left_out.values())
     if written + explained != read:
@@ -45,7 +46,7 @@ def check_row_counts(
 
 
 def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:
-    """Write the counts for people.
+    """Return the counts as text.
 
     >>> row_counts_text(5, 3, {"outside the selected offsets": 2})
     '5 records read, 3 written, 2 left out (outside the selected offsets)'
@@ -64,25 +65,27 @@ Item = TypeVar("Item")
 
 
 def paths_of(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[str]:
-    """Return the paths of an argument that may be one or several."""
+    """Return the paths of an argument that is a single path or a sequence of paths."""
     return [os.fspath(path) for path in ([paths] if isinstance(paths, str | PathLike) else paths)]
 
 
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
-    """Carry the tasks out one after the other, in this process."""
+    """Run the tasks one after the other in this process."""
     return map(function, tasks)
 
 
 def shares(
     items: Iterable[Item], most: int, cost: Callable[[Item], int], *, apart: Callable[[Item, Item], bool] | None = None
 ) -> Iterator[list[Item]]:
-    """Cut items into runs of neighbours that cost at most so much together; one that costs more is a run of its own.
+    """Split items into runs of neighbors with a limited total cost. An item that exceeds the limit is a run of its own.
 
     >>> list(shares([3, 1, 5, 1, 1], 4, int)), list(shares("aab", 9, len, apart=lambda before, after: before != after))
     ([[3, 1], [5], [1, 1]], [['a', 'a'], ['b']])
 
     Args:
-        apart: says of two neighbours whether they must not be in one run.
+        most: largest total cost of a run.
+        cost: returns the cost of an item.
+        apart: returns whether two neighbors must be in different runs.
     """
     run: list[Item] = []
     total = 0
@@ -97,7 +100,7 @@ def shares(
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object that a text is; an empty one where it is none."""
+    """Return the JSON object in a text, or an empty dict if the text is not a JSON object."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -106,27 +109,27 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 
 
 class Values:
-    """A dataclass that is JSON's values, too: its fields, those of its parts, and back."""
+    """Base class of dataclasses that convert to JSON values and back, nested dataclasses included."""
 
     __slots__ = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as values that JSON has."""
+        """Return the fields as JSON values."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same, as every result of the public functions has it."""
+        """Return the fields as JSON values. Every result of a public function has this method."""
         return self.as_json()
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return what ``as_json`` gave."""
+        """Create an instance from the values that ``as_json`` returned."""
         kinds = get_type_hints(cls)
         return cls(**{name: _typed(kinds[name], value) for name, value in values.items()})
 
 
 class Shown:
-    """A result that is shown as its text, in notebooks, too."""
+    """Base class of results whose ``repr`` is their text, also in notebooks."""
 
     __slots__ = ()
 
@@ -160,11 +163,11 @@ def _typed(kind: Any, value: Any) -> Any:
 
 @dataclass(slots=True)
 class Done(Values):
-    """What a job did, or would do (``destination`` is empty then).
+    """The report of a job. ``destination`` is empty if the job only reported what it would do.
 
     Attributes:
-        fingerprint: of the names, sizes and times of the source's segments.
-        done_before: an earlier run of the same job had finished; nothing was done now.
+        fingerprint: digest of the names, sizes and modification times of the source's segments.
+        done_before: whether an earlier run of the same job had finished, so that this run did nothing.
     """
 
     source: Any
@@ -175,7 +178,7 @@ class Done(Values):
 
     @property
     def ending(self) -> str:
-        """The last line for people: where the result is."""
+        """The last line of the summary, with the path of the result."""
         return f"{'done before' if self.done_before else 'done'}: {self.destination}"
 
 
@@ -183,14 +186,14 @@ DoneT = TypeVar("DoneT", bound=Done)
 
 
 def counts_text(parts: Sequence[Any], read: str, written: str, left_out: str) -> str:
-    """Return how many records partitions read and wrote, and why others were left out; by the names of their counts."""
+    """Return the totals of read, written and omitted records as text. The arguments name the attributes to add up."""
     sums = {name: [getattr(part, name) for part in parts] for name in (read, written, left_out)}
     reasons = sum(map(Counter, sums[left_out]), Counter[str]())
     return row_counts_text(sum(sums[read]), sum(sums[written]), reasons)
 
 
 def described(settings: Any) -> dict[str, Any]:
-    """Return settings as JSON values, under the names and values that reports store."""
+    """Return settings as JSON values, under the names and values that job reports store."""
     result: dict[str, Any] = {}
     for entry in fields(settings):
         value, stored = getattr(settings, entry.name), entry.metadata.get("stored")
@@ -206,10 +209,13 @@ def described(settings: Any) -> dict[str, Any]:
 
 
 def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
-    """Have ``fill`` fill an empty directory, which gets its place when it is whole; or return an earlier run's report.
+    """Fill the output directory with ``fill`` and store the report, or return the report of an earlier, equal run.
+
+    The directory appears under its name only after it is complete.
 
     Raises:
-        LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
+        LogDirError: another job is writing the directory, the directory has other contents, or the disk fails.
+            Incomplete output is removed.
     """
     target = Path(report.destination)
     with atomic.locked(target):
@@ -217,7 +223,7 @@ def done_once(report: DoneT, fill: Callable[[Path], None]) -> DoneT:
             return replace(type(report).from_json(_earlier(target, report)), done_before=True)
         with atomic.unfinished(target) as directory:
             fill(directory)
-            with atomic.new_file(directory / atomic.SUCCESS) as out:  # a broker looks at directories only: it may stay
+            with atomic.new_file(directory / atomic.SUCCESS) as out:  # brokers ignore files here, so it can remain
                 out.write(json.dumps(report.as_json(), indent=1).encode())
     return report
 
@@ -240,8 +246,8 @@ class JobResult(Shown, Generic[Report]):
 
     Attributes:
         report: the job's own report object.
-        values: the same as JSON values.
-        lines: a short text of it.
+        values: the report as JSON values.
+        lines: lines of the summary.
     """
 
     report: Report

@@ -1,8 +1,8 @@
-"""One micro-batch of a streaming query: what identifies it, and whether a sink's mark of an earlier one fits.
+"""Identify a streaming query's micro-batches, and check that one continues the marks that a sink has stored.
 
-The number of a micro-batch does not say what it holds: a query whose checkpoint was restored from a copy, copied or
-deleted plans other rows under numbers that the sink has seen already. So a mark keeps the offsets of the sources too,
-as Spark's checkpoint has them: ``offsets/N`` is where micro-batch N ends, ``offsets/N-1`` where it begins.
+The number of a micro-batch does not identify its rows. If a query's checkpoint was copied, deleted or restored from a
+backup, the query plans other rows under numbers that the sink has already seen. A mark therefore also stores the
+offsets of the sources, as in Spark's checkpoint: micro-batch N ends at ``offsets/N`` and begins at ``offsets/N-1``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kafkaframes.scan.ranges import flat
 from kafkaframes.scan.stream_offsets import StreamOffsets
 
 Offsets = dict[str, dict[str, int]]
-Lines = tuple[str, ...]  # one for each source, as JSON or as the source writes it
-_NOT_SOURCES: Final = 2  # lines of a file of offsets: the version, and what the query was planned with
-_LARGEST: Final = 1 << 18  # of the offsets in a mark; brokers take messages of 1 MiB
+Lines = tuple[str, ...]  # one line for each source, as JSON or in the source's own form
+_NOT_SOURCES: Final = 2  # first lines of an offsets file: the version and the query's metadata
+_LARGEST: Final = 1 << 18  # characters of offsets in a mark. Brokers accept messages of up to 1 MiB by default.
 _DIGEST: Final = "sha256:"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A micro-batch, and what a mark says of one.
+    """A micro-batch, as planned or as stored in a mark.
 
     Attributes:
-        query_id: of all runs on one checkpoint.
-        checkpoint: where that is; "" where it is not known.
-        sink: the name of the sink and where it writes to; "" where the mark's own position says it.
-        begins, ends: the sources' offsets; None where they are not known.
+        query_id: id of the query, which is the same for all runs on one checkpoint.
+        checkpoint: location of the checkpoint; "" if unknown.
+        sink: name and destination of the sink; "" if the location of the mark identifies it.
+        begins, ends: offsets of the sources; None if unknown.
     """
 
     query_id: str
@@ -42,7 +42,7 @@ class StreamBatch:
     ends: Lines | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a mark notes beside the query's id; offsets of very many partitions as digests."""
+        """Return the fields of a mark, except the query's id. Offsets above a size limit are stored as digests."""
         noted: dict[str, Any] = {"batchId": self.batch_id, "checkpoint": self.checkpoint, "sink": self.sink}
         offsets = {"begins": self.begins, "ends": self.ends}
         size = sum(len(line) for lines in offsets.values() for line in lines or ())
@@ -53,13 +53,13 @@ class StreamBatch:
 
     @classmethod
     def from_json(cls, query_id: str, noted: Any) -> StreamBatch:
-        """Read a mark, also one of version 0.1.0, which is a number.
+        """Parse a mark. A mark of version 0.1.0 is a number.
 
         >>> StreamBatch.from_json("q", 7) == StreamBatch.from_json("q", {"batchId": 7}) == StreamBatch("q", 7)
         True
 
         Raises:
-            ValueError: it is none.
+            ValueError: the value is not a mark.
         """
         if isinstance(noted, int):
             return cls(query_id, noted)
@@ -79,11 +79,11 @@ def _lines(noted: Any) -> Lines | None:
 
 
 def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines | None, Lines | None]:
-    """Return where a micro-batch begins and ends, from its checkpoint.
+    """Return the begin and end offsets of a micro-batch from its checkpoint.
 
     Args:
-        read: returns the text of a file of the checkpoint; None where it is not there.
-        batch_id: where the first one begins is not noted.
+        read: returns the text of a checkpoint file, or None if the file does not exist.
+        batch_id: number of the micro-batch. The checkpoint does not store the begin offsets of micro-batch 0.
     """
     before = read(f"offsets/{batch_id - 1}") if batch_id else None
     return _sources(before), _sources(read(f"offsets/{batch_id}"))
@@ -95,7 +95,7 @@ def _sources(text: str | None) -> Lines | None:
 
 
 def _plain(line: str) -> str:
-    """Return one text for equal offsets, however they are spaced."""
+    """Return JSON offsets in a canonical form, so that equal offsets have equal text."""
     try:
         return json.dumps(json.loads(line), separators=(",", ":"), sort_keys=True)
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def _plain(line: str) -> str:
 
 
 def offsets_of(line: str) -> Offsets | None:
-    """Return offsets of topics, without the ids among them; None where a source has others, or none."""
+    """Return topic offsets without topic ids, or None if the line has no topic offsets."""
     try:
         offsets = json.loads(line)
     except (ValueError, RecursionError):
@@ -119,7 +119,7 @@ def offsets_of(line: str) -> Offsets | None:
 
 
 def all_offsets_of(line: str) -> Offsets | None:
-    """Return offsets of topics as ``offsets_of``, with those of partitions that brokers did not list."""
+    """Return topic offsets as ``offsets_of`` does, including those of partitions that brokers did not list."""
     if offsets_of(line) is None and "@" not in line:
         return None
     try:
@@ -129,7 +129,7 @@ def all_offsets_of(line: str) -> Offsets | None:
 
 
 def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
-    """Return which of the queries' newest marks a micro-batch must fit: its own query's, else one of its checkpoint."""
+    """Return the mark that a micro-batch must continue: its query's newest mark, else the newest of its checkpoint."""
     own = marks.get(batch.query_id)
     if own is not None or not batch.checkpoint:
         return own
@@ -138,7 +138,7 @@ def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatc
 
 
 def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
-    """Return why a micro-batch can be neither written behind a mark nor taken for the marked one; None if it can."""
+    """Return why a micro-batch neither follows a mark nor equals the marked micro-batch; None if it does."""
     if mark.query_id != batch.query_id:
         return (
             f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, and this is "
@@ -191,7 +191,7 @@ def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
 
 
 def behind(mark: StreamBatch) -> Iterator[str]:
-    """Yield the offsets of topics at which a mark's micro-batch ends, one text for each source that has them."""
+    """Yield the end offsets of a mark's micro-batch, one line for each source that has topic offsets."""
     return (line for line in mark.ends or () if offsets_of(line) is not None)
 
 

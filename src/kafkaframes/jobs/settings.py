@@ -1,9 +1,8 @@
-"""Settings of jobs, each declared once: a field of a dataclass has the default, what is allowed, and what it means.
+"""Declare the settings of jobs. A dataclass field has the default, the allowed values and the help text of a setting.
 
-The flags of the commands (``settings_options`` and ``reads`` in ``cli/options.py``), the tables of the docs
-(``docs/tables.py``) and the checks (``check``) are made of the fields; a test compares the signatures in
-``jobs/functions.py`` with them. Jobs with many settings have a file of their own.
-Nothing that reads logs is imported here.
+Command flags (``settings_options`` and ``reads`` in ``cli/options.py``), documentation tables (``docs/tables.py``) and
+validation (``check``) are generated from these fields. A test compares the signatures in ``jobs/functions.py`` with
+them. Jobs with many settings have their own settings module. This module does not import code that reads logs.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
 Path = str | PathLike[str]
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-POSITION = "OFFSET|TIME"  # the metavar of settings that are an offset or a time
-BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # as ``records.build`` and brokers have them
+POSITION = "OFFSET|TIME"  # metavar of settings that accept an offset or a time
+BATCH_BYTES, INDEX_INTERVAL_BYTES = 16384, 4096  # defaults of ``records.build`` and of brokers
 Default = TypeVar("Default")
 Settings = TypeVar("Settings")
 Source = TypeVar("Source")
@@ -48,11 +47,11 @@ ResultOut = TypeVar("ResultOut", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """How a job's report stores a setting, so that a report of an earlier release is still recognized.
+    """The stored form of a setting in a job's report, so that reports of earlier releases are still recognized.
 
     Attributes:
-        name: the stored key; empty if the setting is new, and is stored only when it is not its default.
-        values: value to stored value; others are stored as they are.
+        name: the stored key. Empty for a new setting, which is stored only if it differs from its default.
+        values: stored values by value. Other values are stored unchanged.
     """
 
     name: str = ""
@@ -75,18 +74,19 @@ def setting(
     stored: StoredAs | None = None,
     secret: bool = False,
 ) -> Default:
-    """Return the field of a setting.
+    """Return the dataclass field of a setting.
 
     Args:
-        default: of the setting; an empty mapping is made anew each time.
-        meaning: for people: the help of its flag.
-        choices: the texts that are allowed, where the type is no ``Literal`` of them.
-        least: the smallest number that is allowed.
-        flag: what the command line calls it, its letter first; by default its name with hyphens.
-        shown: what stands for its value in help; ``NAME=VALUE`` is repeatable.
-        recorded: whether another value makes it another job, whose result is not taken for this one's.
-        stored: the name and the values under which a job's report stores it, if they are not its own.
-        secret: whether it may hold a password, and is left out of what settings print as.
+        default: default value. Each instance gets its own copy of an empty mapping.
+        meaning: help text of the flag.
+        choices: allowed texts, if the type is not a ``Literal``.
+        least: smallest allowed number.
+        flag: the flag's names on the command line, the short one first. Default: the setting's name with hyphens.
+        shown: metavar of the value in help. ``NAME=VALUE`` makes the flag repeatable.
+        recorded: whether the setting is part of the job's identity. If so, the result of a job with another value is
+            not reused.
+        stored: name and values in the job's report, if they differ from the setting's.
+        secret: whether the value may contain a password. Secret values are omitted from ``repr``.
     """
     facts: dict[str, Any] = {
         "meaning": meaning,
@@ -101,16 +101,16 @@ def setting(
 
 
 def required(meaning: str, *, flag: str | None = None) -> Any:
-    """Return the field of a setting that has no default; ``meaning`` and ``flag`` as of ``setting``."""
+    """Return the dataclass field of a setting without a default. ``meaning`` and ``flag`` are as in ``setting``."""
     facts = {"meaning": meaning, "choices": (), "least": None, "flag": flag, "shown": None, "recorded": True}
     return field(metadata=facts | {"stored": None})
 
 
 def check(settings: Any) -> None:
-    """Refuse what no source allows.
+    """Reject values that are not allowed for a setting.
 
     Raises:
-        OptionError: names the setting.
+        OptionError: a value is not allowed; the message names the setting.
     """
     for entry in fields(settings):
         value, choices = getattr(settings, entry.name), choices_of(type(settings), entry)
@@ -123,25 +123,25 @@ def check(settings: Any) -> None:
 
 
 class Checked:
-    """Settings that are checked when they are made."""
+    """Base class of settings that are validated on construction."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is not allowed, or does not fit together.
+        """Reject values that are not allowed, and settings that contradict each other.
 
         Raises:
-            OptionError: names the setting.
+            OptionError: a value is rejected; the message names the setting.
         """
         check(self)
         self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse what does not fit together."""
+        """Reject settings that contradict each other."""
 
 
 def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
-    """Return the values that a setting may have; nothing where its type says all."""
+    """Return the allowed values of a setting, or an empty tuple if its type is the only restriction."""
     kind = kinds_of(settings)[entry.name]
     literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     return get_args(literals[0]) if literals else tuple(entry.metadata.get("choices", ()))
@@ -149,15 +149,15 @@ def choices_of(settings: type, entry: Field[Any]) -> tuple[Any, ...]:
 
 @cache
 def kinds_of(settings: type) -> dict[str, Any]:
-    """Return the types of settings."""
+    """Return the type of each setting by name."""
     return get_type_hints(settings)
 
 
 def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Settings:
-    """Make settings of names and values.
+    """Create settings from names and values.
 
     Raises:
-        OptionError: one does not exist (the nearest is named), or does not fit.
+        OptionError: a setting is unknown (the message names the closest match) or its value is invalid.
     """
     known = [entry.name for entry in fields(cast(Any, make))]
     for name in values:
@@ -173,7 +173,7 @@ def settings_of(make: Callable[..., Settings], values: Mapping[str, Any]) -> Set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """How the files of sources are read: every job over logs has these."""
+    """Settings for reading source files, which every job over logs has."""
 
     key_files: Sequence[str] = setting(
         (),
@@ -186,7 +186,7 @@ class SourceSettings:
 
     @property
     def storage(self) -> dict[str, Any]:
-        """The same as ``discover`` and its kind take it as ``options``."""
+        """The settings as storage options, for ``discover`` and other functions that read files."""
         from kafkaframes.storage.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
         options: dict[str, Any] = {KEY_FILES: tuple(self.key_files)} if self.key_files else {}
@@ -195,7 +195,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSettings(SourceSettings):
-    """Which topic partitions of sources are read. Default: all."""
+    """Settings that select topic partitions of the sources. Default: all."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
     partitions: Sequence[int] = setting((), "Only this partition; repeatable.", least=0, flag="-p --partition")
@@ -203,21 +203,21 @@ class PartitionSettings(SourceSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySettings(PartitionSettings):
-    """What is verified."""
+    """Settings of ``verify_log``."""
 
     deep: bool = setting(False, "Also decompress and read every record.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeSettings(PartitionSettings):
-    """What is described; without ``deep`` the first and the last batch of each segment are read."""
+    """Settings of ``describe_log``. Without ``deep`` only the first and the last batch of each segment are read."""
 
     deep: bool = setting(False, "Read the header of every batch, for exact codecs, formats, times and counts.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings(PartitionSettings):
-    """What is reported, and where to."""
+    """Settings of ``report_log``."""
 
     to: Path | None = setting(None, "Where the page or the JSON is written; nowhere by default.")
     format: Literal["html", "json"] = setting("html", "Of what is written.")
@@ -225,7 +225,7 @@ class ReportSettings(PartitionSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings(SourceSettings, Checked):
-    """The settings of a conversion; picklable, for it travels to other processes."""
+    """Settings of a conversion. They are picklable, because they are sent to worker processes."""
 
     record_format: Literal[0, 1, 2] | None = setting(None, "The format to write; each batch keeps its own by default.")
     codec: CodecName | None = setting(None, "The codec to write. Default: each batch keeps its own.")
@@ -259,14 +259,14 @@ class RewriteSettings(SourceSettings, Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertSettings(RewriteSettings):
-    """The settings of ``convert_log``: the record format is required."""
+    """Settings of ``convert_log``, which requires a record format."""
 
     record_format: Literal[0, 1, 2] = required("The format to write.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecompressSettings(SourceSettings, Checked):
-    """The settings of ``recompress_log``, which keeps each batch's format: the codec is required."""
+    """Settings of ``recompress_log``, which requires a codec and keeps each batch's format."""
 
     codec: CodecName = required("The codec to write.")
     level: int | None = setting(None, "Compression level. Default: Kafka's.")
@@ -280,13 +280,13 @@ class RecompressSettings(SourceSettings, Checked):
 
     @property
     def rewrite(self) -> RewriteSettings:
-        """The settings of the rewriting job."""
+        """The same settings for the conversion job."""
         return RewriteSettings(**{entry.name: getattr(self, entry.name) for entry in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactSettings(SourceSettings, Checked):
-    """Which topics are compacted, and by whose rules."""
+    """Settings of ``compact_log``: topics, and the cleaning rules to apply."""
 
     topics: Sequence[str] = setting((), "Only this topic: a name or pattern; repeatable.", flag="-t --topic")
     broker_release: Literal["2.8", "3.9", "4.x"] = setting("4.x", "Compact by the rules of this release.")
@@ -294,7 +294,7 @@ class CompactSettings(SourceSettings, Checked):
     min_compaction_lag_ms: int = setting(0, "As the topics' setting of this name.", least=0)
 
     def cleaner(self, now_ms: int) -> CleanerSettings:
-        """Return the settings of a round of cleaning."""
+        """Return the cleaner settings for one cleaning run."""
         from kafkaframes.storage.cleaner.plan import CleanerSettings
 
         return CleanerSettings(
@@ -307,7 +307,7 @@ class CompactSettings(SourceSettings, Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairSettings(Checked):
-    """How a log is repaired."""
+    """Settings of ``repair_log``."""
 
     as_kafka: bool = setting(False, "Recover as a broker does: cut each log off at the first damage.")
     index_interval_bytes: int = setting(INDEX_INTERVAL_BYTES, "Bytes between two entries of the new indexes.", least=0)
@@ -315,7 +315,7 @@ class RepairSettings(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """Which upgrade is audited, and what traffic is read by."""
+    """Settings of an upgrade audit: the target release, and how to parse the captured traffic."""
 
     target: str | None = setting(
         None, "The release to upgrade to: 4.0.1, 4.3, 3.9, ... Default: the newest.", shown="RELEASE"

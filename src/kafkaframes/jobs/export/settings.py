@@ -1,4 +1,4 @@
-"""The settings of an export as users say them, and what they come to: what is read, and what holds for each file."""
+"""The settings of an export, and their conversion to read options and to the settings of each file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings(Checked):
-    """What is exported, and as what; ``on_damage`` and what follows but ``partitions`` are as in ``read_records``."""
+    """Settings of ``export_log``. Settings that ``read_records`` also has mean the same there."""
 
     format: Literal["parquet", "arrow", "csv", "json"] = setting("parquet", "Of the files.")
     topics: Sequence[str] = setting(
@@ -56,7 +56,7 @@ class ExportSettings(Checked):
             )
 
     def read_fields(self) -> dict[str, Any]:
-        """Return what is read, as fields of ``ReadOptions`` beside the paths."""
+        """Return the fields of ``ReadOptions`` that these settings determine: all except the paths."""
         selection = Selection(
             topics=self.topics,
             partitions=self.partitions,
@@ -76,7 +76,7 @@ class ExportSettings(Checked):
         }
 
     def files(self, to: str, read: ReadOptions) -> Settings:
-        """Return what holds for every segment, given what is read."""
+        """Return the settings that are common to all segments of an export with these read options."""
         from kafkaframes.jobs.dump.chunks import Filter, key_pattern
         from kafkaframes.jobs.export.task import Settings
 

@@ -1,4 +1,4 @@
-"""What a mirror is to do, and what it did: values that add up, as text and as JSON. Pure."""
+"""The settings and the report of a mirror. The report adds up counts, and converts to text and JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kafkaframes.jobs.settings import Checked, setting
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
 KEEP: Final = "keep"
 REASSIGN: Final = "reassign"
-KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for mirrors (KIP-31)
+KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # the kafkaframes broker's setting for mirrors (KIP-31)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorSettings(Checked):
-    """How topics are mirrored. Settings of clients are under Kafka's names; intervals count with ``follow``."""
+    """Settings of ``mirror_topics``. Client properties have Kafka's names. Intervals only apply with ``follow``."""
 
     topics: Sequence[str] = setting(
         (), "Only this topic: a name or pattern; repeatable. Default: all but Kafka's own.", flag="-t --topic"
@@ -55,10 +55,10 @@ class MirrorSettings(Checked):
 
 
 def check_ends(source: str, target: str) -> None:
-    """Refuse two ends that are none, or the same.
+    """Reject an empty source or target, and a source that equals the target.
 
     Raises:
-        OptionError: names the end.
+        OptionError: an argument is rejected; the message names it.
     """
     for name, value in (("source", source), ("target", target)):
         if not value.strip():
@@ -68,7 +68,7 @@ def check_ends(source: str, target: str) -> None:
 
 
 def is_directory(endpoint: str) -> bool:
-    """Say whether one end of a mirror is a log directory, and not bootstrap servers.
+    """Return whether the source or target of a mirror is a log directory instead of bootstrap servers.
 
     >>> [is_directory(one) for one in ("a:9092,b:9092", "[::1]:9092", "/backup/kafka-logs", "copy", "./a:1")]
     [False, False, True, True, True]
@@ -78,23 +78,23 @@ def is_directory(endpoint: str) -> bool:
 
 @dataclass(slots=True)
 class PartitionReport(Values):
-    """What was done to one partition.
+    """The report of one partition.
 
     Attributes:
-        from_offset: of the source, where this run began.
-        resumed: whether it went on where an earlier run had ended.
-        compared: offsets at which source and copy were found to hold the same record, before it resumed.
-        until_offset: of the source, the first that was not copied.
-        target_end: the first free offset of the copy.
-        batches_read, batches_written: of the source, and as the target acknowledged them.
-        bytes_read, bytes_written: of those.
-        records_read, records_written: of data batches that their headers or their contents tell.
-        unopened: messages and sets of formats 0 and 1 that were copied as they are, and do not tell.
-        left_out: records that were read and not written, by reason.
-        batches_left_out: batches of which nothing was written, by reason.
-        opened: batches whose records were read and written anew, by reason.
-        rebuilt: how many batches were written for those.
-        gone: offsets that the source no longer had when their turn came.
+        from_offset: first source offset of this run.
+        resumed: whether this run continued the copy of an earlier run.
+        compared: number of offsets at which source and copy held the same record, compared before resuming.
+        until_offset: first source offset that was not copied.
+        target_end: log end offset of the copy.
+        batches_read, batches_written: batches read from the source, and batches acknowledged by the target.
+        bytes_read, bytes_written: size of these batches, in bytes.
+        records_read, records_written: records of data batches, counted from their headers or their contents.
+        unopened: messages and message sets of formats 0 and 1 that were copied unparsed. Their records are not counted.
+        left_out: number of records that were read and not written, by reason.
+        batches_left_out: number of batches that were omitted as a whole, by reason.
+        opened: number of batches whose records were decoded and written in new batches, by reason.
+        rebuilt: number of new batches that were written for these.
+        gone: number of offsets that the source deleted before they were read.
     """
 
     topic: str
@@ -118,10 +118,10 @@ class PartitionReport(Values):
     compared: int = 0
 
     def check(self) -> None:
-        """Compare what was read with what was written.
+        """Check that the counts of read and written records and batches match.
 
         Raises:
-            LogDirError: it does not add up.
+            LogDirError: the counts do not match.
         """
         partition = f"{self.topic}-{self.partition}"
         check_row_counts(self.records_read, self.records_written, self.left_out, where=partition)
@@ -133,17 +133,18 @@ class PartitionReport(Values):
 
 @dataclass(slots=True, repr=False)
 class MirrorReport(Shown, Values):
-    """What a mirror did, or with ``is_dry_run`` would do.
+    """The report of a mirror. With ``is_dry_run`` it describes what the mirror would do.
 
     Attributes:
-        source, target: as they were named.
+        source, target: as the caller specified them.
         keeps_offsets: whether the copy has the source's offsets.
-        created: topics that were made.
-        configs_left: topic to settings that the target does not take.
-        groups: groups whose offsets were copied; ``commits`` how many offsets.
-        commits_left: offsets that were not copied, by reason.
-        was_stopped: it was stopped before everything was there.
-        not_read: what the directory that is copied holds and could not be read: a line for each place.
+        created: topics that were created in the target.
+        configs_left: settings that the target does not accept, by topic.
+        groups: number of groups whose offsets were copied.
+        commits: number of committed offsets that were copied.
+        commits_left: number of committed offsets that were not copied, by reason.
+        was_stopped: whether the mirror was stopped before it was complete.
+        not_read: files and directories of the source directory that could not be read, one line each.
     """
 
     source: str
@@ -163,7 +164,7 @@ class MirrorReport(Shown, Values):
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Return the report for people."""
+        """Return the lines of the summary."""
         how = "offsets kept" if self.keeps_offsets else "new offsets, kept in a mapping"
         said = [f"{self.source} to {self.target}: {how}"]
         if self.created:

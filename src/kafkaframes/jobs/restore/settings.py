@@ -1,4 +1,4 @@
-"""What a restore is to do: which records, under which offsets and names, and for what kind of node."""
+"""The settings of a restore: which records, with which offsets and topic names, and for which kind of node."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ REASSIGN: Final = "reassign"
 ABORT: Final = "abort"
 KRAFT: Final = "kraft"
 NO_BOOTSTRAP: Final = "none"
-# The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker reads an older
-# release's; ``kafka-features upgrade`` raises them. Not eligible.leader.replicas.version: with it a controller takes a
-# broker that it has not seen before for one that stopped uncleanly, and no partition gets a leader (KIP-966).
+# The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker accepts the
+# levels of an older release, and ``kafka-features upgrade`` raises them. eligible.leader.replicas.version is omitted:
+# with it, a controller treats a broker that it does not know as uncleanly stopped, and no partition gets a leader (KIP-966).
 RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
         "3.9": {"metadata.version": 21},
@@ -50,10 +50,10 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSettings(PartitionSettings, Checked):
-    """The settings of a restore; picklable, for it travels to other processes.
+    """Settings of ``restore_log``. They are picklable, because they are sent to worker processes.
 
-    ``record_format``, ``codec``, ``level`` and ``batch_bytes`` are of the batches that are
-    built of rows (Parquet, DataFrames).
+    ``record_format``, ``codec``, ``level`` and ``batch_bytes`` apply to batches that are built from rows (Parquet,
+    DataFrames).
     """
 
     topic_map: Pairs = setting((), "Give a topic another name.", shown="OLD=NEW")
@@ -129,36 +129,36 @@ class RestoreSettings(PartitionSettings, Checked):
 
     @property
     def from_offset(self) -> int | None:
-        """The first offset that is restored."""
+        """The first offset to restore; None if ``start`` is not an offset."""
         return _offset(self.start)
 
     @property
     def until_offset(self) -> int | None:
-        """The first offset after the range."""
+        """The end offset of the restore (exclusive); None if ``end`` is not an offset."""
         return _offset(self.end)
 
     @property
     def from_timestamp_ms(self) -> int | None:
-        """The time that the first restored record reaches, in milliseconds."""
+        """The timestamp at which the restore starts, in milliseconds; None if ``start`` is not a time."""
         return _time_ms(self.start)
 
     @property
     def until_timestamp_ms(self) -> int | None:
-        """The time that the first record after the range reaches, in milliseconds."""
+        """The timestamp at which the restore ends (exclusive), in milliseconds; None if ``end`` is not a time."""
         return _time_ms(self.end)
 
     def stored_values(self) -> dict[str, Any]:
-        """Return the range under the names that reports have stored from the beginning."""
+        """Return the range under the keys that reports of all releases use."""
         names = ("from_offset", "until_offset", "from_timestamp_ms", "until_timestamp_ms")
         return {name: getattr(self, name) for name in names}
 
     @property
     def moves_offsets(self) -> bool:
-        """Whether a record may get another offset than it had."""
+        """Whether records get new offsets."""
         return self.offsets == REASSIGN
 
     def wants_topic(self, topic: str, *, is_internal: bool) -> bool:
-        """Say whether a topic of the source is requested; an internal one has to be named in full or by its start."""
+        """Return whether to restore a topic. An internal topic needs a pattern that starts with two underscores."""
         if not self.topics:
             return not is_internal
         return any(
@@ -166,7 +166,7 @@ class RestoreSettings(PartitionSettings, Checked):
         )
 
     def new_name(self, topic: str) -> str:
-        """Return what a topic is called afterwards."""
+        """Return the name of a topic after the restore."""
         return dict(self.topic_map).get(topic, topic)
 
 
@@ -187,7 +187,7 @@ def uuid_of(topic_id: str) -> uuid.UUID:
     1
 
     Raises:
-        OptionError: the text is not one.
+        OptionError: the text is not an id.
     """
     try:
         return uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))

@@ -1,4 +1,4 @@
-"""The settings of a table of records: what values become, whose schemas, how often it is committed to."""
+"""The settings of a table of records: how values are decoded, the source of schemas, and the commit interval."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kafkaframes.errors import OptionError
 from kafkaframes.jobs.settings import Checked, SourceSettings, setting
 
 RAW, LATEST, PROTOBUF = "raw", "latest", "protobuf"
-COMMIT_BYTES = 512 << 20  # of log: what a kill may cost
+COMMIT_BYTES = 512 << 20  # of log in a commit: the largest amount that has to be read again after a kill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings(SourceSettings, Checked):
-    """How live topics or logs become a table."""
+    """Settings for writing live topics or logs to a table."""
 
     mode: Literal["raw", "json", "avro", "protobuf", "latest"] = setting(
         "raw", "How to decode values: raw bytes; columns from JSON, Avro or Protobuf; latest: one row for each key."
@@ -84,10 +84,10 @@ class TableSettings(SourceSettings, Checked):
 
     @property
     def is_latest(self) -> bool:
-        """Whether the table holds one row a key."""
+        """Whether the table has one row for each key."""
         return self.mode == LATEST
 
     @property
     def decoded(self) -> str:
-        """What values become: ``raw``, or one of ``decoding.MODES``."""
+        """The decoding of values: ``raw``, or one of ``decoding.MODES``."""
         return (self.value or RAW) if self.is_latest else self.mode
