@@ -74,7 +74,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """Read a checkpoint in a local directory.
 
     Raises:
-        LogDirError: the directory is not a checkpoint, is damaged or has an unknown version. The message names the file.
+        LogDirError: the directory is not a checkpoint, is damaged or has an unknown version.
     """
     top = Path(path)
     if not (top / "metadata").is_file():

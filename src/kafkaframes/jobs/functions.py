@@ -548,8 +548,8 @@ def restore_log(
         index_interval_bytes: bytes between two entries of the new indexes.
         groups: also copy the committed offsets of groups.
         offsets_partitions: number of partitions of __consumer_offsets. Default: the source's number.
-        keep_commit_times: keep the commit timestamps. Default: the time of the restore, so that committed offsets do not
-            expire immediately.
+        keep_commit_times: keep the commit timestamps. Default: the time of the restore, so that committed offsets do
+            not expire immediately.
         record_format: for Parquet sources: record format of the new batches.
         codec: for Parquet sources: codec of the new batches.
         level: compression level. Default: Kafka's.

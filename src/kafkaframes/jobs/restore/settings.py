@@ -30,7 +30,8 @@ KRAFT: Final = "kraft"
 NO_BOOTSTRAP: Final = "none"
 # The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker accepts the
 # levels of an older release, and ``kafka-features upgrade`` raises them. eligible.leader.replicas.version is omitted:
-# with it, a controller treats a broker that it does not know as uncleanly stopped, and no partition gets a leader (KIP-966).
+# with it, a controller treats a broker that it does not know as uncleanly stopped, and no partition gets a
+# leader (KIP-966).
 RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
         "3.9": {"metadata.version": 21},
