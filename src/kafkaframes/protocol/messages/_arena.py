@@ -1,7 +1,8 @@
-"""One block of memory that holds every Arrow buffer of a decode: laid out, grown, and handed to Arrow without a copy.
+"""The arena: one block of memory that holds every Arrow buffer of a decoded struct array.
 
-The kernels see the block as bytes and ``addresses`` as where each column's buffers are in it (base, validity, data,
-and how many bytes of data fit). Nothing here depends on a message's content but the number of rows and bytes needed.
+The arena computes the buffer layout, grows while the kernels run, and passes the buffers to Arrow without a copy.
+Kernels access the block as bytes. ``addresses`` has four values per column: base, validity, data, and the data capacity
+in bytes. The layout depends only on the number of rows and data bytes, not on the messages' content.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from kafkaframes.protocol.messages._program import Kind, Node, Op, Program
 
 MAX_ROWS: Final = (1 << 31) - 2  # Arrow's offsets are int32
 _ALIGN: Final = 64
-_FIRST_BYTES: Final = 1 << 18  # capacities start as if this much input had come, and are then scaled by what it held
+_FIRST_BYTES: Final = 1 << 18  # initial capacities assume this much input and are then scaled by the real input size
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class Shape:
-    """What a program's buffers are like, as arrays over its columns; worked out once per program."""
+    """Buffer properties of a program, as arrays over its columns; computed once per program."""
 
     width: Array  # bytes of a row's value, 4 for offsets, 0 for bits and structs
     has_offsets: Array
@@ -38,7 +39,6 @@ class Shape:
 
 @lru_cache(maxsize=1024)
 def shape_of(program: Program) -> Shape:
-    """Return the shape of a program's buffers."""
     kind = program.columns[:, 0]
     offsets = (kind == Kind.VAR) | (kind == Kind.LIST)
     width = np.where(kind <= Kind.FIXED16, kind, np.where(offsets, 4, 0))
@@ -55,7 +55,7 @@ def shape_of(program: Program) -> Shape:
 
 
 class Arena:
-    """The memory of one decode. ``rows`` (per level) and ``data`` (per column) are capacities."""
+    """The memory of one decode. ``rows`` (per level) and ``data`` (per column, in bytes) are capacities."""
 
     def __init__(self, program: Program, shape: Shape, *, messages: int, size_bytes: int) -> None:
         self.program = program
@@ -79,7 +79,7 @@ class Arena:
         return arena
 
     def put(self, column: int, part: int, values: Array) -> None:
-        """Copy a whole buffer in: the values or offsets (0), the validity (1) or the data (2) of a column."""
+        """Copy values into a column's buffer: 0 for values or offsets, 1 for the validity bitmap, 2 for data."""
         start = int(self.addresses[column, part])
         raw = values.view(np.uint8)
         self.bytes[start : start + len(raw)] = raw
@@ -97,7 +97,7 @@ class Arena:
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.addresses[shape.has_offsets, 0] >> 2] = 0
 
     def patched_ops(self) -> Array:
-        """Return the program's operations with the addresses of this arena, flat, for the table-driven kernels."""
+        """Return the program's operations with this arena's addresses, flattened for the table-driven kernels."""
         ops = self.program.ops.copy()
         if len(self.addresses):
             ops[:, 5:8] = self.addresses[ops[:, 1], :3]
@@ -105,7 +105,7 @@ class Arena:
         return ops.ravel()
 
     def _sizes(self, rows_by_level: Array, data: Array) -> Array:
-        """Return the bytes of each column's three buffers for a number of rows and of bytes of data."""
+        """Return the sizes in bytes of each column's three buffers for these numbers of rows and data bytes."""
         shape = self.shape
         rows = rows_by_level[shape.level]
         bits = (rows + 7) >> 3
@@ -118,11 +118,13 @@ class Arena:
     def grow(
         self, messages: int, consumed: int, *, level: int = 0, rows: int = 0, column: int = 0, data: int = 0
     ) -> None:
-        """Make space: for what is needed in one place, and everywhere for as much as the bytes still to come promise.
+        """Grow the level or column that is full, and all others in proportion to the remaining input.
 
         Args:
-            messages: how many are decoded, from ``consumed`` bytes.
-            level: the level that needs ``rows``; or ``column``, whose data needs ``data`` bytes.
+            messages: number of decoded messages.
+            consumed: number of input bytes of these messages.
+            level: level that needs space for ``rows`` rows.
+            column: column that needs space for ``data`` bytes.
         """
         lengths = self.lengths(messages)
         ends = [
@@ -145,12 +147,12 @@ class Arena:
             self.bytes[target : target + size] = old_bytes[start : start + size]
 
     def _scaled(self, have: Array, used: Array, consumed: int) -> Array:
-        """Return capacities for all input if it goes on as its first ``consumed`` bytes; never less than before."""
+        """Extrapolate the usage after ``consumed`` input bytes to all input; never return less than ``have``."""
         expected = used * (self.size_bytes / max(consumed, 1)) * 1.05
         return np.clip(expected.astype(np.int64), have, np.maximum(have, MAX_ROWS))
 
     def lengths(self, messages: int) -> list[int]:
-        """Return how many rows each level has, once ``messages`` are decoded."""
+        """Return the number of rows in each level after ``messages`` decoded messages."""
         lengths = [messages]
         for level in self.program.levels[1:]:
             parent = int(self.program.columns[level.parent_column, 1])
@@ -158,18 +160,18 @@ class Arena:
         return lengths
 
     def offset(self, column: int, row: int) -> int:
-        """Return one offset of a list or string column."""
+        """Return the offset of a row in a list or string column."""
         at = int(self.addresses[column, 0]) + row * 4
         return int(self.bytes[at : at + 4].view(np.int32)[0])
 
     def to_arrow(self, messages: int, *, errors: pa.Array, valid: Array, texts: dict[int, Any]) -> pa.StructArray:
-        """Hand the buffers to Arrow.
+        """Return the arena's buffers as an Arrow struct array.
 
         Args:
-            messages: how many were decoded.
+            messages: number of decoded messages.
             errors: the ``_error`` column.
-            valid: which messages have a value; the others are null in every column.
-            texts: columns of strings that have to be replaced, by a function from the raw binary array.
+            valid: whether each message has a value; all columns of the other messages are null.
+            texts: functions that convert a raw binary array to text, by column, for columns with invalid UTF-8.
         """
         lengths = self.lengths(messages)
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")

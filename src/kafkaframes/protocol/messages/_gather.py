@@ -1,8 +1,8 @@
-"""Arrow input for the encoder: found by name, brought to the exact types, judged, and laid out in an arena.
+"""Prepare Arrow input for the encoder: find columns by name, cast them, validate them, copy them to an arena.
 
-Everything that could make a row impossible to write is judged here, column by column and without a loop over rows:
-nulls where the version allows none, text that is too long, integers beyond an unsigned type, unknown tags that do not
-ascend, and values of fields that the version lacks. The first row that fails is named in the EncodeError.
+All validation happens here, column by column and without a loop over rows. It rejects nulls at versions that do not
+allow them, text that is too long, integers beyond an unsigned type's range, unknown tags that are not in ascending
+order, and non-default values of fields that the version lacks. The EncodeError names the first invalid row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
 _LARGEST: Final = {"uint16": 0xFFFF, "uint32": 0xFFFFFFFF}
 _MAX_TAG: Final = 0x7FFFFFFE
-#: Most bytes of wire that a row of a column takes, besides its data: a value, a length, a struct's marker.
+#: Largest encoded size of a row in one column, in bytes, without its data: a value, a length, or a struct marker.
 _WIRE_BYTES: Final = {Kind.BIT: 1, Kind.VAR: 5, Kind.LIST: 5, Kind.STRUCT: 1}
-_TAG_BYTES: Final = 16  # a tag, its size, and the count of the section, at most
+_TAG_BYTES: Final = 16  # largest size of a tag, its size, and the section's count, in bytes
 
 
 class Gatherer:
-    """Walks a program's tree beside the caller's array; ``parts[column]`` are the buffers it found."""
+    """Walks a program's tree and the caller's array together; ``parts[column]`` are the gathered buffers."""
 
     def __init__(self, program: Program, count: int) -> None:
         self.program = program
@@ -42,7 +42,7 @@ class Gatherer:
         }
 
     def structs(self, node: Node, plan: StructPlan, array: pa.Array, live: Array, path: str) -> None:
-        """Take every child of a struct; names that the spec does not know are an error."""
+        """Gather every field of a struct array; reject names that the spec does not declare."""
         names = [field.name for field in array.type]
         if len(set(names)) != len(names):
             raise EncodeError(f"{path or 'the message'} has a column twice")
@@ -67,7 +67,7 @@ class Gatherer:
                 raise EncodeError(f"no field {_join(path, name)} in {plan.name}")
 
     def take(self, node: Node, array: pa.Array, live: Array, path: str) -> None:
-        """Take one field in whatever shape it has."""
+        """Gather one field of any kind."""
         plan = node.plan
         assert plan is not None
         array = _cast(array, node.type, path)
@@ -130,7 +130,7 @@ class Gatherer:
             reason = f"string of more than {MAX_STRING_BYTES} bytes"
             self.refuse(live & (sizes > MAX_STRING_BYTES), node.level, path, reason)
         offsets = self.offsets_of(node.column, sizes)
-        if array.null_count:  # bytes behind a null would shift the others
+        if array.null_count:  # the bytes of a null row would shift the following rows' data
             array = pc.fill_null(array, "" if pa.types.is_string(array.type) else b"")
         data = np.zeros(0, np.uint8)
         if offsets[-1]:
@@ -141,7 +141,7 @@ class Gatherer:
     def unknown_tags(
         self, node: Node, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
     ) -> None:
-        """Take a struct's unknown tags, which must ascend, and be none that the spec declares."""
+        """Gather a struct's unknown tags, which must ascend and must not be declared in the spec."""
         path = _join(path, UNKNOWN_TAGS)
         if UNKNOWN_TAGS not in names:
             array = _repeat([], len(parent), node.type)
@@ -167,20 +167,20 @@ class Gatherer:
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 
     def absent(self, field: AbsentField, array: pa.Array, live: Array, level: int, path: str) -> None:
-        """Judge a field that the version lacks: ignorable, or at its default."""
+        """Check a field that the version lacks: it must be ignorable or have its default."""
         if field.ignorable:
             return
         differs = live & ~_at_default(array, field)
         self.refuse(differs, level, path, reason_for_missing_field(field, self.program.plan.version))
 
     def default(self, node: Node, count: int) -> pa.Array:
-        """Return ``count`` defaults of a field whose column the caller left out."""
+        """Return ``count`` default values for a field without a column in the caller's array."""
         plan = node.plan
         assert plan is not None
         return _repeat(_default(node), count, node.type)
 
     def refuse(self, wrong: Array, level: int, path: str, reason: str) -> None:
-        """Raise for the first row in ``wrong``, named by its place in each list above it."""
+        """Raise an error for the first row in ``wrong``, with its index in each enclosing list."""
         if not wrong.any():
             return
         rows = np.flatnonzero(wrong)
@@ -198,7 +198,7 @@ class Gatherer:
         raise error
 
     def arena(self) -> Arena:
-        """Return an arena that holds what was gathered."""
+        """Return an arena with the gathered buffers."""
         data = np.zeros(len(self.program.columns), np.int64)
         for column, (_, _, part) in self.parts.items():
             data[column] = 0 if part is None else len(part)
@@ -213,7 +213,7 @@ class Gatherer:
         return arena
 
     def most_bytes(self) -> int:
-        """Return a bound of what all rows take on the wire."""
+        """Return an upper bound of the encoded size of all rows, in bytes."""
         total = 0
         for column, entry in enumerate(self.program.columns.tolist()):
             each = _WIRE_BYTES.get(Kind(entry[0]), entry[0]) + _TAG_BYTES
@@ -227,7 +227,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _at_default(array: pa.Array, field: AbsentField) -> Array:
-    """Return which rows are at the default of a field that the version lacks."""
+    """Return whether each row has the default of a field that the version lacks."""
     if field.default is None:
         return ~_valid(array)
     if field.default is Empty.STRUCT:
@@ -244,7 +244,7 @@ def _at_default(array: pa.Array, field: AbsentField) -> Array:
 
 
 def _is_default_struct(array: pa.Array, field: AbsentField) -> Array:
-    """Return which rows of structs hold nothing but defaults; null does not say anything, where it is no value."""
+    """Return whether each struct has only defaults; a null counts as default if the field is never nullable."""
     valid = _valid(array)
     if not pa.types.is_struct(array.type):
         return np.zeros(len(array), bool) if field.nullable else ~valid
@@ -253,13 +253,13 @@ def _is_default_struct(array: pa.Array, field: AbsentField) -> Array:
     for index, name in enumerate(one.name for one in array.type):
         if name in parts:
             same &= _at_default(array.field(index), parts[name])
-        else:  # unknown tags, or what no version has
+        else:  # unknown tags, or a field that no version has
             same &= _is_nothing(array.field(index))
     return same if field.nullable else same | ~valid
 
 
 def _is_nothing(array: pa.Array) -> Array:
-    """Return which rows are null or an empty list."""
+    """Return whether each row is null or an empty list."""
     empty = ~_valid(array)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         empty |= pc.fill_null(pc.equal(pc.list_value_length(array), 0), True).to_numpy(zero_copy_only=False)
@@ -274,7 +274,7 @@ def _valid(array: pa.Array) -> Array:
 
 
 def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
-    """Bring a column to the type its buffers must have; structs are taken apart later, by name."""
+    """Cast a column to the type of its buffers; structs are matched by field name later."""
     if array.type == to or pa.types.is_struct(to):
         if pa.types.is_struct(to) and not pa.types.is_struct(array.type) and not pa.types.is_null(array.type):
             raise EncodeError(f"field {path} is {array.type}, not a struct")
@@ -292,7 +292,7 @@ def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
 
 
 def _member(structs: pa.Array, node: Node, path: str) -> pa.Array:
-    """Return a field of structs by its name, of its type; nulls where they do not have it."""
+    """Return a field of a struct array by name, cast to its type; all null if the structs lack the field."""
     index = structs.type.get_field_index(node.name)
     if index < 0:
         return pa.nulls(len(structs), node.type)
@@ -316,7 +316,7 @@ def _default(node: Node) -> Any:
 
 
 def _repeat(value: Any, count: int, type_: pa.DataType) -> pa.Array:
-    """Return an array of one value; ``pa.repeat`` builds lists and structs value by value (10 times as slow)."""
+    """Return an array of ``count`` equal values. ``pa.repeat`` is 10 times slower for lists and structs."""
     if not count:
         return pa.array([], type_)
     if isinstance(value, list) and not value:

@@ -1,32 +1,34 @@
 """The table-driven decoder: an interpreter of ``_program.Program`` over many messages. Start at ``columns.py``.
 
-1. Arrays and integers in, a status out. No exceptions, objects, I/O, or allocation.
-   Inside, arrays are addresses (``wire._kernels.address_of`` says why).
-2. The caller owns the arena (every column's Arrow buffers) and says how many rows and bytes each place holds. When a
-   place is full the kernel stops before the message at hand and says what it needs; the caller grows it and resumes.
-3. There are no counters to roll back: the rows of a list start where its row's offset says, and a row of a column is
-   only final once the row after it is written. So a bad message, a repeated tag, or a resumed message is simply
-   written over, and a bad message leaves one row of defaults.
+1. Kernels take arrays and integers and return a status. They raise no exceptions, create no objects, do no I/O and
+   allocate no memory. Inside, arrays are addresses (for the reason, see ``wire._kernels.address_of``).
+2. The caller owns the arena (every column's Arrow buffers) and passes the capacity of each level and column. If a
+   buffer is full, the kernel stops before the current message and returns the required capacity. The caller grows the
+   arena and resumes.
+3. There are no counters to roll back. A list's rows start at its row's offset, and a row of a column is final only
+   after the next row has been written. An invalid message, a repeated tag or a resumed message is therefore simply
+   overwritten. An invalid message leaves one row of defaults.
 
-Semantics are Kafka's generated readers' (``mode="reference"``), or with ``strict`` canonical bytes only; what each
-operation reads is said in ``plan.py``. The plain twin is the interpreter of objects; one test runs both on any bytes.
+In ``reference`` mode, the semantics are those of Kafka's generated readers. In ``strict`` mode only canonical bytes are
+valid. ``plan.py`` specifies the encoding that each operation reads. The plain twin is the interpreter of objects; one
+test runs both on arbitrary bytes.
 
-What the arguments are, of ``_kernels_encode.encode`` too:
+Arguments, also of ``_kernels_encode.encode``:
 
 ======================  ================================================================================================
-ops, columns, tags      the program, by rows of int64 (``_program.py``); addresses of buffers are in ``ops``
-consts                  the bytes of defaults
-addresses               four for each column: base, validity, data, how many bytes of data there is space for
-capacities              how many rows there is space for in each level
+ops, columns, tags      the program, by rows of int64 (``_program.py``); buffer addresses are in ``ops``
+consts                  the bytes of default values
+addresses               four values per column: base, validity, data, data capacity in bytes
+capacities              row capacity of each level
 buf, starts             messages; message i is ``buf[starts[i]:starts[i + 1]]``
-first, last             the messages that are decoded
+first, last             range of messages to decode
 strict                  whether bytes must be canonical
-arena                   the memory that addresses are in
-status, positions       how message i ended, and at which of its bytes; one that is not OK before stays at defaults
+arena                   the memory that contains all addresses
+status, positions       each message's status and end position; a message that is not OK on entry gets defaults
 bad_text                set for a column with a string that is not UTF-8 (only without ``strict``)
-present, count          whether row i is a message, and how many rows are encoded
-out, ends               where messages are written, and where message i ends: ``ends[i + 1]``
-stack                   FRAME int64 for each list and each section of tags that is open
+present, count          whether row i is a message, and the number of rows to encode
+out, ends               output buffer, and the end of message i in it: ``ends[i + 1]``
+stack                   FRAME int64 for each open list and each open tag section
 ======================  ================================================================================================
 """
 
@@ -38,17 +40,17 @@ from kafkaframes.protocol.messages._kernels_memory import at, get8, get32, get64
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, inline_device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i8, load_i16, load_i32, load_i64, load_u8, load_u32
 
-# How a message ended; ``columns.py`` has the words. FULL_* end the call, not the message.
+# Status of a message; ``columns.py`` has the texts. FULL_* end the call, not the message.
 OK, SKIPPED, TRUNCATED, OVERLONG_VARINT, NULL, TOO_LONG, NEGATIVE_SIZE, REFUSED_TAG, TRAILING = range(9)
 NOT_CANONICAL, TAG_ORDER, TAG_SIZE, BAD_UTF8, TOO_MANY, HOLDS_DEFAULT, NEGATIVE_COUNT = range(9, 16)
 DONE, FULL_ROWS, FULL_DATA = range(3)
 
-FRAME = 4  # int64 a stack frame: saved row, last row or tags left, loop start or last tag, end of the tag at hand
+FRAME = 4  # int64 per stack frame: saved row, last row or tag count, loop start or last tag, end of the current tag
 
 
 @device
 def read_long_varint(buf, pos, end):
-    """Read a varint of two bytes or more; as ``read_varint``."""
+    """Read a varint of two bytes or more; returns the same as ``read_varint``."""
     value = load_u8(buf, pos) & 0x7F
     shift = 7
     while True:
@@ -69,7 +71,7 @@ def read_long_varint(buf, pos, end):
 
 @inline_device
 def read_varint(buf, pos, end):
-    """Return (value as Java's int, position after, or minus a status, 1 if longer than needed)."""
+    """Return (value as Java's int, end position or minus a status, 1 if longer than necessary)."""
     if pos >= end:
         return 0, -TRUNCATED, 0
     byte = load_u8(buf, pos)
@@ -80,7 +82,8 @@ def read_varint(buf, pos, end):
 
 @inline_device
 def read_length(buf, pos, end, flags, strict):
-    """Read a length or count: compact, int16 (flag 4: a string's) or int32. Return (length, position or -status)."""
+    """Read a length or count: compact, int16 (flag 4, for strings) or int32. Return (length, end position or -status).
+    """
     if flags & 1:
         value, after, unusual = read_varint(buf, pos, end)
         if after < 0:
@@ -105,7 +108,7 @@ def read_length(buf, pos, end, flags, strict):
 
 @inline_device
 def put_bit(arena, base, row, bit):
-    """Set bit ``row`` of the bitmap at ``base``, whatever was there."""
+    """Set or clear the bit ``row`` of the bitmap at ``base``."""
     address = base + (row >> 3)
     shift = row & 7
     put8(arena, address, (get8(arena, address) & ~(1 << shift)) | (bit << shift))
@@ -115,7 +118,8 @@ def put_bit(arena, base, row, bit):
 def copy_text(arena, target, buf, pos, size):
     """Copy text and return whether it is all ASCII.
 
-    No loop up to 32 bytes, nearly all names: LLVM makes vector loops of any, whose set-up costs more than such a copy.
+    Copies up to 32 bytes, the size of nearly all names, use no loop. LLVM vectorizes every loop, and the set-up of a
+    vector loop costs more than such a copy.
     """
     high = 0
     if size >= 8:
@@ -155,7 +159,7 @@ def is_utf8(buf, pos, size):
         pos += 1
         if lead < 0x80:
             continue
-        low, high = 0x80, 0xBF  # of the first continuation byte
+        low, high = 0x80, 0xBF  # range of the first continuation byte
         if 0xC2 <= lead <= 0xDF:
             more = 1
         elif 0xE0 <= lead <= 0xEF:
@@ -186,7 +190,8 @@ def is_utf8(buf, pos, size):
 
 @device
 def fill_defaults(columns, addresses, consts, arena, first, last, level, row):
-    """Write the defaults of the columns ``first:last`` of one level at ``row``; return 0, or 1 + a full column."""
+    """Write the defaults of the columns ``first:last`` of a level at ``row``; return 0, or 1 + the column that is full.
+    """
     for column in range(first, last):
         entry = column * 8
         if at(columns, entry + 1) != level:
@@ -225,7 +230,7 @@ def fill_defaults(columns, addresses, consts, arena, first, last, level, row):
 
 @device
 def is_default(columns, addresses, consts, arena, first, last, level, row):
-    """Return whether the field whose columns are ``first:last`` has its default at ``row``, as Kafka compares."""
+    """Return whether the field in the columns ``first:last`` has its default at ``row``, by Kafka's comparison."""
     column = first
     while column < last:
         entry = column * 8
@@ -258,7 +263,7 @@ def is_default(columns, addresses, consts, arena, first, last, level, row):
             if at(columns, entry + 5):
                 magnitude = value & 0x7FFFFFFFFFFFFFFF
                 if magnitude > 0x7FF0000000000000 or (value != bits and (magnitude | (bits & 0x7FFFFFFFFFFFFFFF)) != 0):
-                    return False  # a NaN equals nothing, the two zeros each other
+                    return False  # NaN differs from everything, and the two zeros are equal
             elif value != bits:
                 return False
         elif kind == 32:
@@ -285,7 +290,8 @@ def is_default(columns, addresses, consts, arena, first, last, level, row):
 
 @device
 def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
-    """Append a tag that nobody knows to its struct's list; return (0, a status or minus FULL_*, which, need)."""
+    """Append an undeclared tag to its struct's list; return (0, a status or minus FULL_*, column or level, capacity).
+    """
     if size < 0:
         return NEGATIVE_SIZE, 0, 0
     if size > end - pos:
@@ -306,12 +312,12 @@ def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, e
 
 @inline_device
 def copy_fixed(arena, target, buf, pos, count, width):
-    """Copy ``count`` big-endian values of ``width`` bytes in the machine's order."""
+    """Copy ``count`` big-endian values of ``width`` bytes to native byte order."""
     if width == 4:
         if count > 4:
             for k in range(count):
                 put32(arena, target + k * 4, load_i32(buf, pos + k * 4))
-        elif count > 0:  # replica lists: no vector loop for these
+        elif count > 0:  # for example replica lists: avoid vector loops
             put32(arena, target, load_i32(buf, pos))
             if count > 1:
                 put32(arena, target + 4, load_i32(buf, pos + 4))
@@ -343,7 +349,7 @@ def decode(
 ):  # fmt: skip
     """Decode the messages ``first:last``.
 
-    Return (DONE or FULL_*, message to resume at, level or column, what it needs).
+    Return (DONE or FULL_*, message to resume at, level or column that is full, required capacity).
     """
     width = columns_.size // 8
     ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)

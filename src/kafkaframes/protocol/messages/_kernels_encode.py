@@ -1,11 +1,11 @@
-"""The table-driven encoder: the same programs and arena as ``_kernels_decode.py``, read instead of filled.
+"""The table-driven encoder: reads an arena by the same programs with which ``_kernels_decode.py`` fills one.
 
-``_gather.py`` has laid the Arrow input out in the arena and has judged it (nulls, lengths, order of unknown tags), and
-the caller has made ``out`` as large as the message can possibly get; so nothing can fail here.
+``_gather.py`` copies the Arrow input to the arena and validates it (nulls, lengths, order of unknown tags). The caller
+allocates ``out`` for the largest possible size. Encoding therefore cannot fail.
 
-Tagged fields are written when they differ from their defaults, ascending, and then the unknown ones whatever their
-numbers, as Kafka's writers do. A tag's size stands before its bytes: one byte is left for it, and the payload moves
-up when that is too little.
+As in Kafka's writers, tagged fields that differ from their defaults are written first, in ascending order. Unknown tags
+follow, whatever their numbers. A tag's size precedes its payload: one byte is reserved for it, and the payload is moved
+if the size needs more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def write_fixed(out, pos, arena, source, count, width):
 
 @device
 def close_tag(out, start, end):
-    """Write the size of the payload ``start:end`` into the byte before it, moving it up if needed; return its end."""
+    """Write the payload's size before ``start:end``, moving the payload if the size needs more bytes; return its end.
+    """
     size = end - start
     more = 0
     left = size >> 7
@@ -87,7 +88,8 @@ def close_tag(out, start, end):
 
 @device
 def next_tag(ops, columns, tags, consts, addresses, arena, table, size, tag, level, row):
-    """Return the first tag from ``tag`` on whose field is not at its default; ``size`` when there is none."""
+    """Return the first tag from ``tag`` whose field differs from its default, or ``size`` if all have their defaults.
+    """
     while tag < size:
         entry = at(tags, table + tag)
         if entry >= 0:
@@ -106,7 +108,7 @@ _SIGNATURE = types.int64(
 
 @kernel(_SIGNATURE)
 def encode(ops_, columns_, tags_, consts_, addresses_, arena_, present, count, out_, ends, stack):
-    """Encode rows ``0:count``; those that are not present have no bytes. ``_kernels_decode`` lists the arguments."""
+    """Encode rows ``0:count``; rows that are not present have no bytes. Arguments: see ``_kernels_decode``."""
     ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
     addresses, arena, out = address_of(addresses_), address_of(arena_), address_of(out_)
     pos = 0

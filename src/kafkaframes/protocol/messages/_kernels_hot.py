@@ -1,13 +1,14 @@
-"""Decoders of one (message, version) as straight-line code: their source is written from its program, and compiled.
+"""Specialized decoders of one (message, version): straight-line code, generated from a program and compiled.
 
-The table-driven kernel decodes every message at every version and is compiled once. Some that there are many of in a
-cluster's traffic are worth code of their own, about twice as fast, that takes seconds each to compile: so only the
-newest version of each, ahead (``make setup``, ``kafkaframes kernels warm --decoders``), into the cache that all
-processes share. Nothing is ever compiled because a message happens to come along; ``columns.specialize`` adds others.
+The table-driven kernel decodes every message at every version and is compiled once. A specialized decoder is about
+twice as fast, but takes seconds to compile. Therefore only the newest versions of messages that are frequent in a
+cluster's traffic have one. They are compiled ahead of time (``make setup``, ``kafkaframes kernels warm --decoders``)
+into the cache that all processes share. Decoding never triggers a compilation; ``columns.specialize`` adds other
+messages.
 
-The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation, with all that the
-interpreter looks up written out: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses
-are locals. ``kafkaframes spec show-codec`` prints the source.
+The semantics are those of ``_kernels_decode.decode`` in ``reference`` mode, operation by operation. Values that the
+interpreter looks up are literals: runs of fixed-width fields share one bounds check, arrays are plain loops, addresses
+are local variables. ``kafkaframes spec show-codec`` prints the source.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
-# They gain 1.5 to 2.9 times. Produce requests and Fetch responses, nearly all records, gain 1.1, Heartbeat 1.3,
-# JoinGroup 1.35 (benchmarks/results/fast-paths.md).
+# Speed-up of these: 1.5 to 2.9. Produce requests and Fetch responses, which are nearly all records, gain only 1.1,
+# Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
 HOT: Final = (
     "MetadataRequest", "MetadataResponse", "ProduceResponse", "FetchRequest", "ListOffsetsRequest",
     "ListOffsetsResponse", "OffsetCommitRequest", "OffsetCommitResponse", "OffsetFetchResponse", "ApiVersionsResponse",
@@ -65,7 +66,7 @@ class _Writer:
         self.lines.extend("    " * self.indent + line for line in text.splitlines())
 
     def local(self, letter: str, column: int) -> str:
-        """Return the local that holds a column's address: b(ase), v(alidity), d(ata), c(apacity of data)."""
+        """Return the name of the local for a column's address: b(ase), v(alidity), d(ata) or c(apacity of data)."""
         name = f"{letter}{column}"
         self.locals[name] = f"{name} = at(addresses, {column * 4 + 'bvdc'.index(letter)})"
         return name
@@ -75,14 +76,14 @@ class _Writer:
         return f"{letter}{self.names}"
 
     def block(self, start: int, stop: int, row: str) -> None:
-        """Write the operations ``start:stop``, which stand on one level."""
+        """Write the operations ``start:stop`` of one level."""
         pc = start
         while pc < stop:
             op = self.ops[pc][0]
             pc = self.fixed_run(pc, stop, row) if op in _SIZES else _WRITERS[op](self, pc, row)
 
     def fixed_run(self, pc: int, stop: int, row: str) -> int:
-        """Fixed-width fields in a row: one check, then loads and stores."""
+        """Write a run of fixed-width fields: one bounds check, then loads and stores."""
         stores, size = [], 0
         while pc < stop and self.ops[pc][0] in _SIZES:
             op, column = self.ops[pc][:2]
@@ -96,7 +97,7 @@ class _Writer:
         return pc
 
     def varint(self, name: str) -> None:
-        """Read an unsigned varint into ``name``; one byte nearly always."""
+        """Write code that reads an unsigned varint into ``name``; nearly all varints have one byte."""
         self.put(
             f"{name} = load_u8(buf, pos) if pos < end else 255\n"
             f"if {name} < 128:\n    pos += 1\n"
@@ -113,7 +114,7 @@ class _Writer:
         self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break\n{name} = {load}(buf, pos)\npos += {size}")
 
     def null(self, name: str, column: int, flags: int, row: str) -> None:
-        """What a negative length means; afterwards ``name`` is not negative."""
+        """Write the handling of a negative length; after it, ``name`` is not negative."""
         if flags & NULLABLE:
             valid = self.local("v", column)
             self.put(f"if {name} < 0:\n    {name} = 0\n    put_bit(arena, {valid}, {row}, 0)")
@@ -146,7 +147,7 @@ class _Writer:
         self.put(f"if {needed} > {capacity}:\n    code, which, need = -{what}, {which}, {needed}\n    break")
 
     def count(self, pc: int, row: str) -> tuple[str, str]:
-        """Read an array's count, check it and its space, write its offset; return the names of count and first row."""
+        """Write code for an array's count, bounds check and offset; return the names of the count and the first row."""
         _, column, flags, _, child = self.ops[pc][:5]
         count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
         self.length(count, flags & ~STRING)
@@ -247,7 +248,7 @@ class _Writer:
         return int(after)
 
     def end_of_tag(self, pc: int) -> int:
-        """Return where the operations of one tagged field end, at their TAG_BACK."""
+        """Return the end of a tagged field's operations: the position of its TAG_BACK."""
         while self.ops[pc][0] != Op.TAG_BACK:
             op = self.ops[pc][0]
             pc = self.ops[pc][4] if op == Op.TAGS else self.ops[pc][3] if op in (Op.ARRAY, Op.STRUCT) else pc + 1
@@ -297,10 +298,10 @@ _TAIL: Final = """\
 
 
 def source_of(program: Program, name: str) -> str:
-    """Return the source of a decoder called ``name``; its contract is that of ``_kernels_decode.decode``.
+    """Return the source of a decoder called ``name``, with the contract of ``_kernels_decode.decode``.
 
-    Failures set ``code`` and leave the loop at hand, and each loop's end looks at ``code``: a function per message
-    would cost more than a small message does, since every array is seven words of its call.
+    A failure sets ``code`` and leaves the innermost loop, and each loop checks ``code`` at its end. A function per
+    message would cost more than decoding a small message, because each array argument is seven words of a call.
     """
     writer = _Writer(program)
     writer.block(0, len(writer.ops), "r0")
@@ -310,9 +311,9 @@ def source_of(program: Program, name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _named_source(program: Program) -> tuple[str, str]:
-    """Return (name, source) of a program's decoder; the name ends with a digest of the text.
+    """Return (name, source) of a program's decoder; the name ends with a digest of the source.
 
-    So the unit of this name, beside a digest of this file and the kernel files it imports, is the one that fits.
+    A library in the cache matches if its name, the digest of this file and those of the imported kernel files do.
     """
     source = source_of(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -325,13 +326,13 @@ def _unit(name: str) -> str:
 
 
 def file_name(program: Program) -> str:
-    """Return the name of the file of a decoder's library."""
+    """Return the file name of a decoder's library."""
     return directories.file_name(__name__, _unit(_named_source(program)[0]))
 
 
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
-    """Tell whether a program's decoder is there, without loading it."""
+    """Return whether a program's decoder is in the cache, without loading it."""
     if directories.find_unit(file_name(program)) is not None:
         return True
     name, folder = _named_source(program)[0], demand.numba_folder(__name__)
@@ -340,7 +341,7 @@ def is_compiled(program: Program) -> bool:
 
 @lru_cache(maxsize=512)
 def compile_decoder(program: Program) -> Any:
-    """Return the compiled decoder of a program, the one that is ready if it is (seconds to compile otherwise)."""
+    """Return a program's decoder from the cache; compile it first if it is missing, which takes seconds."""
     name, source = _named_source(program)
     return directories.load_kernel(__name__, name, _unit(name)) or demand.load_without_library(_decoder(name, source))
 
@@ -352,9 +353,9 @@ def _decoder(name: str, source: str) -> Kernel:
 
 
 def make(programs: Sequence[Program], progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
-    """Compile the decoders that are not there yet, on all cores, into the cache; return how many those were.
+    """Compile the missing decoders into the cache, on all cores; return their number.
 
-    ``progress`` gets their number, and returns what is called with each that is done.
+    ``progress`` is called with the number of decoders. The function that it returns is called after each compilation.
     """
     folder = directories.cache_folder()
     missing = [program for program in programs if not is_compiled(program)]
@@ -375,25 +376,24 @@ def job(program: Program, folder: Path) -> Job:
 
 
 def build_decoder(name: str, source: str, folder: str) -> None:
-    """Compile a decoder from its source (in a process of its own)."""
+    """Compile a decoder from its source; runs in a separate process."""
     demand.write_kernels([_decoder(name, source)], directories.file_name(__name__, _unit(name)), Path(folder))
 
 
 def hot_messages() -> list[tuple[str, int]]:
-    """List the (message, version) pairs that are compiled ahead."""
+    """Return the (message, version) pairs that are compiled ahead of time."""
     return [(name, catalog.load(name).latest_stable_version) for name in HOT]
 
 
 def hot_programs() -> list[Program]:
-    """Return the programs of ``hot_messages``."""
     return [compile_program(plan_message(catalog.load(name), version)) for name, version in hot_messages()]
 
 
 def jobs(folder: Path) -> list[tuple[str, Job]]:
-    """Return the file name of each decoder's library, and what the process that compiles it needs."""
+    """Return each decoder's library file name and compile job."""
     return [(file_name(program), job(program, folder)) for program in hot_programs()]
 
 
 def make_hot(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
-    """Compile those that are not ready, on all cores; return how many those were."""
+    """Compile the missing decoders of ``hot_messages``, on all cores; return their number."""
     return make(hot_programs(), progress)

@@ -1,10 +1,11 @@
-"""Write the JSON form of messages from their columns, many at a time (numba). Start at ``json_text.py``.
+"""Write the JSON form of many messages from their columns (numba). Start at ``json_text.py``.
 
-1. Arrays and addresses in, numbers out. No exceptions, objects, I/O, or allocation; ``json_text.py`` has seen that
-   every address belongs to a buffer of the array at hand, which it keeps.
-2. Space for a value is asked for before it is written; where there is too little the kernel stops before the message
-   at hand, and the caller grows ``out`` and resumes.
-3. What is unusual (tags that the spec does not have) is marked, and left to the plain twin, ``json_form.py``.
+1. Kernels take arrays and addresses and return numbers. They raise no exceptions, create no objects, do no I/O and
+   allocate no memory. ``json_text.py`` ensures that every address belongs to a buffer of the current array, and keeps
+   the array alive.
+2. Space is checked before each value is written. If it is too small, the kernel stops before the current message. The
+   caller grows ``out`` and resumes.
+3. Messages with tags that the spec does not declare are marked and left to the plain twin, ``json_form.py``.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, 
 from kafkaframes.wire._kernels import address_of, copy_bytes
 
 I64 = types.int64
-# Operations. A row of ``ops``: operation, where its name is in ``names`` and how long, then by operation.
+# Operations. A row of ``ops``: operation, offset and length of its name in ``names``, then arguments by operation.
 END, OPEN, CLOSE, LIST, NEXT, UNLESS_DEFAULT, UNKNOWN, INT, BOOL, UUID, TEXT, BYTES_OP, EMPTY, SIZE = range(14)
 OP_WIDTH = 9
 O_OP, O_NAME, O_NAME_SIZE, O_VALID, O_VALUES, O_DATA, O_WIDTH, O_TARGET, O_LAST = range(9)
-# Rows of ``checks``: what makes a tagged field its default.
+# Rows of ``checks``: the conditions under which a tagged field has its default.
 CHECK_WIDTH = 6
 C_KIND, C_VALID, C_VALUES, C_WIDTH, C_BITS, C_DATA = range(6)
 IS_NULL, IS_NUMBER, IS_EMPTY, IS_TEXT, IS_BIT, IS_UUID, IS_PRESENT = range(7)
 DONE, FULL = range(2)
-STACK_FRAME = 3  # row, last row, the operation behind LIST
+STACK_FRAME = 3  # row, last row, the operation after LIST
 _DIGITS = 21
 
 QUOTE, COMMA, ZERO, MINUS, BACKSLASH = 0x22, 0x2C, 0x30, 0x2D, 0x5C
@@ -48,7 +49,7 @@ def _number(values, width, row):
 
 @device
 def _is_default(checks, first, last, row):
-    """Tell whether all of some columns have their default in a row."""
+    """Return whether all columns ``first:last`` have their default in a row."""
     for check in range(first, last):
         base = check * CHECK_WIDTH
         kind = at(checks, base + C_KIND)
@@ -84,7 +85,7 @@ def _is_default(checks, first, last, row):
 
 @device
 def _put_number(out, pos, value):
-    """Write a decimal number; return where it ends."""
+    """Write a decimal number; return its end."""
     if 0 <= value < 10:
         put8(out, pos, ZERO + value)
         return pos + 1
@@ -92,7 +93,7 @@ def _put_number(out, pos, value):
         put8(out, pos, MINUS)
         pos += 1
     else:
-        value = -value  # the smallest number has no opposite
+        value = -value  # the minimum value has no positive counterpart
     position = pos + _DIGITS
     while value != 0:
         above = value // 10
@@ -111,7 +112,7 @@ def _put_number(out, pos, value):
 
 @device
 def _put_text(out, pos, data, start, size):
-    """Write a JSON text; return where it ends. Escaped is what JSON asks for, and nothing else."""
+    """Write a JSON string; return its end. Only characters that JSON requires to be escaped are escaped."""
     put8(out, pos, QUOTE)
     pos += 1
     for position in range(start, start + size):
@@ -150,7 +151,6 @@ def _put_text(out, pos, data, start, size):
 
 @device
 def _letter(six, url):
-    """Return the letter of base64 for six bits (RFC 4648)."""
     if six < 26:
         return 0x41 + six
     if six < 52:
@@ -164,7 +164,7 @@ def _letter(six, url):
 
 @device
 def _put_base64(out, pos, data, start, size, url):
-    """Write bytes as base64 within quotes; ``url``: with - and _, and without padding."""
+    """Write bytes as quoted base64. ``url`` selects the URL alphabet (``-`` and ``_``) without padding."""
     put8(out, pos, QUOTE)
     pos += 1
     position = start
@@ -216,7 +216,7 @@ def _put_bool(out, pos, value):
 
 @device
 def _size_of(op, values, row):
-    """Return how many bytes a value takes at most, without its name."""
+    """Return the largest size of a value without its name, in bytes."""
     if op in (TEXT, BYTES_OP):
         return 6 * (get32(values, 4 * row + 4) - get32(values, 4 * row)) + 8
     return 48
@@ -224,7 +224,7 @@ def _size_of(op, values, row):
 
 @device
 def _lead(out, pos, start, names, name, size):
-    """Write what stands before a value: a comma, unless it is the first one, and its name."""
+    """Write the comma, except before the first value, and the value's name."""
     if pos > start:
         before = get8(out, pos - 1)
         if before != OPEN_BRACE and before != OPEN_BRACKET:
@@ -258,7 +258,7 @@ def _put_value(out, pos, op, ops, base, row):
 
 @device
 def _message(ops, checks, names, message, out, start, limit, stack):
-    """Write one message; return where it ends, -1 where there is too little space, -2 where it is unusual."""
+    """Write one message; return its end, -1 if space is too small, -2 if it has undeclared tags."""
     pos = start
     row = message
     base = 0
@@ -328,9 +328,9 @@ def _push(stack, frame, row, last, base):
 
 @kernel(types.UniTuple(I64, 3)(INT64S, INT64S, BYTES, OUT_BYTES, I64, I64, I64, OUT_BYTES, OUT_INT64S, OUT_INT64S))
 def write_json(ops_, checks_, names_, left_out, message, count, pos, out_, ends, stack_):
-    """Write messages from ``message`` on; return (DONE or FULL, the next message, where it starts in ``out``).
+    """Write messages from ``message`` on; return (DONE or FULL, next message, its start in ``out``).
 
-    A message that is marked in ``left_out`` is left out, and so is one that turns out to be.
+    Messages that are marked in ``left_out`` are skipped. A message with undeclared tags gets marked and skipped.
     """
     ops = address_of(ops_)
     checks = address_of(checks_)

@@ -1,11 +1,12 @@
-"""Stores at byte addresses, and loads that ``wire._kernels`` does not have, for the kernels of messages.
+"""Stores at byte addresses, and loads that ``wire._kernels`` lacks, for the message kernels.
 
-A kernel here reads one ``uint8`` array (the messages) and writes another (the arena that holds every column's Arrow
-buffers), so the width of an access cannot follow from the array's dtype. These compile to one machine instruction and
-check nothing: **each caller proves its bounds first**. Indices are bytes, except in ``at``. Values are int64.
+A message kernel reads one ``uint8`` array (the messages) and writes another (the arena with every column's Arrow
+buffers). The width of an access therefore cannot follow from the array's dtype. Each function compiles to one machine
+instruction and checks nothing: **each caller checks bounds first**. Indices are bytes, except in ``at``. Values are
+int64.
 
-* ``load_u16``: big-endian, as on Kafka's wire. ``store_i16 store_i32 store_i64``: likewise.
-* ``get8 get32 get64`` and ``put8 put16 put32 put64``: the machine's own order, little-endian as Arrow's.
+* ``load_u16``, ``store_i16 store_i32 store_i64``: big-endian, as on Kafka's wire.
+* ``get8 get32 get64`` and ``put8 put16 put32 put64``: native byte order, little-endian as in Arrow.
 * ``at``: an element of an int64 table.
 """
 
