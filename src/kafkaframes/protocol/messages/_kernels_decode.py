@@ -82,8 +82,7 @@ def read_varint(buf, pos, end):
 
 @inline_device
 def read_length(buf, pos, end, flags, strict):
-    """Read a length or count: compact, int16 (flag 4, for strings) or int32. Return (length, end position or -status).
-    """
+    """Read a length or count: compact, int16 (flag 4, strings) or int32. Return (length, end or -status)."""
     if flags & 1:
         value, after, unusual = read_varint(buf, pos, end)
         if after < 0:
@@ -190,8 +189,7 @@ def is_utf8(buf, pos, size):
 
 @device
 def fill_defaults(columns, addresses, consts, arena, first, last, level, row):
-    """Write the defaults of the columns ``first:last`` of a level at ``row``; return 0, or 1 + the column that is full.
-    """
+    """Write a level's defaults in the columns ``first:last`` at ``row``; return 0, or 1 + the full column."""
     for column in range(first, last):
         entry = column * 8
         if at(columns, entry + 1) != level:
@@ -290,8 +288,7 @@ def is_default(columns, addresses, consts, arena, first, last, level, row):
 
 @device
 def keep_tag(addresses, capacities, arena, base, column, child, row, buf, pos, end, tag, size):
-    """Append an undeclared tag to its struct's list; return (0, a status or minus FULL_*, column or level, capacity).
-    """
+    """Append an undeclared tag to its struct's list; return (0, status or -FULL_*, column or level, capacity)."""
     if size < 0:
         return NEGATIVE_SIZE, 0, 0
     if size > end - pos:

@@ -71,8 +71,7 @@ def write_fixed(out, pos, arena, source, count, width):
 
 @device
 def close_tag(out, start, end):
-    """Write the payload's size before ``start:end``, moving the payload if the size needs more bytes; return its end.
-    """
+    """Write the payload's size before ``start:end``; move the payload if the size needs more bytes. Return its end."""
     size = end - start
     more = 0
     left = size >> 7
@@ -88,8 +87,7 @@ def close_tag(out, start, end):
 
 @device
 def next_tag(ops, columns, tags, consts, addresses, arena, table, size, tag, level, row):
-    """Return the first tag from ``tag`` whose field differs from its default, or ``size`` if all have their defaults.
-    """
+    """Return the first tag from ``tag`` on whose field differs from its default; ``size`` if none does."""
     while tag < size:
         entry = at(tags, table + tag)
         if entry >= 0:

@@ -1,13 +1,13 @@
-"""The plan of a (message, version) as tables of numbers, for the kernels, and as a tree of Arrow types. Pure, no numba.
+"""Programs: a (message, version)'s plan as integer tables for the kernels and as a tree of Arrow types. No numba.
 
-Words: a *level* is one nesting of lists: level 0 has a row per message, an array's level a row per element. A *column*
-is what has buffers of its own: a fixed-width field, a string, a list's offsets, a nullable struct's validity. Structs
-that are not in an array share their parent's level and rows. Columns stand in depth-first order, and in each struct the
-tagged fields follow the others, so that "all columns of this field" is always one range.
+A *level* is one nesting of lists. Level 0 has a row per message, an array's level a row per element. A *column* has
+buffers of its own: a fixed-width field, a string, a list's offsets, or a nullable struct's validity. Structs outside
+arrays share their parent's level and rows. Columns are in depth-first order. In each struct the tagged fields follow
+the untagged ones, so the columns of any field are one range.
 
-``Program.ops`` is read by the decoding and encoding interpreters, one row of ``OP_WIDTH`` int64 an operation:
-``[op, column, a, b, c, base, valid, data]``; the last three are byte addresses in the arena, patched in by
-``_arena.py`` when the buffers are laid out. ``Program.columns`` has ``COLUMN_WIDTH`` int64 a column.
+The decoding and encoding interpreters read ``Program.ops``, with one row of ``OP_WIDTH`` int64 per operation: ``[op,
+column, a, b, c, base, valid, data]``. The last three are byte addresses in the arena. ``_arena.py`` fills them in after
+the buffer layout. ``Program.columns`` has ``COLUMN_WIDTH`` int64 per column.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TAG_TYPE: Final = pa.list_(pa.struct([("tag", pa.int32()), ("data", pa.binary())
 
 
 class Op(IntEnum):
-    """Operations of a program; ``_kernels_decode.py`` says what each does."""
+    """Operations of a program; ``_kernels_decode.py`` implements each."""
 
     END = 0
     INT8 = 1
@@ -51,11 +51,11 @@ class Op(IntEnum):
     TAGS = 15
     TAG_STEP = 16
     TAG_BACK = 17
-    TAG_FIELD = 18  # stands before the operations of a tagged field; only the encoder and TAG_BACK look at it
+    TAG_FIELD = 18  # precedes the operations of a tagged field; only the encoder and TAG_BACK read it
 
 
 class Kind(IntEnum):
-    """What buffers a column has: the first five are values of 1, 2, 4, 8 or 16 bytes."""
+    """Buffers of a column; the first five are values of 1, 2, 4, 8 or 16 bytes."""
 
     FIXED1 = 1
     FIXED2 = 2
@@ -68,13 +68,14 @@ class Kind(IntEnum):
     STRUCT = 35
 
 
-# Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``); above them, for arrays, the fewest bytes of an element.
+# Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``). For arrays, higher bits hold the minimum
+# size of an element, in bytes.
 COMPACT: Final = 1
 NULLABLE: Final = 2
 STRING: Final = 4
-FLOAT: Final = 1  # in a FIXED8 column's (unused) offset of its default: compare as floats do
+FLOAT: Final = 1  # in the unused default offset of a FIXED8 column: compare as floats
 
-#: Kafka's type: operation, kind of column, Arrow's type. Unsigned ones widen, as in Java (Spark has none).
+#: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
 PRIMITIVES: Final[dict[str, tuple[Op, Kind, pa.DataType]]] = {
     "bool": (Op.BOOL, Kind.BIT, pa.bool_()),
     "int8": (Op.INT8, Kind.FIXED1, pa.int8()),
@@ -89,13 +90,13 @@ PRIMITIVES: Final[dict[str, tuple[Op, Kind, pa.DataType]]] = {
     "bytes": (Op.VAR, Kind.VAR, pa.binary()),
     "records": (Op.VAR, Kind.VAR, pa.binary()),
 }
-#: Arrays of these are copied by one tight loop (``FIXED_ARRAY``), with no operation an element.
+#: Element sizes in bytes of the arrays that one tight loop copies (``FIXED_ARRAY``), without an operation per element.
 _BULK: Final = {"int8": 1, "int16": 2, "int32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
 @dataclass(slots=True)
 class Node:
-    """A place in the Arrow type: ``column`` is -1 for a struct that cannot be null."""
+    """A node of the Arrow type tree; ``column`` is -1 for a struct that cannot be null."""
 
     name: str
     type: pa.DataType
@@ -107,7 +108,7 @@ class Node:
 
 @dataclass(slots=True)
 class Level:
-    """One nesting of lists: the column of offsets that counts its rows, and the fewest wire bytes of a row."""
+    """One nesting of lists: the offsets column that counts its rows, and the minimum encoded size of a row in bytes."""
 
     parent_column: int
     min_size: int
@@ -116,7 +117,7 @@ class Level:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A plan compiled for the columns' executors; see the module's docstring."""
+    """A plan compiled for the column kernels; see the module's docstring."""
 
     plan: MessagePlan
     ops: np.ndarray[Any, Any]
@@ -127,7 +128,7 @@ class Program:
     root: Node
     type: pa.StructType
     depth: int
-    decoded_bytes: int = 0  # so far, by this process
+    decoded_bytes: int = 0  # total of this process
 
 
 class _Compiler:
@@ -151,7 +152,7 @@ class _Compiler:
         return len(self.columns) - 1
 
     def default(self, value: Any, kind: Kind) -> tuple[int, int, int]:
-        """Return a default as (bits, offset into ``consts``, size there)."""
+        """Return a default as (bits, offset in ``consts``, size)."""
         raw = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else b""
         if kind == Kind.FIXED16 and value is not None:
             raw = value.bytes
@@ -170,13 +171,13 @@ class _Compiler:
         return nodes
 
     def tag_section(self, plan: StructPlan, level: int) -> list[Node]:
-        """Emit ``FILL TAGS TAG_STEP {a field, TAG_BACK} ...``: defaults first, then whatever tags are there."""
+        """Emit ``FILL TAGS TAG_STEP {a field, TAG_BACK} ...``: defaults first, then the tags that are present."""
         fill = self.emit(Op.FILL) if plan.tagged else -1
         unknown = self.unknown_tags(level)
         first = len(self.columns)
         size = max([*(one.tag for one in plan.tagged if one.tag is not None), *plan.refused_tags], default=-1) + 1
         table = len(self.tags)
-        self.tags += [-1] * size  # -1: refused at this version
+        self.tags += [-1] * size  # -1: invalid at this version
         about = {"column": unknown.column, "a": table, "b": size}
         start = self.emit(Op.TAGS, **about)
         step = self.emit(Op.TAG_STEP, **about, c=self.columns[unknown.column][2])
@@ -212,7 +213,7 @@ class _Compiler:
         self.deepest = max(self.deepest, self.depth)
 
     def field(self, plan: FieldPlan, level: int) -> Node:
-        """Emit one field in whatever shape it has."""
+        """Emit one field of any kind."""
         if plan.array:
             return self.array(plan, level)
         if plan.type == "struct":
@@ -250,7 +251,7 @@ class _Compiler:
             values = self.column(kind, child)
             self.emit(Op.FIXED_ARRAY, column, flags | _BULK[plan.type] << 8, values, child)
             item = Node("item", type_, values, child, plan=plan)
-        elif self.levels[child].min_size == 0:  # nothing to read, and a count may say a lot of it: no loop
+        elif self.levels[child].min_size == 0:  # zero bytes each: no loop, the count has no bound
             self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
             item = Node("item", pa.struct([]), -1, child, plan=plan)
         else:
@@ -284,7 +285,7 @@ def _element_size(plan: FieldPlan) -> int:
 
 @lru_cache(maxsize=1024)
 def compile_program(plan: MessagePlan) -> Program:
-    """Compile a plan; the same object when asked again.
+    """Compile a plan. Later calls return the same object.
 
     >>> compile_program(plan).type            # doctest: +SKIP
     struct<throttleTimeMs: int32, ..., _unknown_tags: list<item: struct<tag: int32, data: binary>>, _error: string>

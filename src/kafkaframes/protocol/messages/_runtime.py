@@ -1,11 +1,12 @@
-"""What generated functions call: the parts of the wire that are not worth spelling out in their text.
+"""Functions that generated code calls for parts of the wire format that are too long to inline.
 
-Everything here is for canonical data only. Whatever is unusual (a varint that is longer than needed, a null that may
-not be, broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``, and the caller starts again with the plain
-interpreter, which knows what the mode says about it and where it is. So a generated function never explains an error.
+All functions here are for canonical data only. Unusual data (a varint that is longer than needed, an invalid null,
+broken UTF-8, a value of the wrong type) raises one of ``MALFORMED``. The caller then starts again with the plain
+interpreter, which applies the mode's rules and reports the position. Generated code therefore never has to explain an
+error.
 
-Positions may run past the end of the buffer on truncated data: slices are short then, unpacking raises an error,
-and the caller compares the last position with the size. Nothing is allocated for what a length merely promises.
+On truncated data, positions may exceed the end of the buffer. Slices are then short, unpacking raises an error, and the
+caller compares the last position with the size. No memory is allocated for a length before its data is checked.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from kafkaframes.wire.primitives import FORMATS, Part
 
 MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
-BOOLS: Final = (False, True)  # there is no BOOLS[2]
-_SHORT: Final = 64  # arrays of fewer elements have their struct.Struct at hand
+BOOLS: Final = (False, True)  # index 2 raises an error, as intended
+_SHORT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
 _MOST_SHAPES: Final = 1024
 new = object.__new__
 set_attribute = object.__setattr__
 
 
 class MalformedError(ValueError):
-    """The data is not canonical: the plain interpreter decides."""
+    """The data is not canonical; decode it with the plain interpreter."""
 
 
 def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
@@ -47,7 +48,7 @@ def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def put_varint(value: int) -> bytes:
-    """Return an unsigned varint."""
+    """Return a value as an unsigned varint."""
     if 0x7F < value < 0x4000:
         return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
@@ -59,7 +60,7 @@ def put_varint(value: int) -> bytes:
 
 
 def uuid(raw: bytes | memoryview) -> UUID:
-    """Return a UUID of 16 bytes, at a third of the price of ``UUID(bytes=raw)``."""
+    """Return a UUID from 16 bytes, in a third of the time of ``UUID(bytes=raw)``."""
     value = new(UUID)
     set_attribute(value, "int", int.from_bytes(raw))
     set_attribute(value, "is_safe", SafeUUID.unknown)
@@ -69,12 +70,12 @@ def uuid(raw: bytes | memoryview) -> UUID:
 
 
 def number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], ...]:
-    """Return the ``unpack_from`` of 0 to 63 numbers of a type."""
+    """Return the ``unpack_from`` functions for 0 to 63 numbers of a type."""
     return tuple(struct.Struct(f">{count}{FORMATS[type_name]}").unpack_from for count in range(_SHORT))
 
 
 def many_numbers(buf: bytes | memoryview, position: int, count: int, type_name: str) -> tuple[Any, ...]:
-    """Read ``count`` numbers of a type; truncated data is noticed before anything is made."""
+    """Read ``count`` numbers of a type; truncated data raises an error before any allocation."""
     return struct.unpack_from(f">{count}{FORMATS[type_name]}", buf, position)
 
 
@@ -119,13 +120,13 @@ def compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[l
 
 
 def plain_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
-    """Read ``count`` strings led by an int16."""
+    """Read ``count`` strings with int16 lengths."""
     raw, position = _plain_blobs(buf, position, count, ">h")
     return [str(one, "utf-8") for one in raw], position
 
 
 def plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
-    """Read ``count`` bytes led by an int32."""
+    """Read ``count`` byte strings with int32 lengths."""
     return _plain_blobs(buf, position, count, ">i")
 
 
@@ -145,7 +146,7 @@ def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -
 
 
 def bytes_of(value: Any) -> bytes | Part:
-    """Return a value that is exactly ``bytes``, or a ``Part``; anything else is for the interpreter to judge."""
+    """Return a value that is exactly ``bytes``, or a ``Part``; the interpreter checks all other values."""
     if value.__class__ is bytes or isinstance(value, Part):
         data: bytes | Part = value
         return data
@@ -153,7 +154,7 @@ def bytes_of(value: Any) -> bytes | Part:
 
 
 def utf8_of(value: Any) -> bytes:
-    """Return the UTF-8 of a string that is not too long."""
+    """Return the UTF-8 encoding of a string that is not too long."""
     raw: bytes = value.encode()
     if len(raw) > 0x7FFF or value.__class__ is not str:
         raise MalformedError
@@ -161,21 +162,21 @@ def utf8_of(value: Any) -> bytes:
 
 
 def list_of(value: Any) -> Any:
-    """Return a value that is a list or a tuple."""
+    """Return the value if it is a list or a tuple."""
     if value.__class__ is not list and value.__class__ is not tuple:
         raise MalformedError
     return value
 
 
 def put_blobs(raw: Sequence[bytes], put: Callable[[bytes], None], *, compact: bool, size: int) -> None:
-    """Write byte strings, each led by its length (``size``: the bytes of a length that is not compact)."""
+    """Write byte strings, each after its length; ``size`` is the size in bytes of a length that is not compact."""
     for element in raw:
         put(put_varint(len(element) + 1) if compact else len(element).to_bytes(size))
         put(element)
 
 
 def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
-    """Read the tag section of a struct that declares no tags; return where it ends."""
+    """Read the tag section of a struct that declares no tags; return its end."""
     count, position = _varint(buf, position)
     last = -1
     for _ in repeat(None, count):
@@ -200,7 +201,7 @@ def put_tags(
     put: Callable[[bytes], None],
     declared: Container[int] = (),
 ) -> None:
-    """Write a tag section: the known tags, then the raw ones, which must ascend and be no ``declared`` ones."""
+    """Write a tag section: declared tags, then the raw ones, which must ascend and must not be in ``declared``."""
     put(put_varint(len(known) + len(raw)))
     last = -1
     for tag, payload in raw:
@@ -226,8 +227,8 @@ class Shapes(dict[Any, Callable[..., bytes]]):
     """The packers of a run of fixed-size fields and arrays of numbers, by the counts of its arrays.
 
     ``parts`` are the formats of the run: one before each array's count, one for each array's elements, one at the end.
-    A packer takes every value in order, counts included. Arrays of 127 elements and more have longer counts in a
-    flexible version: those are put together part by part.
+    A packer takes every value in order, counts included. In a flexible version, arrays of 127 or more elements have
+    longer counts; those runs are packed in parts.
     """
 
     def __init__(self, before: Sequence[str], elements: Sequence[str], after: str, *, compact: bool) -> None:

@@ -1,14 +1,14 @@
-"""Source text from plans: what ``_source_read.py`` and ``_source_write.py`` share. Plans in, straight-line Python out.
+"""Generate Python source from plans: shared parts of ``_source_read.py`` and ``_source_write.py``.
 
-``decoder_source`` and ``encoder_source`` return the text for one message at one version, a function or two for each of
-its structs; ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` prints it. What the text does:
+``decoder_source`` and ``encoder_source`` return the source for one message at one version, with one or two functions
+per struct. ``codec.py`` compiles it, and ``kafkaframes spec show-codec`` prints it. Properties of the generated code:
 
-* Fixed-size fields that follow each other, and the length that follows them, are one ``struct`` call.
-* A compact length is one byte nearly always: more only in a branch.
-* An array of structs is one function with the loop inside, so no call is paid per element.
-* Nothing is checked that the caller's last comparison (position beyond the end?) or ``struct`` itself notices.
-* Only canonical bytes and well-typed values are handled; all else raises one of ``_runtime.MALFORMED`` and is done
-  again by the plain interpreter (``_reference.py``), which a test holds equal to these functions on any bytes.
+* Consecutive fixed-size fields, and the length after them, are one ``struct`` call.
+* A compact length is nearly always one byte; only a branch handles longer ones.
+* An array of structs is one function with the loop inside, so elements cost no calls.
+* Conditions that ``struct`` or the caller's final check (position beyond the end?) detects are not checked again.
+* Only canonical bytes and values of the right types are handled. Anything else raises one of ``_runtime.MALFORMED``,
+  and the plain interpreter (``_reference.py``) repeats the work. A test verifies on arbitrary bytes that both agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaframes.wire.primitives import FIXED_SIZE, ZERO_UUID
 
 
 class Text:
-    """Lines of source with their indentation, and the constants that they name."""
+    """Lines of source with their indentation, and the constants that they refer to."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -30,19 +30,19 @@ class Text:
         self.constants: dict[str, Any] = {}
 
     def add(self, line: str) -> None:
-        """Add a line at the depth of now."""
+        """Add a line at the current indentation."""
         self.lines.append("    " * self.depth + line if line else "")
 
     @contextmanager
     def block(self, line: str) -> Iterator[None]:
-        """Add a line that opens a block, and what is added within."""
+        """Add a line that opens a block; lines added inside the context manager are indented."""
         self.add(line)
         self.depth += 1
         yield
         self.depth -= 1
 
     def constant(self, prefix: str, key: str, value: Any) -> str:
-        """Return the name under which the text finds ``value``."""
+        """Return the name of the constant ``value`` in the source."""
         name = f"{prefix}_{key}".replace("?", "t")
         self.constants.setdefault(name, value)
         return name
@@ -63,7 +63,7 @@ def uses(plan: MessagePlan) -> Iterator[tuple[StructPlan, bool]]:
 
 
 def default_text(field: FieldPlan | AbsentField, text: Text) -> str:
-    """Return an expression that makes a field's default."""
+    """Return an expression for a field's default."""
     if field.default is Empty.ARRAY:
         return "[]"
     if field.default is Empty.STRUCT:
@@ -88,13 +88,13 @@ def is_fixed(field: FieldPlan) -> bool:
 
 
 def is_simple(plan: StructPlan) -> bool:
-    """Return whether no default of the struct must be made anew."""
+    """Return whether all defaults of the struct are immutable."""
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
     return not any(isinstance(one.default, Empty) for one in parts)
 
 
 def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
-    """Return an expression: is ``value`` anything but the field's default? (``_reference.is_default`` says how.)"""
+    """Return an expression that is true if ``value`` is not the field's default, as in ``_reference.is_default``."""
     if field.default is None:
         return f"{value} is not None"
     if field.default is Empty.ARRAY or field.type == "bytes":
@@ -105,7 +105,7 @@ def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
 
 
 def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
-    """Compare field by field where that is simple: a call of ``__eq__`` costs more than all else."""
+    """Compare simple structs field by field, because a call of ``__eq__`` costs more than all comparisons."""
     plan = field.struct
     if not isinstance(plan, StructPlan):
         return f"{value} != {text.constant('default', str(plan), str(plan))}"

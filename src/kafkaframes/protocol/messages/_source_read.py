@@ -1,6 +1,6 @@
-"""Source text that reads: for each struct a function, for each array of structs one with the loop inside.
+"""Generate decoder source: one function per struct, and one per array of structs with the loop inside.
 
-Names in the text: ``o`` the object, ``p`` the position, ``n`` a length as it stands on the wire. See ``_source.py``.
+Names in the source: ``o`` the object, ``p`` the position, ``n`` an encoded length. See ``_source.py``.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from kafkaframes.protocol.messages._source import Text, default_text, is_fixed, 
 from kafkaframes.protocol.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
-# What stands for the value between p and x, where the buffer is bytes, and where it is a view.
+# Expressions for the value between p and x: for a bytes buffer, and for a memoryview.
 _SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
 _SLICES_OF_A_VIEW = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
 
 
 def decoder_source(plan: MessagePlan, *, views: bool = False) -> Text:
-    """Return the text whose ``read_<Message>(buf, p, end)`` gives ``(object, position)``.
+    """Return the source of ``read_<Message>(buf, p, end)``, which returns ``(object, position)``.
 
-    With ``views`` it reads a memoryview, and fields of records are views of it; else it reads bytes.
+    With ``views``, it reads a memoryview, and record fields are views of it. Otherwise it reads bytes.
     """
     text = Text()
     for struct, repeated in uses(plan):
@@ -31,7 +31,7 @@ def decoder_source(plan: MessagePlan, *, views: bool = False) -> Text:
 
 
 def has_shapes(plan: StructPlan) -> bool:
-    """Return whether elements with as many numbers in each of their arrays have the same size and layout."""
+    """Return whether elements with equal array counts have the same size and layout."""
     arrays = [field for field in plan.fields if not is_fixed(field)]
     numbers = all(
         one.array and one.compact and not one.nullable and one.type in FIXED_SIZE and one.type not in ("bool", "uuid")
@@ -41,9 +41,9 @@ def has_shapes(plan: StructPlan) -> bool:
 
 
 def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
-    """Return the text that reads elements of one shape, each with one ``struct`` call, until one differs.
+    """Return source that reads elements of one shape, each with one ``struct`` call, until one differs.
 
-    ``counts`` are as they stand on the wire (n + 1). A partition of three replicas, all in sync, is such a shape.
+    ``counts`` are encoded counts (n + 1). For example, all partitions with three replicas, all in sync, have one shape.
     """
     text, reader = Text(), _Reader(plan, Text())
     checks: list[str] = []
@@ -87,7 +87,7 @@ class _Reader:
         self.plan = plan
         self.text = text
         self.slices = _SLICES_OF_A_VIEW if views else _SLICES
-        self.formats: list[str] = []  # the run of fixed-size values that waits to be read, and where each goes
+        self.formats: list[str] = []  # formats of the pending run of fixed-size values; ``targets`` are its variables
         self.targets: list[str] = []
         self.after: list[str] = []
 
@@ -127,7 +127,7 @@ class _Reader:
             self.text.add(f"p = {reader}(o, buf, p - 1, end)")
 
     def defaults(self) -> None:
-        """Set what this version lacks, and what only a tag would say."""
+        """Assign the defaults of the fields that this version lacks and of all tagged fields."""
         others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged)
         for field in others:
             if field.default is Empty.STRUCT and isinstance(field.struct, StructPlan) and is_simple(field.struct):
@@ -136,7 +136,7 @@ class _Reader:
                 self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
 
     def default_struct(self, attribute: str, plan: StructPlan) -> None:
-        """Make a struct of defaults in place: half the price of a call, and Fetch has three in each partition."""
+        """Create a struct of defaults inline, in half the time of a call; Fetch has three in each partition."""
         self.text.add(f"o.{attribute} = d = new({plan.name})")
         parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
         for part in parts:
@@ -144,7 +144,7 @@ class _Reader:
         self.text.add("d._tags = None")
 
     def shaped_loop(self) -> None:
-        """Look at the counts of the next element's arrays; let the reader of that shape, if there is one, go first."""
+        """Compare the array counts of the next element; if its shape has a reader, use that."""
         add = self.text.add
         add("i = 0")
         with self.text.block("while i < count:"):
@@ -155,7 +155,7 @@ class _Reader:
                 if not is_fixed(field):
                     counts.append(f"n{len(counts)}")
                     add(f"{counts[-1]} = buf[p + {offset - 1}{before}]")
-                    offset -= FIXED_SIZE[field.type]  # a count is on the wire as n + 1
+                    offset -= FIXED_SIZE[field.type]  # the encoded count is n + 1
                     before += f" + {counts[-1]} * {FIXED_SIZE[field.type]}"
             name = self.text.constant("hot", self.plan.name, self.plan)
             add(f"reader = {name}[{', '.join(counts)}]")
@@ -172,7 +172,7 @@ class _Reader:
         self.targets.append(target)
 
     def flush(self) -> None:
-        """Read the waiting run with one call."""
+        """Read the pending run with one call."""
         if not self.formats:
             return
         fmt = "".join(self.formats)
@@ -205,7 +205,7 @@ class _Reader:
             self.number(FORMATS[field.type], target)
 
     def length(self, field: FieldPlan) -> None:
-        """Read a length or count into ``n``: compact as it is (n + 1), otherwise as n."""
+        """Read a length or count into ``n``: n + 1 if compact, otherwise n."""
         self.number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
         self.flush()
         if field.compact:
@@ -221,7 +221,7 @@ class _Reader:
                             self.text.add("raise malformed")
 
     def sized(self, field: FieldPlan, target: str) -> None:
-        """Read what ``n`` announces."""
+        """Read the value whose length or count is ``n``."""
         add = self.text.add
         with self.text.block("if n > 0:" if field.compact else "if n >= 0:"):
             if field.array:

@@ -1,6 +1,6 @@
-"""Source text that writes: runs of fixed-size fields, lengths and arrays of numbers in one ``struct`` call each.
+"""Generate encoder source: fixed-size fields, lengths and number arrays in a row are one ``struct`` call.
 
-Names in the text: ``o`` the object, ``v`` a value, ``put`` appends bytes. See ``_source.py``.
+Names in the source: ``o`` the object, ``v`` a value, ``put`` appends bytes. See ``_source.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkaframes.wire.primitives import FIXED_SIZE, FORMATS
 
 
 def encoder_source(plan: MessagePlan) -> Text:
-    """Return the text whose ``write_<Message>(o, put)`` puts the bytes of an object, part by part."""
+    """Return the source of ``write_<Message>(o, put)``, which passes an object's bytes to ``put`` in parts."""
     text = Text()
     for struct, repeated in uses(plan):
         _Writer(struct, text).function(repeated)
@@ -26,7 +26,7 @@ def encoder_source(plan: MessagePlan) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class PackedShape:
-    """A run with arrays of numbers: the formats around them, and where the values come from."""
+    """A run with arrays of numbers: the formats around the arrays, and the source of the values."""
 
     before: list[str]
     elements: list[str]
@@ -36,7 +36,7 @@ class PackedShape:
     variables: tuple[str, ...]
 
     def source(self, counts: tuple[int, ...]) -> Text:
-        """Return the text that packs a run whose arrays have these counts."""
+        """Return the source of a packer for a run with these array counts."""
         text = Text()
         names = {f"*{one}": [f"{one}_{i}" for i in range(n)] for one, n in zip(self.variables, counts, strict=True)}
         fixed = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
@@ -57,7 +57,7 @@ class _Writer:
     def __init__(self, plan: StructPlan, text: Text) -> None:
         self.plan = plan
         self.text = text
-        # The waiting run: formats and values up to each array of numbers in it, and the arrays (variable, format).
+        # The pending run: formats and values up to each array of numbers in it, and the arrays (variable, format).
         self.formats: list[list[str]] = [[]]
         self.values: list[str] = []
         self.arrays: list[tuple[str, str]] = []
@@ -103,7 +103,7 @@ class _Writer:
         self.values = [*self.values, value]
 
     def flush(self) -> None:
-        """Put the waiting run with one call."""
+        """Write the pending run with one call."""
         if self.values:
             self.text.add(f"put({self.run()})")
         self.formats, self.values, self.arrays = [[]], [], []
@@ -119,11 +119,11 @@ class _Writer:
             general = f"{name}[{counts}]({values})"
             if any("(v)" in value for value in self.values):
                 return general
-            # The packer of a shape that is seen often takes its values from `o` and the arrays without a list of them.
+            # A frequent shape's packer takes its values from `o` and the arrays, without building a list of them.
             variables = tuple(variable for variable, _ in self.arrays)
             shape = PackedShape(*shapes, tuple(self.values), variables)
             hot = self.text.constant("packers", f"{self.plan.name}_{len(self.text.constants)}", shape)
-            # In brackets: the caller may put "+ ..." behind it, which is not a part of its last branch alone.
+            # In brackets, because the caller may append "+ ...", which would otherwise belong to the last branch only.
             return f"(w(o, {', '.join(variables)}) if (w := {hot}[{counts}]) is not None else {general})"
         if formats == ["B"]:
             return rf'b"\x{int(self.values[0]):02x}"' if self.values[0].isdigit() else f"bytes(({values},))"
@@ -140,10 +140,10 @@ class _Writer:
             self.sized(field, value)
 
     def numbers(self, field: FieldPlan, value: str) -> None:
-        """Let an array of numbers join the run."""
+        """Add an array of numbers to the run."""
         variable = f"a{len(self.arrays)}"
         self.text.add(f"{variable} = {value}")
-        with self.text.block(f"if {variable}.__class__ is not list:"):  # a call for each array would cost a tenth
+        with self.text.block(f"if {variable}.__class__ is not list:"):  # calls would cost a tenth of the time
             self.text.add(f"list_of({variable})")
         self.formats = [*self.formats, []]
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
@@ -164,7 +164,7 @@ class _Writer:
             self.present(field)
 
     def present(self, field: FieldPlan) -> None:
-        """Put the length of ``v``, behind the waiting run, and what it holds."""
+        """Write the length of ``v`` after the pending run, then its content."""
         add = self.text.add
         if field.array:
             add("v = list_of(v)")

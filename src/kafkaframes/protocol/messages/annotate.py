@@ -1,7 +1,7 @@
-"""Say of every byte of a message what it stands for: the runs behind ``kafkaframes decode`` and ``diff``. No printing.
+"""Explain each byte of a message as a list of runs, for ``kafkaframes decode`` and ``diff``. No printing.
 
-A run is what one read takes: a number, a text with its length, a count, a tag. Broken bytes give the runs up to the
-break, and the error.
+A run is the bytes of one read operation: a number, a text with its length, a count, a tag. Invalid bytes yield the runs
+up to the error, and the error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIZE_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes ``start`` to ``end`` and what they are: a field's path and value, or a count, a tag, a size."""
+    """Bytes ``start`` to ``end`` and their meaning: a field's path and value, or a count, a tag, a size."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Run:
     value: Any
 
     def text(self) -> str:
-        """Return the value for people, at most 60 characters or so."""
+        """Return the value in readable form, at most about 60 characters long."""
         if isinstance(self.value, UUID):
             return uuid_to_text(self.value)
         if isinstance(self.value, bytes):
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(slots=True)
 class Annotated:
-    """The runs of some bytes; ``error`` says why they stop before ``size_bytes``, or None."""
+    """The runs of a message's bytes; ``error`` is the reason if they end before ``size_bytes``, otherwise None."""
 
     size_bytes: int
     runs: list[Run] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Annotated:
 
     @property
     def position(self) -> int:
-        """Where the runs end."""
+        """End of the last run."""
         return self.runs[-1].end if self.runs else 0
 
 
@@ -80,7 +80,7 @@ class _Annotator:
         return trace
 
     def size_prefix(self, apis: Apis = CATALOG, *, is_request: bool = False) -> None:
-        """Take four bytes for the frame's size if they are just that, or if a request starts behind them only."""
+        """Read a size prefix if its value matches, or if only the bytes after it start a request."""
         if len(self.data) <= _SIZE_BYTES:
             return
         size = int.from_bytes(self.data[:_SIZE_BYTES], signed=True)
@@ -108,7 +108,7 @@ class _Annotator:
 
 
 def annotate_request(data: bytes, *, mode: str = "reference", apis: Apis = CATALOG) -> Annotated:
-    """Return the runs of a request with its header, and with or without its size: it names itself."""
+    """Return the runs of a request with its header, with or without size prefix; the header specifies the API."""
     work = _Annotator(data, mode)
     work.size_prefix(apis, is_request=True)
     try:
@@ -127,7 +127,7 @@ def annotate_request(data: bytes, *, mode: str = "reference", apis: Apis = CATAL
 def annotate_response(
     data: bytes, api_key: int, version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> Annotated:
-    """Return the runs of a response with its header, and with or without its size."""
+    """Return the runs of a response with its header, with or without size prefix."""
     work = _Annotator(data, mode)
     work.size_prefix()
     try:
@@ -140,7 +140,7 @@ def annotate_response(
 
 
 def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = "reference") -> Annotated:
-    """Return the runs of a message without size and header."""
+    """Return the runs of a message body without size prefix and header."""
     work = _Annotator(data, mode)
     try:
         work.message(cls, version)
@@ -150,7 +150,7 @@ def annotate_body(data: bytes, cls: type[Message], version: int, *, mode: str = 
 
 
 def _starts(data: bytes, apis: Apis) -> bool:
-    """Return whether the bytes start like a request that we know."""
+    """Return whether the bytes start with the header of a request in ``apis``."""
     try:
         key, version, _ = peek_request(data)
         return _body(key, "request", version, apis).spec.valid_versions.contains(version)
@@ -166,7 +166,7 @@ def _body(key: int, type_: str, version: int, apis: Apis) -> type[Message]:
 
 
 def compare(left: Annotated, right: Annotated) -> Iterator[tuple[Run | None, Run | None]]:
-    """Yield the runs of two encodings side by side, paired by field; None where one has none."""
+    """Yield the runs of two encodings in pairs, matched by field; a field that one side lacks is paired with None."""
     fields = [(run.path, run.what.split()[0]) for run in left.runs]
     other = [(run.path, run.what.split()[0]) for run in right.runs]
     for kind, i, i_end, j, j_end in SequenceMatcher(None, fields, other, autojunk=False).get_opcodes():

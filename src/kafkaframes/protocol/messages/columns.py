@@ -93,8 +93,8 @@ def decode_columns(
 def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     """Encode each row as a message: the inverse of :func:`decode_columns`.
 
-    Columns are found by name. A missing column means the default, and ``_error`` is ignored. A field of another version
-    must be ignorable or have its default. A null row becomes null.
+    Columns are matched by name. A missing column means the default, and ``_error`` is ignored. A field of another
+    version must be ignorable or have its default. A null row becomes null.
 
     Raises:
         EncodeError: a row cannot be encoded at this version (with row and field), or the result exceeds 2 GiB.
@@ -123,25 +123,26 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
 
 
 def specialize(plan: MessagePlan) -> bool:
-    """Compile the straight-line decoder of a message and version into the cache; return whether it had to be.
+    """Compile the specialized decoder of a message and version into the cache; return False if it existed.
 
-    Seconds, once per machine; from then on :func:`decode_columns` uses it, in every process, in ``reference`` mode.
+    Compilation takes seconds, once per machine. Afterwards, :func:`decode_columns` uses it in all processes, in
+    ``reference`` mode.
     """
     return hot.make([compile_program(plan)]) > 0
 
 
 def is_specialized(plan: MessagePlan) -> bool:
-    """Return whether a message and version has a straight-line decoder in the cache."""
+    """Return whether the cache has a specialized decoder for this message and version."""
     return hot.is_compiled(compile_program(plan))
 
 
 def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
-    """Return the bytes of all messages, where each starts (one more than there are), and which are not null."""
+    """Return the bytes of all messages, their starts and the last end, and whether each is not null."""
     if isinstance(messages, pa.Array):
         buf, starts, present = _arrow_input(messages)
     elif any(map(_IS_NULL, messages)):
         buf, starts, present = _arrow_input(pa.array(messages, pa.large_binary()))
-    else:  # not by pa.array, which imports pandas
+    else:  # without pa.array, which imports pandas
         starts = np.zeros(len(messages) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)), out=starts[1:])
         buf, present = np.frombuffer(b"".join(messages) or b"\0", np.uint8), np.ones(len(messages), bool)
@@ -168,7 +169,7 @@ def _arrow_input(array: pa.Array) -> tuple[Array, Array, Array]:
 
 
 def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Array, *, step: Step) -> Array:
-    """Run the kernel over all messages, growing the arena as it asks; return which text columns need mending."""
+    """Run the kernel over all messages, growing the arena as required; return which text columns have invalid UTF-8."""
     program = arena.program
     count = len(starts) - 1
     bad_text = np.zeros(len(program.columns), np.uint8)
@@ -238,5 +239,5 @@ def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
 
 
 def _mend(raw: pa.Array) -> pa.Array:
-    """Return text for bytes of which some are not UTF-8, as Java's decoder reads them."""
+    """Return text for a binary array with invalid UTF-8, decoded as in Java."""
     return pa.array([None if one is None else java_text(one) for one in raw.to_pylist()], pa.string())

@@ -1,10 +1,10 @@
-"""Messages that travel inside records: what stands around them in Kafka's own topics.
+"""Encode and decode messages inside records of Kafka's internal topics, including the bytes around them.
 
 * ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state`` (coordinator records): the key is an int16
-  record type and a body of version 0, the value an int16 version and a body; a null value is a tombstone. Before 4.0
-  the type was called the key's version; the bytes are the same.
-* ``__cluster_metadata`` and ``__remote_log_metadata``: an unsigned varint frame version (1), API key and version, and
-  a body that ends with the value.
+  record type and a body of version 0. The value is an int16 version and a body, or null for a tombstone. Before 4.0 the
+  type was called the key's version; the bytes are the same.
+* ``__cluster_metadata`` and ``__remote_log_metadata``: the value is an unsigned varint frame version (1), API key and
+  version, and a body.
 * Consumer protocol subscriptions and assignments, principals, transaction markers: an int16 version and a body.
 """
 
@@ -39,7 +39,7 @@ _OLD_GROUP_TYPES: Final = {9: "ShareGroupPartitionMetadata"}  # 3.9 and 4.0 only
 
 @dataclass(slots=True)
 class CoordinatorRecord:
-    """A record of a coordinator: ``value`` is None for a tombstone; ``value_version`` then too."""
+    """A coordinator record; ``value`` and ``value_version`` are None for a tombstone."""
 
     type: int
     key: Any
@@ -49,7 +49,7 @@ class CoordinatorRecord:
 
 @dataclass(slots=True)
 class MetadataRecord:
-    """A record of KRaft's log or of remote log metadata."""
+    """A record of KRaft's metadata log or of remote log metadata."""
 
     type: int
     version: int
@@ -58,7 +58,7 @@ class MetadataRecord:
 
 @cache
 def record_names(module: str, type_: str) -> dict[int, str]:
-    """Return the name of each record type of a module; where a type was reused, its current name."""
+    """Return a module's record names by type; for a type that was reused, the current name."""
     names: dict[int, str] = {}
     for number, outline in catalog.records(module):
         is_current = not catalog.entry(outline.name).current_versions.is_empty
@@ -73,11 +73,11 @@ def record_names(module: str, type_: str) -> dict[int, str]:
 def decode_coordinator_record(
     topic: str, key: bytes, value: bytes | None, *, mode: str = "reference"
 ) -> CoordinatorRecord:
-    """Return the record of a coordinator's topic.
+    """Decode a record of a coordinator's topic.
 
     Raises:
-        DecodeError: an unknown type or version, or broken bytes; ``path`` begins with ``key`` or ``value``.
-        OptionError: ``topic`` belongs to no coordinator.
+        DecodeError: an unknown type or version, or invalid bytes; ``path`` begins with ``key`` or ``value``.
+        OptionError: ``topic`` is not a coordinator's topic.
     """
     module = _module(topic, COORDINATOR_TOPICS)
     number, name, cls = _key_class(module, key)
@@ -87,7 +87,7 @@ def decode_coordinator_record(
     version, position = _step(value, "value")
     value_name = record_names(module, "coordinator-value").get(number)
     if value_name == "LegacyOffsetCommitValue" and version > 0:
-        value_name = "OffsetCommitValue"  # key type 0 was written with newer values too
+        value_name = "OffsetCommitValue"  # key type 0 also has newer values
     if value_name is None:
         raise DecodeError(f"{topic} has no value for records of type {number} ({name})", position=0, path=("value",))
     decoded = _whole(message(value_name), value, version, position, mode, "value")
@@ -103,10 +103,10 @@ def _key_class(module: str, key: bytes) -> tuple[int, str, type[Message]]:
 
 
 def encode_coordinator_record(key: Message, value: Message | None, value_version: int | None) -> tuple[bytes, Any]:
-    """Return key and value of a coordinator's record; without a value, None for it.
+    """Return key and value of a coordinator record; the value is None for a tombstone.
 
     Raises:
-        EncodeError: ``key`` is no coordinator's key, or a value cannot be written.
+        EncodeError: ``key`` is not a coordinator's key, or a value cannot be encoded.
     """
     number = key.spec.api_key
     if key.spec.type != "coordinator-key" or number is None:
@@ -118,11 +118,11 @@ def encode_coordinator_record(key: Message, value: Message | None, value_version
 
 
 def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference") -> MetadataRecord:
-    """Return the record that a value of ``__cluster_metadata`` or ``__remote_log_metadata`` holds.
+    """Decode a record value of ``__cluster_metadata`` or ``__remote_log_metadata``.
 
     Raises:
-        DecodeError: another frame version, an unknown type or version, broken bytes, or bytes left over.
-        OptionError: ``topic`` is neither.
+        DecodeError: another frame version, an unknown type or version, invalid bytes, or trailing bytes.
+        OptionError: ``topic`` is neither of the two.
     """
     module = _module(topic, METADATA_TOPICS)
     frame, position = read_unsigned_varint(value, 0)
@@ -137,10 +137,10 @@ def decode_metadata_record(topic: str, value: bytes, *, mode: str = "reference")
 
 
 def encode_metadata_record(value: Message, version: int) -> bytes:
-    """Return the bytes of a metadata record, frame included.
+    """Return the bytes of a metadata record, including the frame.
 
     Raises:
-        EncodeError: the message is no metadata record, or cannot be written.
+        EncodeError: the message is not a metadata record, or cannot be encoded.
     """
     if value.spec.type != "metadata" or value.spec.api_key is None:
         raise EncodeError(f"{value.spec.name} is no metadata record")
@@ -151,12 +151,13 @@ def encode_metadata_record(value: Message, version: int) -> bytes:
 
 
 def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
-    """Return what an int16 version and a body hold, and the version (``ConsumerProtocolSubscription`` ...).
+    """Decode an int16 version and a body (``ConsumerProtocolSubscription`` ...); return value and version.
 
-    A version above the highest known is read as the highest, and what it adds is left alone: consumers do so too.
+    A version above the highest known one is decoded as the highest, and additional bytes are ignored, as in Kafka's
+    consumers.
 
     Raises:
-        DecodeError: a negative version, or broken bytes.
+        DecodeError: a negative version, or invalid bytes.
     """
     cls = message(name)
     version, position = _step(data, name)
@@ -166,10 +167,10 @@ def decode_versioned(name: str, data: bytes) -> tuple[Any, int]:
 
 
 def encode_versioned(value: Message, version: int) -> bytes:
-    """Return an int16 version and the body.
+    """Encode a value as an int16 version and a body.
 
     Raises:
-        EncodeError: the value cannot be written at that version.
+        EncodeError: the value cannot be encoded at that version.
     """
     return version.to_bytes(2, signed=True) + value.encode(version)
 

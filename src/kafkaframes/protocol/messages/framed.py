@@ -1,7 +1,7 @@
-"""Whole requests and responses as columns: header and body in one pass of the kernels; one API and version a call.
+"""Decode whole requests and responses to columns: header and body in one kernel pass, for one API and version.
 
-The array has two structs, ``header`` and ``body``, and ``_error``. A plan is all that the columns' executors know of a
-message, so a frame is simply the plan of a message whose two fields are these.
+The array has the structs ``header`` and ``body``, and ``_error``. The column kernels only need a plan, so a frame is
+decoded by the plan of a message with these two fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG)
     """Return the plan of a ``request`` or ``response`` with its header.
 
     Raises:
-        OptionError: there is no such API, or no such version of it.
+        OptionError: the API or version does not exist.
     """
     try:
         spec = apis.spec(api_key, type_, api_version)
@@ -35,10 +35,10 @@ def frame_plan(api_key: int, api_version: int, type_: str, apis: Apis = CATALOG)
 
 
 def plan_frame(spec: MessageSpec, version: int, header_spec: MessageSpec) -> MessagePlan:
-    """Return the plan of a request or response with its header; a new object each time.
+    """Return the plan of a request or response with its header; each call returns a new object.
 
     Raises:
-        OptionError: there is no such version.
+        OptionError: the version does not exist.
     """
     body, header = plan_message(spec, version), plan_message(header_spec, spec.header_version(version))
     fields = (_part("Header", header), _part("Body", body))
@@ -65,10 +65,10 @@ def _part(name: str, plan: MessagePlan) -> FieldPlan:
 def request_columns(
     frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> pa.StructArray:
-    """Return requests of one API and version, without their sizes, as an array of ``header`` and ``body``.
+    """Decode requests of one API and version, without size prefixes, to an array of ``header`` and ``body``.
 
     Raises:
-        OptionError: no such API, version or mode.
+        OptionError: the API, version or mode does not exist.
     """
     check_mode(mode)
     plan = frame_plan(api_key, api_version, "request", apis)
@@ -79,13 +79,13 @@ def request_columns(
 def response_columns(
     frames: Sequence[bytes] | pa.Array, api_key: int, api_version: int, *, mode: str = "reference", apis: Apis = CATALOG
 ) -> pa.StructArray:
-    """Return the responses to requests of one API and version, likewise.
+    """Decode responses to requests of one API and version, without size prefixes.
 
-    An ApiVersions response of version 0, which a broker gives that does not know the version asked for (KIP-511), is
-    a row like the others: what version 0 lacks is at its default.
+    A broker that does not support the requested ApiVersions version answers with a response of version 0 (KIP-511). Its
+    row has defaults for the fields that version 0 lacks.
 
     Raises:
-        OptionError: no such API, version or mode.
+        OptionError: the API, version or mode does not exist.
     """
     check_mode(mode)
     plan = frame_plan(api_key, api_version, "response", apis)
@@ -101,7 +101,7 @@ def response_columns(
 
 
 def _from_version_0(data: bytes | None, api_version: int, mode: str, spec: MessageSpec) -> bytes | None:
-    """Return an ApiVersions response at the version asked for; bytes that are none are left as they are."""
+    """Convert an ApiVersions response of version 0 to the requested version; return other bytes unchanged."""
     if data is None:
         return None
     try:

@@ -1,15 +1,17 @@
-"""Kafka's JSON form of messages: what its ``JsonConverter`` classes read and write (kafka-dump-log, the request log).
+"""Kafka's JSON form of messages, as its ``JsonConverter`` classes read and write it (kafka-dump-log, request log).
 
-Camel-case names; numbers as numbers; bytes as base64; uuids as base64url; tagged fields at their default left out;
-fields that the version lacks left out. Kafka's quirks are kept:
+Names are in camel case, bytes are base64, UUIDs are base64url. Tagged fields that have their default are omitted, and
+so are fields that the version lacks. Kafka's peculiarities apply:
 
-* Records are written as an empty text (or as ``<name>SizeInBytes``); ``records="base64"`` is ours, and loses nothing.
-* An int8 between 128 and 255 is read as that number less 128, 256 as -128; a whole number is no float64; no text is
-  a number, but infinities and NaN are texts (Kafka writes them so and does not read them; we do).
-* Names that the spec does not have are ignored. A field of another version is read, and refused on encoding.
+* Records are written as an empty text (or as ``<name>SizeInBytes``). ``records="base64"`` is an extension that keeps
+  the data.
+* An int8 between 128 and 255 is read as that number minus 128, and 256 as -128. A whole number is not valid as a
+  float64. A text is not valid as a number, except infinities and NaN: Kafka writes these as texts but cannot read them;
+  this module can.
+* Undeclared names are ignored. A field of another version is read, and rejected on encoding.
 
-Tags that the spec does not declare are ours to show, Kafka's converters lose them: a struct that has some ends with
-``"_unknownTags": [{"tag": 17, "data": "<base64>"}]``; ``unknown_tags=False`` is Kafka's own form.
+Undeclared tags are an extension, because Kafka's converters lose them. A struct with undeclared tags ends with
+``"_unknownTags": [{"tag": 17, "data": "<base64>"}]``. ``unknown_tags=False`` produces Kafka's own form.
 """
 
 from __future__ import annotations
@@ -27,28 +29,28 @@ from kafkaframes.protocol.messages.plan import AbsentField, FieldPlan, StructPla
 from kafkaframes.protocol.messages.structs import FieldInfo, Struct
 from kafkaframes.wire.primitives import INTEGER_RANGES, uuid_from_text, uuid_to_text
 
-UNKNOWN_TAGS: Final = "_unknownTags"  # no field's name: those begin with a letter
+UNKNOWN_TAGS: Final = "_unknownTags"  # cannot be a field's name: those begin with a letter
 RECORDS_FORMS: Final = ("empty", "base64", "size")
 
 
 def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
-    """Return the JSON form of a message's value at the version of ``codec`` (:meth:`Message.to_json`)."""
+    """Return a message's JSON form at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
         raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
     return _Shower(codec, records, unknown_tags).struct(codec.plan.root, value, ())
 
 
 def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
-    """Return the message's value of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
+    """Return the message of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
     return _Taker(codec).struct(cls, codec.plan.root, value, ())
 
 
-_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON has no numbers for them; Kafka writes texts
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON numbers cannot represent these; Kafka writes them as texts
 _Path = tuple[str | int, ...]
 
 
 class _Shower:
-    """Turns values into JSON."""
+    """Converts values to JSON."""
 
     def __init__(self, codec: Codec, records: str, unknown_tags: bool) -> None:
         self.codec = codec
@@ -61,7 +63,7 @@ class _Shower:
         out: dict[str, Any] = {}
         tagged = {field.name: field for field in plan.tagged}
         plain = {field.name: field for field in plan.fields}
-        order = self.codec.classes[plan.name]._fields  # as declared, tagged or not
+        order = self.codec.classes[plan.name]._fields  # in declared order, tagged and untagged fields mixed
         for info in order:
             field = plain.get(info.spec.name) or tagged.get(info.spec.name)
             if field is None:
@@ -104,7 +106,7 @@ class _Shower:
 
 
 class _Taker:
-    """Makes values of JSON."""
+    """Converts JSON to values."""
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
@@ -164,7 +166,7 @@ def _shown_tag(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
 
 
 def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
-    """Return the unknown tags of a struct; their order and numbers are judged on encoding."""
+    """Return the unknown tags of a struct; the encoder validates their order and numbers."""
     if not isinstance(value, list):
         raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
     tags = []
@@ -190,7 +192,7 @@ def _number(name: str) -> Callable[[Any], int]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("expected a whole number")
         number = value
-        if name == "int8" and high < value <= 256:  # as Kafka's jsonNodeToByte does, whose cast makes 128 of 256 a -128
+        if name == "int8" and high < value <= 256:  # as in Kafka's jsonNodeToByte, whose cast wraps 256 - 128
             number = value - 128 if value < 256 else low
         if not low <= number <= high:
             raise ValueError(f"not within {low} and {high}")

@@ -1,8 +1,8 @@
-"""The JSON form of many messages as text, from their columns: the front of ``_kernels_json.py``.
+"""Write the JSON form of many messages from their columns; compiles the operations for ``_kernels_json.py``.
 
-The same text as ``json.dumps`` of :meth:`Message.to_json` gives (``json_form.py`` is the twin), without an object per
-message. What the kernel leaves to the twin is null: messages that could not be decoded, those with tags that the spec
-does not declare, and all of a message that has floats.
+The text equals ``json.dumps`` of :meth:`Message.to_json` (``json_form.py`` is the plain twin), but no object per
+message is created. The result is null for messages that the kernel leaves to the plain twin: messages that could not be
+decoded, messages with undeclared tags, and all messages of a type with floats.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kafkaframes.protocol.messages.plan import Empty, FieldPlan, StructPlan
 
 Ints = npt.NDArray[np.int64]
 _NUMBERS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
-_FIRST_BYTES: Final = 256  # for a message, at first
-_MOST_BYTES: Final = (1 << 31) - 1  # of an Arrow array of text
+_FIRST_BYTES: Final = 256  # initial buffer size per message
+_MOST_BYTES: Final = (1 << 31) - 1  # of an Arrow string array
 
 
 @cache
 def has_text(plan: StructPlan) -> bool:
-    """Tell whether the kernel can write such a struct: floats are left to Python."""
+    """Return whether the kernel can write the struct; structs with floats are written in Python."""
     return all(
         field.type != "float64" and (field.struct is None or has_text(field.struct))
         for field in (*plan.fields, *plan.tagged)
@@ -41,12 +41,12 @@ def to_json_text(array: pa.StructArray, codec: Codec, *, left_out: Any = None, r
     """Return the JSON texts of messages that were decoded to columns.
 
     Args:
-        array: as ``decode_columns`` gives it, or a struct of it; not sliced.
-        left_out: which messages are left out (those with an ``_error``).
+        array: result of ``decode_columns``, or a struct column of it; not sliced.
+        left_out: whether to skip each message (those with an ``_error``).
         records: ``empty`` or ``size``, as in :meth:`Message.to_json`.
 
     Returns:
-        A string array; null for what was left out and for what is left to :meth:`Message.to_json`.
+        A string array. It is null for skipped messages and for those that need :meth:`Message.to_json`.
     """
     if records not in RECORDS_FORMS or records == "base64":
         raise OptionError(f"records={records!r}: empty or size")
@@ -82,7 +82,7 @@ def _written(program: _Program, left_out: npt.NDArray[np.uint8], size_bytes: int
 
 
 class _Program:
-    """What the kernel does for one array: operations with the addresses of its buffers, which ``kept`` keeps alive."""
+    """The kernel's operations for one array, with the addresses of its buffers; ``kept`` keeps the buffers alive."""
 
     def __init__(self, codec: Codec, records: str) -> None:
         self.codec = codec
@@ -98,24 +98,24 @@ class _Program:
         return np.array(rows or [[0] * width], np.int64).ravel()
 
     def emit(self, op: int, name: bytes = b"", **columns: int) -> list[int]:
-        """Add an operation; the columns are those of ``_kernels_json.py``."""
+        """Add an operation; ``columns`` are named as in ``_kernels_json.py``."""
         row = [op, len(self.names), len(name), *(columns.get(one, 0) for one in _COLUMNS)]
         self.names += name
         self.ops.append(row)
         return row
 
     def here(self) -> int:
-        """Return where the next operation will stand."""
+        """Return the index of the next operation."""
         return len(self.ops) * kernels.OP_WIDTH
 
     def address(self, array: pa.Array, buffer: int) -> int:
-        """Return where a buffer of an array is, 0 for none; of two buffers the first is the validity."""
+        """Return the address of an array's buffer, 0 if it has none; buffer 0 is the validity if there are several."""
         memory = array.buffers()[buffer]
         self.kept.append(array)
         return 0 if memory is None else int(memory.address)
 
     def struct(self, plan: StructPlan, array: pa.StructArray, name: bytes) -> None:
-        """Write a struct's fields as they are declared, tagged or not."""
+        """Write a struct's fields in declared order, tagged and untagged fields mixed."""
         start = self.emit(kernels.OPEN, name, valid=self.address(array, 0))
         plain = {field.name: field for field in plan.fields}
         tagged = {field.name: field for field in plan.tagged}
@@ -126,10 +126,10 @@ class _Program:
         if plan.flexible:
             self.emit(kernels.UNKNOWN, values=self.address(array.field(UNKNOWN_TAGS), 1))
         self.emit(kernels.CLOSE)
-        start[kernels.O_TARGET] = self.here()  # where a null one goes on
+        start[kernels.O_TARGET] = self.here()  # operation to continue at after a null
 
     def field(self, field: FieldPlan, array: pa.Array) -> None:
-        """Write a field with its name; one that is tagged only where it is not at its default."""
+        """Write a field with its name; a tagged field only if it differs from its default."""
         check: list[int] | None = None
         if field.tag is not None:
             first = len(self.checks)
@@ -160,7 +160,7 @@ class _Program:
         start[kernels.O_TARGET] = self.here()
 
     def primitive(self, field: FieldPlan, array: pa.Array, name: bytes) -> None:
-        """Write a value that holds no others."""
+        """Write a value of a primitive type."""
         op = kernels.INT if field.type in _NUMBERS else _OPERATIONS[field.type]
         if field.type == "records":
             op = kernels.SIZE if self.records == "size" else kernels.EMPTY
@@ -176,7 +176,7 @@ class _Program:
         row[kernels.O_TARGET] = self.here()
 
     def check(self, field: FieldPlan, array: pa.Array) -> None:
-        """Add what must hold for a field to be at its default; a struct is so when all its fields are."""
+        """Add the conditions under which a field has its default; for a struct, those of all its fields."""
         valid = self.address(array, 0)
         if field.default is None:
             self.checks.append([kernels.IS_NULL, valid, 0, 0, 0, 0])
@@ -191,7 +191,7 @@ class _Program:
             self.checks.append(self.plain_check(field, array, valid))
 
     def plain_check(self, field: FieldPlan, array: pa.Array, valid: int) -> list[int]:
-        """Return the check of a field that is no single struct."""
+        """Return the default check of a field that is not a single struct."""
         values, default = self.address(array, 1), field.default
         if field.array or default is Empty.ARRAY or field.type in ("bytes", "records"):
             return [kernels.IS_EMPTY, valid, values, 0, 0, 0]

@@ -1,7 +1,7 @@
 """Every message of the catalog as a name: ``from kafkaframes.protocol.messages.kafka import MetadataResponse``.
 
-The classes are made when asked for, by ``message(name)``. ``kafka.pyi`` beside this file is what editors and type
-checkers read; each build writes it, and mypy when it starts (``tools/stub.py``).
+Each class is created on first access, by ``message(name)``. Editors and type checkers read ``kafka.pyi`` in this
+directory. Each build writes that file, and so does mypy at its start (``tools/stub.py``).
 """
 
 from __future__ import annotations

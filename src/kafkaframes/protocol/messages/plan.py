@@ -1,22 +1,21 @@
-"""The plan of a message at one version: what lies on the wire, in the order in which it lies there. Data only.
+"""The plan of a message at one version: its fields in wire order, with all encoding decisions made. Data only.
 
-A plan is made once from a ``MessageSpec`` and a version (:func:`plan_message`); nothing that depends on the version
-is left to decide afterwards. Every executor reads the same plan and nothing else: the plain interpreter
-(``_reference.py``), the source generator for objects (``_source.py``), and the columns. So a plan is neutral: it knows
-no class, no buffer and no mode.
+A plan is made once from a ``MessageSpec`` and a version (:func:`plan_message`). Afterwards, nothing depends on the
+version. All executors read the same plan and nothing else: the plain interpreter (``_reference.py``), the source
+generator for objects (``_source.py``), and the columns. A plan therefore refers to no class, buffer or mode.
 
-How to execute one, for a struct (Kafka's rules, KIP-482):
+How to read or write a struct by its plan (Kafka's rules, KIP-482):
 
-1. ``fields``, one after another. A field's ``type`` is a primitive's name (``wire.primitives.PRIMITIVES``) or
-   ``"struct"``; with ``array`` it is a count and that many elements, which are never null.
-   ``compact``: the length or count is an unsigned varint of n + 1 (null 0); otherwise an int16 (string) or an int32
-   (bytes, records, arrays) of n (null -1). A ``nullable`` single struct is led by an int8: below 0 null, else present.
-2. If ``flexible``: an unsigned varint count, then per tag an unsigned varint tag, an unsigned varint size, a payload.
-   A tag in ``tagged`` holds its field as in 1, except that a nullable single struct is led by an unsigned varint
-   (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only: an error. Any other tag is kept
-   raw. On writing, a tagged field is left out when it is at its default.
-3. ``absent`` fields are declared, but not at this version: reading gives their default, writing any other value is an
-   error unless they are ignorable.
+1. ``fields`` in order. A field's ``type`` is a primitive's name (``wire.primitives.PRIMITIVES``) or ``"struct"``. With
+   ``array`` it is a count and that many elements, which are never null. With ``compact``, the length or count is an
+   unsigned varint of n + 1 (null: 0). Otherwise it is an int16 (string) or an int32 (bytes, records, arrays) of n
+   (null: -1). A ``nullable`` single struct starts with an int8: null if negative, otherwise present.
+2. If ``flexible``: an unsigned varint count, then for each tag an unsigned varint tag, an unsigned varint size and a
+   payload. A tag in ``tagged`` contains its field as in 1, except that a nullable single struct starts with an unsigned
+   varint (0 null, 1 present). A tag in ``refused_tags`` is declared for other versions only, which is an error. Any
+   other tag is kept raw. A tagged field that has its default is not written.
+3. ``absent`` fields are declared, but not for this version. They have their defaults after reading. Writing another
+   value is an error unless the field is ignorable.
 
 Equal structs of one message and version share one ``StructPlan`` object, so ``id(plan)`` and ``plan.name`` identify it.
 """
@@ -33,11 +32,11 @@ from kafkaframes.errors import OptionError, SpecError
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.wire.primitives import FIXED_SIZE
 
-MAX_DEPTH: Final = 64  # structs within structs; Kafka's deepest has 5. A spec that nests further refers to itself.
+MAX_DEPTH: Final = 64  # nested structs; Kafka's maximum is 5. A deeper spec contains a struct that refers to itself.
 
 
 class Empty(enum.Enum):
-    """Defaults that must be made anew for each value."""
+    """Defaults of mutable types, which need a new object for each value."""
 
     ARRAY = "an empty list"
     STRUCT = "a struct of defaults"
@@ -53,11 +52,11 @@ class FieldPlan:
     Attributes:
         name, attribute, json_name: ``TopicId`` in the spec, ``topic_id`` in Python, ``topicId`` in JSON.
         type: a primitive's name or ``"struct"``.
-        array: a list of ``type`` rather than one.
-        nullable: null may be written and read.
-        compact: lengths are unsigned varints of n + 1.
-        struct: the plan of the struct or of each element, when ``type`` is ``"struct"``.
-        default: what an absent tag means.
+        array: whether the value is a list of ``type``.
+        nullable: whether null may be written and read.
+        compact: whether lengths are unsigned varints of n + 1.
+        struct: the plan of the struct or of each element, if ``type`` is ``"struct"``.
+        default: the value if the tag is absent.
         tag: the tag, in ``StructPlan.tagged`` only.
     """
 
@@ -75,10 +74,11 @@ class FieldPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AbsentField:
-    """A field that the message declares for other versions than this one.
+    """A field that the message declares for other versions only.
 
-    ``first_version`` is the first valid version that carries it, or ``None`` if none does; ``struct`` is the name of
-    its struct, if it has one, and ``parts`` that struct's fields; ``nullable``: null is a value in some version.
+    ``first_version`` is the first valid version that has the field, or ``None`` if none does. ``struct`` is the name of
+    its struct, if it has one, and ``parts`` are that struct's fields. ``nullable``: whether null is valid in some
+    version.
     """
 
     name: str
@@ -97,7 +97,7 @@ class AbsentField:
 class StructPlan:
     """A struct at one version; see the module's docstring for how to read and write it.
 
-    ``min_size`` is the fewest bytes that one such struct takes.
+    ``min_size`` is the minimum encoded size of the struct, in bytes.
     """
 
     name: str
@@ -110,7 +110,7 @@ class StructPlan:
 
     @property
     def declared_tags(self) -> dict[int, str | None]:
-        """The tags that no unknown tag may have: the name of the field at this version, None for another version's."""
+        """The tags that an unknown tag must not have, with their fields' names; None for fields of other versions."""
         return dict.fromkeys(self.refused_tags) | {one.tag: one.name for one in self.tagged if one.tag is not None}
 
 
@@ -128,12 +128,12 @@ class MessagePlan:
 
 
 def attribute_of(field: FieldSpec) -> str:
-    """Return the Python attribute of a field: Kafka's snake case, with an underscore after a word that is taken."""
+    """Return the Python attribute of a field: Kafka's snake case, with a trailing underscore for reserved names."""
     name = field.snake_name
     return f"{name}_" if keyword.iskeyword(name) or name in _MEMBERS else name
 
 
-# What every struct class has besides its fields (objects.py).
+# Members of every struct class besides its fields (objects.py).
 _MEMBERS: Final = frozenset(
     {"codec", "decode", "decode_columns", "decode_prefix", "encode", "encode_columns", "find", "find_all", "from_json"}
     | {"replace", "size", "spec", "to_json", "unknown_tags"}
@@ -141,7 +141,7 @@ _MEMBERS: Final = frozenset(
 
 
 def default_of(field: FieldSpec) -> Default:
-    """Return a field's default as plans state it."""
+    """Return a field's default in the form that plans use."""
     if not isinstance(field.default, tuple):
         return field.default
     return Empty.ARRAY if field.type.is_array else Empty.STRUCT
@@ -213,7 +213,7 @@ class _Planner:
         )
 
     def parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
-        """Return the fields of an absent struct, whose defaults are its default; nothing of an array's."""
+        """Return the fields of an absent struct, whose defaults are its default; empty for an array."""
         if not field.type.is_struct or field.type.is_array:
             return ()
         struct = self.spec.struct_of(field)
@@ -232,16 +232,16 @@ def _min_size(field: FieldPlan) -> int:
 
 
 def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
-    """Return the plan of a message at a version; the same object when asked again.
+    """Return the plan of a message at a version. Later calls return the same object.
 
     Raises:
-        OptionError: the message has no such version. Kafka's generated classes do not check the top level.
+        OptionError: the message does not have this version. Kafka's generated classes do not check the top level.
         SpecError: a struct contains itself.
     """
     version = spec.canonical_version(version)
     if not spec.valid_versions.contains(version):
         raise OptionError(f"{spec.name} has no version {version}, its versions are {spec.valid_versions}")
-    plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec does
+    plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec
     if version not in plans:
         planner = _Planner(spec, version)
         root = planner.struct(spec.struct)

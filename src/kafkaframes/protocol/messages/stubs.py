@@ -1,4 +1,4 @@
-"""The text of ``kafka.pyi``: a class for each message and struct of the catalog, for editors and type checkers."""
+"""Generate ``kafka.pyi``: a class for each message and struct of the catalog, for editors and type checkers."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def __getattr__(name):
 
 
 def own_module(folder: str) -> str:
-    """Return a module that has the messages of a folder as names; ``folder`` is that seen from the module's."""
+    """Return the text of a module with a folder's messages as names; ``folder`` is relative to that module."""
     return _OWN.format(folder=folder)
 
 
 def stub_text(specs: Iterable[MessageSpec], *, overloads: bool = True) -> str:
-    """Return the stub of all these messages; with an overload of ``message`` for each name, as in the catalog's."""
+    """Return the stub of these messages; with ``overloads``, also an overload of ``message`` for each name."""
     specs = list(specs)
     lines = [_HEADER]
     for spec in specs:
