@@ -1,7 +1,7 @@
-"""Runs of records that a share group has fetched and not finished, each record with a state and a count of deliveries.
+"""In-flight records of a share group, each with a state and a delivery count (InFlightBatch in Kafka).
 
-A run is what was acquired together. It has one delivery for all its records as long as all had the same fate; then
-each record has its own (InFlightBatch).
+A run is a range of records that were acquired together. All its records share one delivery while they have the same
+state. After that each record has a delivery of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 
 
 class RecordState(IntEnum):
-    """States of a record; the numbers are those of its stored state."""
+    """States of a record, with the numbers of the stored state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -32,10 +32,10 @@ class Delivery:
     """The state of a record, or of all records of a run.
 
     Attributes:
-        count: of deliveries, with the one that is under way.
-        lock: what was acquired together has the same; None where nothing is acquired.
-        stored: the state and the count of deliveries that are stored: what was acknowledged or taken back. A delivery
-            that is under way is not, nor what is archived because no consumer may see it.
+        count: number of deliveries, including the current one.
+        lock: identity of the lock, shared by the records that were acquired together; None if they are not acquired.
+        stored: state and delivery count that are stored: those of the last acknowledgement or release. A delivery in
+            progress is not stored. Neither are records that are archived because consumers must not read them.
     """
 
     state: RecordState = RecordState.AVAILABLE
@@ -45,16 +45,16 @@ class Delivery:
     stored: tuple[RecordState, int] = _NEW
 
     def acquire(self, member_id: str, lock: object) -> None:
-        """Deliver once more."""
+        """Start a delivery to a member."""
         self.state, self.member_id, self.lock = RecordState.ACQUIRED, member_id, lock
         self.count += 1
 
     def archive(self) -> None:
-        """Leave it out: it is in no log, or no consumer may see it."""
+        """Archive a record that no log has any more, or that consumers must not read."""
         self.state, self.member_id, self.lock = RecordState.ARCHIVED, "", None
 
     def settle(self, state: RecordState) -> None:
-        """Leave the member."""
+        """End the delivery with a state, which is then stored."""
         self.state, self.member_id, self.lock = state, "", None
         self.stored = state, self.count
 
@@ -74,8 +74,8 @@ class InFlight:
 
     Attributes:
         first, last: offsets, both included.
-        shared: the delivery of all of them; None once they differ.
-        single: the deliveries by offset, once they differ.
+        shared: delivery of all records; None after ``split``.
+        single: deliveries by offset after ``split``.
     """
 
     first: int
@@ -90,30 +90,30 @@ class InFlight:
             self.shared = None
 
     def is_within(self, first: int, last: int) -> bool:
-        """Whether all its records are in a range of offsets, both ends included."""
+        """Whether all records are in a range of offsets, both ends included."""
         return first <= self.first and self.last <= last
 
     def within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
-        """Yield the records of a range, of a run that is split."""
+        """Yield the records of a split run that are in a range."""
         for offset in range(max(self.first, first), min(self.last, last) + 1):
             yield offset, self.single[offset]
 
     def runs(self) -> Iterator[tuple[int, int, Delivery]]:
-        """Yield the deliveries: first and last offset, and the delivery."""
+        """Yield (first offset, last offset, delivery)."""
         if self.shared is not None:
             yield self.first, self.last, self.shared
         else:
             yield from ((offset, offset, delivery) for offset, delivery in self.single.items())
 
     def count(self, states: frozenset[RecordState], start: int) -> int:
-        """Return how many records from ``start`` on are in one of these states."""
+        """Return the number of records at or after ``start`` in one of the states."""
         return sum(
             max(last - max(first, start) + 1, 0) for first, last, delivery in self.runs() if delivery.state in states
         )
 
 
 def runs_of(values: Iterable[tuple[int, int, _Value]]) -> Iterator[tuple[int, int, _Value]]:
-    """Join neighbouring runs of offsets with the same value: first, last, value.
+    """Join adjacent runs of offsets that have the same value. Yield (first, last, value).
 
     >>> list(runs_of([(0, 4, "a"), (5, 5, "a"), (6, 6, "b"), (8, 8, "b")]))
     [(0, 5, 'a'), (6, 6, 'b'), (8, 8, 'b')]

@@ -1,9 +1,9 @@
-"""One partition as a share group reads it: which records are free, acquired, done (KIP-932, SharePartition).
+"""The state of one partition in one share group: available, acquired and finished records (KIP-932, SharePartition).
 
-A fetch acquires whole batches of the log, and more records than the member's maximum rather than a part of a batch;
-in ``record_limit`` mode (KIP-1206) never more. A record that is acquired comes back when its lock times out; one that
-came back too often is archived. From half of the deliveries on fewer records are acquired together, and a record's
-last delivery is alone, so that one bad record does not take others along.
+A fetch acquires whole batches of the log. It can therefore acquire more records than the member's maximum, except in
+``record_limit`` mode (KIP-1206). An acquired record becomes available again when its lock times out. It is archived
+once its delivery count has reached the limit. Records that have had half of their deliveries are acquired in smaller
+runs, and a record's last delivery is on its own. One bad record therefore does not cause others to be archived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEAST_THROTTLED: Final = 2
 
 
 class Span(NamedTuple):
-    """The offsets of a batch of the log, or of records that are to be left out; both included."""
+    """A range of offsets, both ends included: a batch of the log, or records to archive."""
 
     first: int
     last: int
@@ -43,7 +43,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """What a member says of a run of records: ``types`` for each of them, or one for all."""
+    """A member's acknowledgement of a run of records; ``types`` has one type for each record, or one for all."""
 
     first: int
     last: int
@@ -51,13 +51,13 @@ class Acknowledged(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a group may do in a partition.
+    """A group's limits in a partition.
 
     Attributes:
-        lock_ms: for how long a record is acquired (``share.record.lock.duration.ms``).
-        most_deliveries: how often a record is delivered (``share.delivery.count.limit``).
-        most_in_flight: how many records are between start and end (``share.partition.max.record.locks``).
-        may_renew: ``share.renew.acknowledge.enable``.
+        lock_ms: duration of a record lock, in milliseconds (``share.record.lock.duration.ms``).
+        most_deliveries: largest delivery count of a record (``share.delivery.count.limit``).
+        most_in_flight: largest number of records between start and end (``share.partition.max.record.locks``).
+        may_renew: whether members may renew locks (``share.renew.acknowledge.enable``).
     """
 
     lock_ms: int = 30_000
@@ -67,7 +67,7 @@ class Limits(NamedTuple):
 
     @property
     def throttled_from(self) -> int:
-        """The count of deliveries from which on fewer records are acquired together."""
+        """The delivery count from which fewer records are acquired together."""
         return max(_LEAST_THROTTLED, (self.most_deliveries + 1) // 2)
 
 
@@ -75,13 +75,13 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Fetch(NamedTuple):
-    """What a member fetches.
+    """A member's fetch of a partition.
 
     Attributes:
-        offset: the partition's next offset when its log was read.
-        most: how many records.
-        batch_size: of how many records an acquired run has at most, where the log's batches let it.
-        record_limit: never more than ``most``, even in the middle of a batch.
+        offset: the partition's next fetch offset at the time when its log was read.
+        most: largest number of records to acquire.
+        batch_size: preferred largest number of records in an acquired run. Batches of the log are not split for it.
+        record_limit: whether ``most`` is strict. If it is, a run may end in the middle of a batch.
     """
 
     member_id: str
@@ -96,9 +96,10 @@ class SharePartition:
     """The state of one partition in one share group.
 
     Attributes:
-        start: everything below is done.
-        changed: called when the state is to be stored, and again when records may have become free.
-        end: everything from here on was never acquired.
+        start: the first offset that is not finished.
+        changed: callback that stores the state.
+        freed: callback for the time when records may have become available.
+        end: the first offset that was never acquired.
     """
 
     clock: Clock
@@ -114,7 +115,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first record that is free."""
+        """The first available offset."""
         for flight in self._flights:
             for first, last, delivery in flight.runs():
                 if delivery.state is RecordState.AVAILABLE and last >= self.start:
@@ -123,16 +124,16 @@ class SharePartition:
 
     @property
     def may_acquire(self) -> bool:
-        """Whether a fetch may find something: not where too many records are open and none of them is free."""
+        """Whether a fetch can acquire records: the in-flight limit is not reached, or an in-flight record is available."""
         return self.end - self.start < self.limits.most_in_flight or self.next_fetch_offset < self.end
 
     @property
     def done_ahead(self) -> int:
-        """How many records from the start on are done."""
+        """The number of finished records at or after the start."""
         return sum(flight.count(DONE, self.start) for flight in self._flights)
 
     def _at_or_before(self, offset: int) -> int:
-        """Return the position of the last run that begins at an offset or before; -1 where there is none."""
+        """Return the index of the last run that begins at or before an offset, or -1."""
         return bisect_right(self._flights, offset, key=lambda flight: flight.first) - 1
 
     def _between(self, first: int, last: int) -> list[InFlight]:
@@ -141,7 +142,7 @@ class SharePartition:
         return [flight for flight in self._flights[at:] if flight.last >= first and flight.first <= last]
 
     def acquire(self, fetch: Fetch, batches: Sequence[Span]) -> list[Acquired]:
-        """Acquire free records among batches of the log for a member; they are locked for it."""
+        """Acquire available records of the given log batches for a member and lock them."""
         if fetch.most <= 0 or not batches or batches[-1].last < self.start:
             return []
         most, last = self._most(fetch, batches[-1].last)
@@ -167,14 +168,17 @@ class SharePartition:
         return acquired
 
     def _most(self, fetch: Fetch, last: int) -> tuple[int, int]:
-        """Return how many records may be acquired, and up to which; none behind the end where too many are open."""
+        """Return the largest number of records to acquire and the last offset.
+
+        If the in-flight limit is reached, only records before the end can be acquired.
+        """
         left = self.limits.most_in_flight - (self.end - self.start)
         if left <= 0 and fetch.offset < self.end:
             return min(fetch.most, self.end - fetch.offset), min(last, self.end - 1)
         return min(fetch.most, left), last
 
     def _acquire_new(self, fetch: Fetch, batches: Sequence[Span], first: int, last: int, most: int) -> list[Acquired]:
-        """Acquire records that were never acquired, up to the end of a batch."""
+        """Acquire records for the first time, up to the end of a batch."""
         if not self._flights:
             first = max(first, self.end)
         if most < last - first + 1:
@@ -204,7 +208,7 @@ class SharePartition:
     def _acquire_again(
         self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int, *, is_throttled: bool
     ) -> list[Acquired]:
-        """Acquire what is free of a run: the whole run, or of those of its records that the fetch is about."""
+        """Acquire the available records of a run: the whole run at once, or its records in the fetched range."""
         whole = flight.is_within(first, last) and not is_throttled
         if fetch.record_limit and flight.last - flight.first + 1 > left:
             whole = False
@@ -221,7 +225,7 @@ class SharePartition:
     def _acquire_single(
         self, fetch: Fetch, flight: InFlight, first: int, last: int, left: int
     ) -> Iterator[tuple[int, int]]:
-        """Acquire free records of a run that is split; yield their offsets and counts of deliveries."""
+        """Acquire available records of a split run. Yield their offsets and delivery counts."""
         limits, lock, taken, quota = self.limits, self._lock(flight), 0, 0
         for offset, delivery in flight.within(first, last):
             if delivery.state is not RecordState.AVAILABLE:
@@ -238,7 +242,7 @@ class SharePartition:
                 return
 
     def _is_throttled(self, flight: InFlight, first: int, last: int) -> bool:
-        """Whether a free record of a run was delivered so often that fewer are acquired together."""
+        """Whether an available record of a run has so many deliveries that fewer records are acquired together."""
         counts = [
             delivery.count
             for begin, end, delivery in flight.runs()
@@ -248,12 +252,12 @@ class SharePartition:
         return max(counts, default=0) >= self.limits.throttled_from
 
     def leave_out(self, spans: Iterable[Span]) -> None:
-        """Archive what a fetch has acquired and no consumer may see: records of aborted transactions."""
+        """Archive acquired records that consumers must not read: those of aborted transactions."""
         for span in spans:
             self._archive(span.first, span.last, RecordState.ACQUIRED)
 
     def _archive_lost(self, fetch_offset: int, first: int) -> None:
-        """Archive free records from where was read to the first batch: the log has them no more."""
+        """Archive available records between the fetch offset and the first batch. The log no longer has them."""
         if fetch_offset < first:
             self._archive(fetch_offset, first - 1, RecordState.AVAILABLE)
 
@@ -266,7 +270,7 @@ class SharePartition:
                     delivery.archive()
 
     def acknowledge(self, member_id: str, batches: Iterable[Acknowledged]) -> None:
-        """Take a member's word for records that it has acquired, all or none of them."""
+        """Apply a member's acknowledgements of records that it has acquired: all of them, or none."""
         changes: list[tuple[Delivery, int]] = []
         for batch in batches:
             if batch.last >= self.start:
@@ -285,7 +289,7 @@ class SharePartition:
             self._store()
 
     def _acquired_by(self, member_id: str, batch: Acknowledged) -> Iterator[tuple[Delivery, int]]:
-        """Yield the deliveries that are acknowledged, each with the word for it."""
+        """Yield the acknowledged deliveries, each with its acknowledgement type."""
         flights = self._between(batch.first, batch.last)
         if self._at_or_before(batch.first) < 0 and batch.first >= self.start:
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, "The records were not acquired.")
@@ -314,13 +318,13 @@ class SharePartition:
         delivery.settle(state)
 
     def _lock(self, *flights: InFlight) -> object:
-        """Return a lock for records of some runs; what still has it when its time is up comes back."""
+        """Return a new lock for records of some runs. Records that still have it when it expires are released."""
         lock = object()
         self.clock.call_later(self.limits.lock_ms, lambda: self._take_back(flights, lambda row: row.lock is lock))
         return lock
 
     def release_all(self, member_id: str) -> None:
-        """Take back everything that a member has: its session ends. A delivery counts all the same."""
+        """Release all records of a member whose session ends. The delivery is still counted."""
         self._take_back(self._flights, lambda row: row.member_id == member_id)
 
     def _take_back(self, flights: Iterable[InFlight], is_meant: Callable[[Delivery], bool]) -> None:
@@ -336,7 +340,7 @@ class SharePartition:
             self._store()
 
     def move_start(self, offset: int) -> None:
-        """Archive what lies below ``offset``: the log does not have it any more."""
+        """Archive the records below ``offset``. The log no longer has them."""
         if offset > self.start:
             self._archive(self.start, offset - 1, RecordState.AVAILABLE)
             self.start, self.end = offset, max(self.end, offset)
@@ -347,7 +351,7 @@ class SharePartition:
         self.freed()
 
     def _advance(self) -> None:
-        """Move the start to the first record that is not done; Kafka stores it with the next change."""
+        """Move the start to the first unfinished record. Kafka stores the new start with the next change."""
         while self._flights:
             flight = self._flights[0]
             open_at = next((first for first, _, delivery in flight.runs() if delivery.state not in DONE), None)
@@ -359,7 +363,7 @@ class SharePartition:
         self.end = max(self.end, self.start)
 
     def batches(self) -> list[Batch]:
-        """Return the state to be stored."""
+        """Return the batches of the stored state."""
         runs = (
             (max(first, self.start), last, delivery.stored)
             for flight in self._flights
@@ -369,7 +373,7 @@ class SharePartition:
         return [Batch(first, last, int(state), count) for first, last, (state, count) in runs_of(runs)]
 
     def restore(self, batches: Iterable[Batch]) -> None:
-        """Take the stored state over; what lies between its batches was acquired and not acknowledged."""
+        """Restore the stored state. Records between its batches were acquired but not acknowledged."""
         for batch in sorted(batches):
             if batch.first > self.end:
                 self._flights.append(InFlight(self.end, batch.first - 1))
@@ -390,7 +394,7 @@ def _check_acquired(delivery: Delivery, member_id: str) -> None:
 
 
 def _cut(batches: Sequence[Span], first: int, last: int, batch_size: int) -> Iterator[Span]:
-    """Cut a run where a batch of the log begins and the run has its size."""
+    """Split a run at the starts of log batches, once a part has at least ``batch_size`` records."""
     if last - first + 1 > batch_size:
         for batch in batches:
             if batch.first <= last and batch.first - first >= batch_size:

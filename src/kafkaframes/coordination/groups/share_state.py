@@ -1,7 +1,7 @@
-"""The share coordinator: where each share group stands in each partition, kept in ``__share_group_state``.
+"""The share coordinator: the state of each share group in each partition, stored in ``__share_group_state``.
 
-Every change is stored as a whole (a ShareSnapshot record); Kafka stores most as differences to the last snapshot
-(ShareUpdate), which are read too.
+Every change is stored as a whole state (a ShareSnapshot record). Kafka usually stores the difference to the last
+snapshot (a ShareUpdate record). Both kinds are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNKNOWN = -1
 
 
 class ShareKey(NamedTuple):
-    """Whose state it is."""
+    """A share group and a partition: the key of a state."""
 
     group_id: str
     topic_id: UUID
@@ -35,13 +35,13 @@ class ShareKey(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What the log says of a partition.
+    """The stored state of a partition.
 
     Attributes:
-        start: -1 of a partition that the group reads and has not fetched from yet.
-        done: how many records from there on are done; -1 where that is not known.
-        epoch: of the record, grows with each.
-        state_epoch: of the group, when it began to read the partition.
+        start: first unfinished offset; -1 if the group has not fetched from the partition yet.
+        done: number of finished records at or after ``start``; -1 if it is not known.
+        epoch: epoch of the record, which grows with each record.
+        state_epoch: group epoch at which the group began to read the partition.
     """
 
     start: int
@@ -56,8 +56,8 @@ class SessionPartition:
     """A partition of a share session.
 
     Attributes:
-        is_known: whether there was such a topic when it was added.
-        is_answered: whether the next answer has it in any case.
+        is_known: whether the topic existed when the partition was added.
+        is_answered: whether the next response includes the partition even if it has no records.
     """
 
     is_known: bool
@@ -66,13 +66,13 @@ class SessionPartition:
 
 @dataclass(slots=True)
 class ShareSession:
-    """A member's share session (KIP-932): its epoch, and the partitions that it fetches."""
+    """A member's share session (KIP-932): its epoch and its partitions."""
 
     epoch: int = 1
     partitions: dict[tuple[UUID, int], SessionPartition] = field(default_factory=dict)
 
     def answers(self, partition: tuple[UUID, int], code: int, has_records: bool) -> bool:
-        """Return whether an answer has a partition: with records, an error, or where it was added or failed before."""
+        """Whether a response includes a partition: it has records or an error, or it was added or failed last time."""
         kept = self.partitions.get(partition)
         if kept is None:
             return True
@@ -80,21 +80,21 @@ class ShareSession:
             has_records or kept.is_answered or code != ErrorCode.NONE,
             code != ErrorCode.NONE,
         )
-        if has_records:  # others come first next time
+        if has_records:  # the next fetch begins with the other partitions
             self.partitions[partition] = self.partitions.pop(partition)
         return is_in_answer
 
 
 @dataclass(slots=True)
 class ShareStates:
-    """All states, and the sessions of members.
+    """The states of all share groups, and their members' sessions.
 
     Attributes:
         log: ``__share_group_state``.
-        partitions: those that are in use, with what is given out.
-        stored: what the log says.
-        freed: told when records of a partition may have become free.
-        sessions: by node, group and member.
+        partitions: states in memory, with the acquired records.
+        stored: stored states.
+        freed: callback for the time when records of a partition may have become available.
+        sessions: sessions by node, group and member.
     """
 
     clock: Clock
@@ -106,15 +106,15 @@ class ShareStates:
     unread: int = 0
 
     def begin(self, key: ShareKey, group_epoch: int) -> None:
-        """Let a group read a partition that it does not read yet; where it begins its first fetch decides."""
+        """Add a partition to those that a group reads. Its first fetch decides the start offset."""
         if key not in self.stored:
             self._put(key, Stored(_UNKNOWN, done=_UNKNOWN, state_epoch=group_epoch))
 
     def open(self, key: ShareKey, begin: Callable[[], int], limits: Limits = DEFAULT_LIMITS) -> SharePartition:
-        """Return the state of a partition that its group reads; UNKNOWN_SERVER_ERROR, as in Kafka, of any other.
+        """Return the state of a partition that the group reads. Raise UNKNOWN_SERVER_ERROR for others, as Kafka does.
 
         Args:
-            begin: where a group begins that has not fetched from the partition yet.
+            begin: returns the start offset for a partition from which the group has not fetched yet.
         """
         state = self.partitions.get(key)
         if state is None:
@@ -129,9 +129,9 @@ class ShareStates:
         return state
 
     def _changed(self, key: ShareKey, state: SharePartition) -> None:
-        """Store a partition's state; one that cannot be stored now is stored with its next change."""
+        """Store a partition's state. If that fails, the partition's next change stores it."""
         stored = self.stored.get(key)
-        if stored is None or self.partitions.get(key) is not state:  # a lock that outlived the state
+        if stored is None or self.partitions.get(key) is not state:  # a lock that expired after the state was removed
             return
         with suppress(KafkaframesError):
             self._put(key, stored._replace(start=state.start, batches=tuple(state.batches()), done=state.done_ahead))
@@ -167,37 +167,37 @@ class ShareStates:
         return coordinator_partition(text, self.log.partitions)
 
     def reset(self, key: ShareKey, start: int, group_epoch: int = 0) -> None:
-        """Let a group stand at another offset; -1 lets its first fetch decide."""
+        """Set a group's start offset; -1 lets the next fetch decide."""
         self._put(key, Stored(start, done=_UNKNOWN if start == _UNKNOWN else 0, state_epoch=group_epoch))
         self.partitions.pop(key, None)
 
     def forget(self, key: ShareKey) -> None:
-        """Forget where a group stands in a partition."""
+        """Delete a group's state in a partition."""
         if key in self.stored:
             self.log.append(self._partition_of(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored[key]
         self.partitions.pop(key, None)
 
     def forget_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
-        """Forget where a group stands everywhere, or where every group stands in a topic."""
+        """Delete all states of a group, or the states of all groups in a topic."""
         for key in list(self.stored):
             if key.group_id == group_id or key.topic_id == topic_id:
                 self.forget(key)
 
     def release(self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]]) -> None:
-        """Take back what a member has of some partitions."""
+        """Release the records that a member has acquired in some partitions."""
         for partition in partitions:
             state = self.partitions.get(ShareKey(group_id, *partition))
             if state is not None:
                 state.release_all(member_id)
 
     def close(self, group_id: str) -> None:
-        """Forget what is not stored of a group: nobody fetches for it."""
+        """Drop the in-memory state of a group that has no members."""
         for key in [key for key in self.partitions if key.group_id == group_id]:
             del self.partitions[key]
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
-        """Read everything back after a restart; what was given out is free again."""
+        """Load the stored states after a restart. Records that were acquired are available again."""
         for record in loaded:
             if record.key is None:
                 continue
@@ -231,7 +231,7 @@ def _snapshot(value: Any) -> Stored:
 
 
 def _updated(stored: Stored, value: Any) -> Stored:
-    """Return a state with what a ShareUpdate changes: later batches win."""
+    """Return the state after a ShareUpdate record. Its batches override earlier ones."""
     start = stored.start if value.start_offset == _UNKNOWN else value.start_offset
     batches = stored.batches
     for new in _batches(value):

@@ -1,7 +1,8 @@
-"""A streams group (KIP-1071): members that run the tasks of one topology. No clock, no requests.
+"""A streams group (KIP-1071): its topology, tasks, members and target assignment.
 
-A subtopology has a task for each partition of its sources. Repartition and changelog topics are the group's own: how
-many partitions they have follows from the topics before them (InternalTopicManager.java).
+A subtopology has one task for each partition of its source topics. Repartition and changelog topics are internal topics
+of the group. Their numbers of partitions follow from the source topics (InternalTopicManager.java). This module reads
+no clock and decodes no requests.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from kafkaframes.coordination.groups.members import EpochGroup, GroupMember
 from kafkaframes.errors import ErrorCode, OptionError, RefusedError
 from kafkaframes.storage.files.names import check_topic
 
-CountOf = Callable[[str], int | None]  # how many partitions a topic has; None: there is no such topic
-_NAMED = 3  # missing topics that a status names
+CountOf = Callable[[str], int | None]  # topic name -> number of partitions; None if the topic does not exist
+_NAMED = 3  # largest number of missing topics in a status text
 
 
 class StatusCode(IntEnum):
-    """What members are to know of their group, beside errors."""
+    """Conditions of the group that a heartbeat response reports besides its error code."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -31,14 +32,14 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """One status with its text."""
+    """A status code with its text."""
 
     code: StatusCode
     detail: str
 
 
 class InternalTopic(NamedTuple):
-    """A repartition or changelog topic; 0 partitions or replicas where the topology leaves them open."""
+    """A repartition or changelog topic; 0 partitions or replicas if the topology does not specify them."""
 
     name: str
     partitions: int = 0
@@ -47,11 +48,12 @@ class InternalTopic(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A part of a topology that is connected by topics only; its names are sorted.
+    """A part of a topology that is connected to the other parts by topics only. Its topic names are sorted.
 
     Attributes:
-        sinks: the repartition topics that it writes, ``repartition_topics`` those that it reads.
-        copartition_groups: of each, the source topics and the repartition topics that have as many partitions.
+        sinks: repartition topics that the subtopology writes.
+        repartition_topics: repartition topics that the subtopology reads.
+        copartition_groups: for each group, the source topics and the repartition topics with equal partition counts.
     """
 
     subtopology_id: str
@@ -63,24 +65,24 @@ class Subtopology(NamedTuple):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Every topic that it reads."""
+        """Every topic that the subtopology reads."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_topics))
 
 
 class Topology(NamedTuple):
-    """What a group's members run; their subtopologies are sorted by id."""
+    """The topology that a group's members run, with its subtopologies sorted by id."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Every topic that is read."""
+        """Every topic that the topology reads."""
         return frozenset(name for one in self.subtopologies for name in one.inputs)
 
     @property
     def topics(self) -> frozenset[str]:
-        """Every topic that there must be."""
+        """Every topic that must exist, internal topics included."""
         return self.inputs.union(topic.name for one in self.subtopologies for topic in one.changelog_topics)
 
     @property
@@ -91,13 +93,13 @@ class Topology(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A topology as the broker's topics make it.
+    """A topology after a comparison with the broker's topics.
 
     Attributes:
-        tasks: how many tasks each subtopology has; of none while the topology is not ready.
-        counts: how many partitions the internal topics have, or are to have.
-        missing: internal topics to be made.
-        status: why it is not ready; None if it is.
+        tasks: number of tasks of each subtopology; empty while the topology is not ready.
+        counts: number of partitions of each internal topic, existing or to be created.
+        missing: internal topics to create.
+        status: reason why the topology is not ready; None if it is ready.
     """
 
     tasks: Mapping[str, int] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class _NotReadyError(Exception):
 
 
 def check_topics(names: Collection[str], is_internal: Callable[[str], bool]) -> None:
-    """Reject topics of a topology that clients cannot have: Kafka does so before every other check of a heartbeat.
+    """Reject invalid topic names and Kafka's own internal topics in a topology, before any other check of a heartbeat.
 
     Raises:
         RefusedError: STREAMS_INVALID_TOPOLOGY.
@@ -129,10 +131,10 @@ def check_topics(names: Collection[str], is_internal: Callable[[str], bool]) -> 
 
 
 def check_topology(topology: Topology) -> None:
-    """Reject a topology that no group can have.
+    """Reject an invalid topology.
 
     Raises:
-        RefusedError: STREAMS_INVALID_TOPOLOGY; or UNKNOWN_SERVER_ERROR, where Kafka fails with it.
+        RefusedError: STREAMS_INVALID_TOPOLOGY, or UNKNOWN_SERVER_ERROR where Kafka returns that error.
     """
     for topic in (topic for one in topology.subtopologies for topic in one.changelog_topics):
         if topic.partitions != 0:
@@ -153,7 +155,7 @@ def _is_topic_name(name: str) -> bool:
 
 
 def configure(topology: Topology, count_of: CountOf) -> Configured:
-    """Return the tasks of a topology, or why it has none yet; STREAMS_INVALID_TOPOLOGY where it never will."""
+    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it cannot become ready."""
     missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
@@ -183,7 +185,7 @@ def configure(topology: Topology, count_of: CountOf) -> Configured:
 
 
 def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of: CountOf) -> Configured:
-    """Compare the internal topics with those that there are."""
+    """Compare the internal topics with the topics that exist."""
     absent = []
     for topic in internal:
         count = count_of(topic.name)
@@ -203,9 +205,9 @@ def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of:
 
 
 def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
-    """Return how many partitions repartition topics have: as declared, or as many as the largest input of a writer.
+    """Return the number of partitions of each repartition topic: the declared one, or that of its writers' largest input.
 
-    Kafka decides one after the other, by what is known then: a repartition topic that is decided later does not count.
+    As in Kafka, topics are decided in order. A repartition topic that is decided later does not count as an input.
     """
     declared = {topic.name: topic.partitions for one in topology.subtopologies for topic in one.repartition_topics}
     known = {**sources, **{name: count for name, count in declared.items() if count > 0}}
@@ -234,7 +236,7 @@ def _unresolved(why: str) -> RefusedError:
 def _copartition(
     subtopology: Subtopology, counts: dict[str, int], sources: tuple[str, ...], repartition: tuple[str, ...]
 ) -> None:
-    """Give the repartition topics of a group as many partitions as its other topics have."""
+    """Give the repartition topics of each copartition group as many partitions as its other topics have."""
     declared = {topic.name: topic.partitions for topic in subtopology.repartition_topics if topic.partitions > 0}
     fixed = {name: count for name, count in declared.items() if name in repartition}
     if sources:
@@ -261,7 +263,7 @@ def _same_count(counts: Mapping[str, int]) -> int:
 
 
 class TaskRole(IntEnum):
-    """How a member runs a task."""
+    """The role in which a member runs a task."""
 
     ACTIVE = 0
     STANDBY = 1
@@ -275,12 +277,12 @@ NO_TASKS: Final[Tasks] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember(GroupMember[Task]):
-    """One member.
+    """A member of a streams group.
 
     Attributes:
-        topology_epoch: of the topology that it runs.
-        process_id: members with the same one share their state on disk.
-        user_endpoint: host and port for interactive queries; None without.
+        topology_epoch: epoch of the topology that the member runs.
+        process_id: id of the member's process. Members of one process share their state on disk.
+        user_endpoint: host and port for interactive queries; None if the member has no endpoint.
     """
 
     topology_epoch: int = 0
@@ -289,22 +291,23 @@ class StreamsMember(GroupMember[Task]):
     client_tags: tuple[tuple[str, str], ...] = ()
 
     def same_needs(self, other: StreamsMember) -> bool:
-        """Whether the group need not be assigned anew for what is different."""
+        """Whether the differences between two versions of a member require no new assignment."""
         same = replace(other, client_id=self.client_id, client_host=self.client_host)
         return self.same_subscription(replace(same, rebalance_timeout_ms=self.rebalance_timeout_ms))
 
 
 @dataclass(eq=False)
 class StreamsGroup(EpochGroup[StreamsMember, Task]):
-    """One streams group.
+    """A streams group.
 
     Attributes:
-        topology: None before the first member.
-        configured: what the broker's topics make of it, at ``topics_version``.
-        assignment_configs: the settings that the last epoch was decided with.
-        delayed_until_ms: when ``targets`` may be computed for the first time, by the monotonic clock; None: at once.
-        endpoint_epoch: grows when a member with an endpoint is sent its tasks; not kept over a start.
-        shutdown_by: the member that asked for the whole application to be shut down.
+        topology: the group's topology; None before the first member joins.
+        configured: the topology after a comparison with the broker's topics, at ``topics_version``.
+        assignment_configs: assignment settings of the current epoch.
+        delayed_until_ms: earliest monotonic time of the first assignment; None if there is no delay.
+        endpoint_epoch: epoch of the endpoints. It grows when a member with an endpoint is sent its tasks, and is not
+            kept across a restart of the broker.
+        shutdown_by: id of the member that requested a shutdown of the application.
     """
 
     topology: Topology | None = None
@@ -320,29 +323,30 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     @property
     def topics(self) -> frozenset[str]:
-        """Every topic of its topology."""
+        """Every topic of the topology."""
         return frozenset() if self.topology is None else self.topology.topics
 
     @property
     def is_ready(self) -> bool:
-        """Whether every topic of its topology is there, as it is to be."""
+        """Whether every topic of the topology exists with the right number of partitions."""
         return self.configured is not None and self.configured.status is None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Whether the topology reads the topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
-        """Yield what a member's tasks in a role read, topic and partition; some that a smaller topic does not have."""
+        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may exceed a topic's partitions."""
         inputs = {one.subtopology_id: one.inputs for one in self.topology.subtopologies} if self.topology else {}
         for of_role, subtopology, index in sorted(member.assigned):
             for name in inputs.get(subtopology, ()) if of_role is role else ():
                 yield name, index
 
     def is_taken_for(self, process_id: str) -> Callable[[Task], bool]:
-        """Return what says whether a task cannot be begun in a process yet.
+        """Return a predicate: whether a process cannot start a task yet.
 
-        Nobody else may have it as an active task, or the process in another role: one directory holds its state.
+        It cannot while another member has the task as an active task, or while the same process runs the task in
+        another role. A process keeps the state of a task in one directory.
         """
         held = [(one.process_id, task) for one in self.members.values() for task in one.assigned | one.revoking]
         active = {task[1:] for _, task in held if task[0] is TaskRole.ACTIVE}
@@ -351,7 +355,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return lambda task: task[1:] in (active | here_inactive if task[0] is TaskRole.ACTIVE else here)
 
     def remove(self, member_id: str) -> None:
-        """Let a member go; a shutdown that was asked for is over with the last."""
+        """Remove a member. The last member's departure also ends a requested shutdown."""
         super().remove(member_id)
         if not self.members:
             self.shutdown_by = ""

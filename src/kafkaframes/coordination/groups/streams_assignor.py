@@ -1,10 +1,11 @@
-"""The assignor of streams groups, ``sticky``: task by task what StickyTaskAssignor of Kafka 4.3 gives. Pure functions.
+"""The ``sticky`` assignor of streams groups, with the same result as Kafka 4.3's StickyTaskAssignor.
 
-Active tasks are spread evenly over members; who has a task keeps it, else somebody who has its state. Standby tasks of
-stateful subtopologies go to other processes, the least loaded first. Racks and client tags have no say in 4.3.
+Active tasks are distributed evenly over the members. A task stays with its member if possible, else it goes to a member
+that has its state. Standby tasks of stateful subtopologies go to other processes, the least loaded first. As in Kafka
+4.3, racks and client tags are not considered.
 
-Kafka's goes through a ``HashMap``, and takes the least of equals from a ``PriorityQueue``: the orders that Java's
-collections have by accident decide, and are kept here.
+Kafka iterates over a ``HashMap`` and breaks ties with a ``PriorityQueue``. The iteration orders of these collections
+affect the assignment and are therefore reproduced.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ def java_hash(text: str) -> int:
 
 
 def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -> list[str]:
-    """Return keys in the order of a ``HashMap`` that they were put into one after the other.
+    """Return keys in the iteration order of a ``HashMap`` into which they were inserted in the given order.
 
     Args:
-        capacity: that the map was made with. Buckets that become trees (eight keys in one) are left out.
+        capacity: initial capacity of the map. Buckets that Java converts to trees (eight keys or more) are not
+            reproduced.
 
     >>> hash_order(["member-2", "b", "member-1"])
     ['b', 'member-1', 'member-2']
@@ -54,9 +56,9 @@ def hash_order(keys: Sequence[str] | Mapping[str, object], capacity: int = 16) -
 
 
 class LeastFirst(Generic[_T]):
-    """A ``PriorityQueue``: which of equals comes first depends on everything before.
+    """A queue with the same order of equal items as Java's ``PriorityQueue``.
 
-    ``heapq`` moves a hole to the bottom before it fills it, and so has another first of equals.
+    That order depends on all earlier operations. ``heapq`` moves items differently and returns another of equal items.
     """
 
     def __init__(self, key: Callable[[_T], float], items: Iterable[_T]) -> None:
@@ -66,7 +68,7 @@ class LeastFirst(Generic[_T]):
             self.add(item)
 
     def add(self, item: _T) -> None:
-        """Put an item in."""
+        """Add an item."""
         heap, key, index = self._heap, self._key, len(self._heap)
         heap.append(item)
         while index and key(item) < key(heap[(index - 1) // 2]):
@@ -75,7 +77,7 @@ class LeastFirst(Generic[_T]):
         heap[index] = item
 
     def take(self) -> _T | None:
-        """Take the first out; None where there is none."""
+        """Remove and return the first item; None if the queue is empty."""
         heap, key = self._heap, self._key
         if not heap:
             return None
@@ -94,21 +96,21 @@ class LeastFirst(Generic[_T]):
         return first
 
 
-TaskId = tuple[int, str]  # partition, subtopology: the order in which tasks go to who had them
+TaskId = tuple[int, str]  # partition, subtopology: the order in which tasks are offered to their previous members
 
 
 def _by_subtopology(task_id: TaskId) -> tuple[str, int]:
-    """Return the order in which tasks go to the least loaded."""
+    """Return the sort key by which tasks are assigned to the least loaded members."""
     return task_id[1], task_id[0]
 
 
 @dataclass(slots=True)
 class _Process:
-    """Members that share their state.
+    """The members of one process, which share their state.
 
     Attributes:
-        counts: of each member's tasks.
-        by_load: its members; None until needed, and after a task was given to one that was chosen otherwise.
+        counts: number of tasks of each member.
+        by_load: queue of the members by load. None until it is needed, and after a task was assigned by another rule.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -117,13 +119,13 @@ class _Process:
 
     @property
     def load(self) -> float:
-        """Tasks of each member."""
+        """The number of tasks per member."""
         return len(self.tasks) / len(self.counts)
 
 
 @dataclass(slots=True)
 class _Quota:
-    """How many tasks a member may have: who has as many is out of the reckoning, the others share what is left."""
+    """The largest number of tasks of a member. Members that have reached it are excluded; the others share the rest."""
 
     tasks: int
     members: int
@@ -139,11 +141,13 @@ class _Quota:
 
 @dataclass(slots=True)
 class _Spread:
-    """An assignment in the making.
+    """A partial assignment.
 
     Attributes:
-        active_quota, quota: of active tasks, and of all.
-        was_active: who had a task, the last of several; ``was_standby``: who had its state.
+        active_quota: quota of active tasks.
+        quota: quota of all tasks.
+        was_active: previous member of each active task, the last one if there are several.
+        was_standby: previous members of each standby task, which have its state.
     """
 
     process_of: Mapping[str, _Process]
@@ -158,7 +162,7 @@ class _Spread:
         return self.process_of[member_id].counts[member_id]
 
     def give(self, member_id: str, role: TaskRole, task_id: TaskId) -> None:
-        """Give a task to a member that was chosen for what it had."""
+        """Assign a task to a member that had the task or its state."""
         self._add(member_id, role, task_id)
         self.process_of[member_id].by_load = None
 
@@ -169,7 +173,7 @@ class _Spread:
         if process.by_load is None:
             process.by_load = LeastFirst(self.count, hash_order(process.counts))
         member_id = process.by_load.take()
-        assert member_id is not None  # a process is made for a member
+        assert member_id is not None  # every process has at least one member
         self._add(member_id, role, task_id)
         process.by_load.add(member_id)
 
@@ -184,9 +188,9 @@ class _Spread:
         self.quota.reached(process.counts[member_id])
 
     def least_loaded_before(self, task_id: TaskId, *, is_free: Callable[[_Process], bool]) -> str | None:
-        """Return who had the state of a task and is less loaded than those named before, in process and member.
+        """Return the least loaded previous standby member of a task, by the loads of processes and then of members.
 
-        None if the first of them is not free: Kafka looks at its process, whichever member it has come to.
+        Return None if the process of the first one is not free: Kafka checks that process, whichever member it selects.
         """
         members = self.was_standby.get(task_id)
         if not members or not is_free(self.process_of[members[0]]):
@@ -207,13 +211,14 @@ def sticky(
     stateful: Iterable[str] = (),
     standby_count: int = 0,
 ) -> dict[str, Tasks]:
-    """Assign every task to one member, and the standby tasks of stateful subtopologies to others.
+    """Assign each task to one member, and the standby tasks of stateful subtopologies to other members.
 
     Args:
-        process_of: the process of each member that there is, in the order of the group's members.
-        current: the target that each member has.
-        tasks: how many tasks each subtopology has.
-        standby_count: how many standby tasks each task of ``stateful`` subtopologies has.
+        process_of: process of each member, in the order of the group's members.
+        current: current target assignment of each member.
+        tasks: number of tasks of each subtopology.
+        stateful: ids of the subtopologies that have changelogs.
+        standby_count: number of standby tasks for each task of a stateful subtopology.
     """
     if not process_of:
         return {}
@@ -228,7 +233,7 @@ def sticky(
 
 
 def _begun(process_of: Mapping[str, str], current: Mapping[str, Tasks], active_quota: _Quota, quota: _Quota) -> _Spread:
-    """Return who had what, in the order of a hash map's members."""
+    """Return an empty assignment with the members' previous tasks, in the iteration order of Kafka's hash map."""
     processes: dict[str, _Process] = {}
     was_active: dict[TaskId, str] = {}
     was_standby: dict[TaskId, list[str]] = {}
@@ -251,7 +256,7 @@ def _begun(process_of: Mapping[str, str], current: Mapping[str, Tasks], active_q
 
 
 def _assign_active(spread: _Spread, task_ids: list[TaskId]) -> None:
-    """Give active tasks to who had them, then to who had their state, then to the least loaded."""
+    """Assign active tasks to previous active members, then to previous standby members, then to the least loaded."""
 
     def kept(before: list[TaskId], owner: Callable[[TaskId], str | None]) -> list[TaskId]:
         rest = []
@@ -268,13 +273,13 @@ def _assign_active(spread: _Spread, task_ids: list[TaskId]) -> None:
     queue = LeastFirst(attrgetter("load"), spread.processes)
     for task_id in sorted(rest, key=_by_subtopology):
         process = queue.take()
-        assert process is not None  # there is a member
+        assert process is not None  # the group has at least one member
         spread.give_to_least_loaded(process, TaskRole.ACTIVE, task_id)
         queue.add(process)
 
 
 def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int) -> None:
-    """Give standby tasks to who had the task or its state, as far as the quota goes, then to the least loaded."""
+    """Assign standby tasks to members that had the task or its state, within the quota, then to the least loaded."""
     left: list[tuple[TaskId, int]] = []
     for task_id in reversed(task_ids):
         for done in range(standby_count):
@@ -286,7 +291,7 @@ def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int)
     queue = LeastFirst(attrgetter("load"), spread.processes)
     for task_id, count in sorted(left, key=lambda pair: _by_subtopology(pair[0]), reverse=True):
         for _ in range(count):
-            passed = []  # they have the task; the last of them is put back first
+            passed = []  # processes that have the task already; the last of them is put back first
             while (process := queue.take()) is not None and task_id in process.tasks:
                 passed.append(process)
             if process is not None:
@@ -294,12 +299,12 @@ def _assign_standby(spread: _Spread, task_ids: list[TaskId], standby_count: int)
                 queue.add(process)
             for other in reversed(passed):
                 queue.add(other)
-            if process is None:  # there are fewer processes than copies
+            if process is None:  # there are fewer processes than copies of the task
                 break
 
 
 def _keeper(spread: _Spread, task_id: TaskId) -> str | None:
-    """Return who had a task or its state, if its process may have a standby task of it."""
+    """Return the previous active or standby member of a task if its process may run a standby task of it, else None."""
 
     def is_free(process: _Process) -> bool:
         return task_id not in process.tasks

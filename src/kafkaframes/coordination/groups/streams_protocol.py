@@ -1,7 +1,8 @@
-"""StreamsGroupHeartbeat: joining, staying in and leaving a streams group (KIP-1071), as Kafka 4.3 has it.
+"""StreamsGroupHeartbeat (KIP-1071): members join, stay in and leave a streams group, as in Kafka 4.3.
 
-Of the KIP it leaves out what Kafka 4.3 leaves out: static members, patterns for source topics, warm-up tasks, and a
-group's second topology. Internal topics that are missing come with the answer; the caller makes them.
+Parts of the KIP that Kafka 4.3 does not implement are not implemented here either: static members, patterns for source
+topics, warm-up tasks, and a change of a group's topology. A response lists missing internal topics, and the caller
+creates them.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ _STANDBYS: Final = "num.standby.replicas"
 
 
 class StreamsHeartbeatRequest(NamedTuple):
-    """A StreamsGroupHeartbeat request; None where nothing has changed since the last.
+    """A StreamsGroupHeartbeat request. A field is None if it has not changed since the last heartbeat.
 
     Attributes:
-        epoch: 0 to join, -1 to leave.
-        endpoint_epoch: of the endpoints that the member knows.
-        owned: active, standby and warm-up tasks that it has; ``owned_lists`` says of each whether it was sent.
-        has_regex: a source topic is a pattern.
+        epoch: the member's epoch; 0 to join, -1 to leave.
+        endpoint_epoch: epoch of the endpoints that the member has received.
+        owned: active, standby and warm-up tasks of the member.
+        owned_lists: for each of the three roles, whether the request has its list.
+        has_regex: whether a source topic is a pattern.
     """
 
     group_id: str
@@ -63,7 +65,7 @@ class StreamsHeartbeatRequest(NamedTuple):
 
     @property
     def all_owned(self) -> Tasks | None:
-        """Every task that the member has; None if it does not say."""
+        """Every task of the member; None if the request omits them."""
         active, standby, warmup = self.owned
         if active is None or standby is None or warmup is None:
             return None
@@ -71,12 +73,13 @@ class StreamsHeartbeatRequest(NamedTuple):
 
 
 class StreamsBeaten(NamedTuple):
-    """What a heartbeat is answered with.
+    """The result of a heartbeat.
 
     Attributes:
-        tasks: None where they have not changed.
-        endpoint_epoch: of the group's endpoints; ``tells_endpoints``: the member knows others.
-        missing: internal topics to be made.
+        tasks: the member's tasks; None if they have not changed.
+        endpoint_epoch: epoch of the group's endpoints.
+        tells_endpoints: whether the response has endpoints, because the member's endpoint epoch is out of date.
+        missing: internal topics to create.
     """
 
     member_id: str
@@ -90,7 +93,7 @@ class StreamsBeaten(NamedTuple):
 
 
 def check(request: StreamsHeartbeatRequest) -> None:
-    """Reject a request that contradicts itself, whatever its topology is: INVALID_REQUEST."""
+    """Reject a request whose fields contradict each other with INVALID_REQUEST, before its topology is checked."""
     joins = request.epoch == 0
     active, standby, warmup = request.owned
     wrong = (
@@ -114,7 +117,7 @@ def check(request: StreamsHeartbeatRequest) -> None:
 
 @dataclass(slots=True)
 class _Plan:
-    """What a heartbeat is going to change."""
+    """The changes that a heartbeat makes, before they are applied."""
 
     member: StreamsMember
     old: StreamsMember | None
@@ -131,15 +134,15 @@ class _Plan:
 
 @dataclass
 class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
-    """The protocol on streams groups."""
+    """The protocol of streams groups."""
 
     records = rows
 
     def heartbeat(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsBeaten:
-        """Answer a heartbeat that does not leave.
+        """Handle the heartbeat of a member that joins or stays.
 
         Args:
-            group: the group; a new one is put to use by the caller once this returns.
+            group: the group. The caller registers a new group after this method returns.
         """
         plan = self._planned(group, request)
         self._plan_targets(group, plan)
@@ -164,7 +167,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         )
 
     def _planned(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> _Plan:
-        """Plan the member, the topology, and the group's epoch."""
+        """Plan the changes of the member, the topology and the group epoch."""
         old = self._find_sender(group, request)
         topology = _topology_of(group, request)
         member = _described(old or StreamsMember(request.member_id), request, topology)
@@ -185,7 +188,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         return _Plan(member, old, topology, configured, records, epoch, metadata_hash, configs, group.targets)
 
     def _find_sender(self, group: StreamsGroup, request: StreamsHeartbeatRequest) -> StreamsMember | None:
-        """Return the member that a heartbeat comes from; None for a new one."""
+        """Return the member that sent a heartbeat; None for a new member."""
         if request.epoch == 0:
             return self.find_member(group, request.member_id, self.settings.streams_max_size)
         member = group.member(request.member_id)
@@ -193,7 +196,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         return member
 
     def _configured(self, group: StreamsGroup, topology: Topology) -> tuple[Configured, int]:
-        """Return what the broker's topics make of a topology, and their hash; the ones known while no topic changes."""
+        """Compare a topology with the broker's topics. Return the result and its hash, cached until a topic changes."""
         if group.configured is not None and group.topics_version == self.topics.version:
             return group.configured, group.metadata_hash
 
@@ -204,7 +207,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         return configure(topology, count_of), hash_of_topics(self.topics, topology.topics)
 
     def _plan_targets(self, group: StreamsGroup, plan: _Plan) -> None:
-        """Assign anew where the epoch has grown, unless the group is to wait for more members, or for its interval."""
+        """Compute a new assignment if the epoch has grown, unless the initial delay or the interval has not passed."""
         if plan.epoch <= group.assignment_epoch:
             return
         monotonic_ms, group_id = self.clock.monotonic_ms, group.group_id
@@ -231,7 +234,7 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
 
     @staticmethod
     def _reconcile(group: StreamsGroup, plan: _Plan, request: StreamsHeartbeatRequest) -> StreamsMember:
-        """Bring the member a step nearer to its target."""
+        """Move the member one step towards its target assignment."""
         target_epoch = plan.epoch if plan.is_assigned else group.assignment_epoch
         member = plan.member
         if member.state is MemberState.STABLE and member.epoch == target_epoch:
@@ -262,15 +265,15 @@ class StreamsGroups(GroupProtocol[StreamsGroup, StreamsMember]):
         return tuple(one for one in (plan.delay, plan.configured.status, shutdown) if one is not None)
 
     def leave(self, group: StreamsGroup, member_id: str) -> StreamsBeaten:
-        """Let a member go."""
+        """Remove a member that leaves."""
         group.member(member_id)
         self.fence(group, member_id)
         return StreamsBeaten(member_id, LEAVE)
 
     def revive(self, group: StreamsGroup) -> None:
-        """Expect the members of a group that was read from the log to be heard of."""
+        """Start the session timeouts of a group that was loaded from the log."""
         if group.topology is not None:
-            with suppress(RefusedError):  # its topics have changed; each heartbeat says so
+            with suppress(RefusedError):  # the topics have changed: each heartbeat reports the error
                 group.configured, _ = self._configured(group, group.topology)
                 group.topics_version = self.topics.version
         super().revive(group)
@@ -280,7 +283,7 @@ def _topology_of(group: StreamsGroup, request: StreamsHeartbeatRequest) -> Topol
     if request.topology is not None and group.topology not in (None, request.topology):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     topology = group.topology or request.topology
-    if topology is None:  # its record is gone from the log
+    if topology is None:  # the log has no record of the topology
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return topology
 
@@ -290,7 +293,7 @@ def _delay(why: str) -> Status:
 
 
 def _described(member: StreamsMember, request: StreamsHeartbeatRequest, topology: Topology) -> StreamsMember:
-    """Return the member with what a heartbeat changes."""
+    """Return the member with the changes of a heartbeat."""
     changes: dict[str, Any] = {
         "rack_id": request.rack_id,
         "rebalance_timeout_ms": None if request.rebalance_timeout_ms == _NONE else request.rebalance_timeout_ms,

@@ -1,4 +1,4 @@
-"""The records of streams groups in ``__consumer_offsets``, as Kafka 4.3 writes them, and topologies in messages."""
+"""Records of streams groups in ``__consumer_offsets``, as Kafka 4.3 writes them, and topologies in messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASK_FIELDS: Final = {
 
 
 class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
-    """The records of streams groups; of their own they have the topology."""
+    """Encodes and replays the records of streams groups, including their topology records."""
 
     group_type, member_type = StreamsGroup, StreamsMember
     types = (19, 17, 20, 21, 22, 23)
@@ -44,7 +44,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         validated_topology_epoch: int,
         configs: Iterable[tuple[str, str]],
     ) -> Record:
-        """Return the record of a group's epoch, with the settings that it was decided with."""
+        """Return the record of a group's epoch, with the assignment settings of the epoch."""
         made: Any = message("StreamsGroupMetadataValue")
         value = {
             "epoch": epoch,
@@ -55,7 +55,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         return self._record("Metadata", value, group_id=group_id)
 
     def member_record(self, group_id: str, member: StreamsMember) -> Record:
-        """Return the record of what a member is."""
+        """Return the record of a member's metadata."""
         made: Any = message("StreamsGroupMemberMetadataValue")
         endpoint = member.user_endpoint
         return self._member_record(
@@ -70,13 +70,16 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         )
 
     def target_record(self, group_id: str, member_id: str, target: Tasks) -> Record:  # type: ignore[override]
-        """Return the record of the tasks that a member is to have."""
+        """Return the record of a member's target assignment."""
         made = message("StreamsGroupTargetAssignmentMemberValue")
         value = {name: task_rows(made, target, role) for role, name in TASK_FIELDS.items()}
         return self._record("TargetAssignmentMember", value, group_id=group_id, member_id=member_id)
 
     def current_record(self, group_id: str, member: StreamsMember) -> Record:
-        """Return the record of what a member has and is to give up; since which epoch is kept as the member's own."""
+        """Return the record of a member's current tasks and pending revocations.
+
+        The record has one epoch for all tasks: the member's own.
+        """
         made = message("StreamsGroupCurrentMemberAssignmentValue")
         rows: dict[str, Any] = {}
         for role, name in TASK_FIELDS.items():
@@ -86,7 +89,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         return self._current_record(group_id, member, rows)
 
     def topology_record(self, group_id: str, topology: Topology | None) -> Record:
-        """Return the record of a topology; None for its tombstone."""
+        """Return the record of a topology, or its tombstone for None."""
         if topology is None:
             return self._record("Topology", None, group_id=group_id)
         subtopologies = topology_rows(message("StreamsGroupTopologyValue"), topology)
@@ -97,7 +100,7 @@ class StreamsRecords(ModernRecords[StreamsGroup, StreamsMember]):
         return [self.topology_record(group.group_id, None)]
 
     def replay(self, group: StreamsGroup, record: CoordinatorRecord) -> None:
-        """Take a record over into the group."""
+        """Apply a record to the group."""
         super().replay(group, record)
         if record.type == self.types[1]:
             rows = record.value.last_assignment_configs
@@ -128,7 +131,7 @@ streams_records: Final = StreamsRecords()
 
 
 def task_rows(made: Any, tasks: Tasks, role: TaskRole, epoch: int | None = None) -> list[Any]:
-    """Return the rows of tasks in a role, as a message has them."""
+    """Return the tasks in a role as rows of a message."""
     return [
         made.TaskIds(subtopology_id=subtopology, partitions=indexes)
         if epoch is None
@@ -148,7 +151,7 @@ def tasks_of(value: Any, suffix: str = "") -> Tasks:
 
 
 def topology_of(value: Any) -> Topology:
-    """Return the topology of a request or a record, sorted; a ``DecodeError`` where it contradicts itself."""
+    """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if its parts contradict each other."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
     return Topology(value.epoch, tuple(_subtopology(row) for row in rows))
 
@@ -189,7 +192,7 @@ def _named(names: Sequence[str], indexes: Iterable[int]) -> tuple[str, ...]:
 
 
 def topology_rows(made: Any, topology: Topology) -> list[Any]:
-    """Return the rows of a topology's subtopologies, as its record has them."""
+    """Return a topology's subtopologies as rows of its record."""
     rows = []
     for subtopology in topology.subtopologies:
         repartition = [topic.name for topic in subtopology.repartition_topics]
@@ -209,10 +212,10 @@ def topology_rows(made: Any, topology: Topology) -> list[Any]:
 def subtopology_fields(
     topic_type: Any, config_type: Any, subtopology: Subtopology, counts: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """Return the fields of a subtopology that its record and a description have.
+    """Return the fields of a subtopology that its record and a description share.
 
     Args:
-        counts: how many partitions internal topics have; without, as the topology declares.
+        counts: number of partitions of each internal topic; None for the numbers that the topology declares.
     """
 
     def topics(internal: Iterable[InternalTopic]) -> list[Any]:

@@ -1,9 +1,11 @@
 """The transaction coordinator: every transactional id of this broker (KIP-98, KIP-360, KIP-890).
 
-A decision is in ``__transaction_state`` before markers are written, and markers are written before it is said to be
-complete; one that a crash came between is completed by ``load``. On one node the markers are written at once, so that
-CONCURRENT_TRANSACTIONS is answered only where InitProducerId has just aborted what was open, as Kafka does; where the
-markers are many, and are written in turns; or where a disk did not take a marker: it is tried again by the clock.
+The coordinator writes a decision to ``__transaction_state`` before it writes markers. It writes all markers before it
+marks the transaction as complete. After a crash between these steps, ``load`` completes the transaction.
+
+On one node, markers are usually written at once. Clients therefore receive CONCURRENT_TRANSACTIONS only in three cases:
+InitProducerId has just aborted an open transaction, as in Kafka; a transaction has so many markers that they are written
+in several steps; or a marker could not be written to a disk. A timer then writes the marker again.
 """
 
 from __future__ import annotations
@@ -53,10 +55,10 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """What a broker's configuration says about transactions.
+    """The transaction settings of a broker's configuration.
 
     Attributes:
-        transaction_version: the level of the feature of that name: 0 or 2.
+        transaction_version: level of the feature ``transaction.version``: 0 or 2.
     """
 
     max_timeout_ms: int = 900_000
@@ -67,17 +69,17 @@ class TransactionSettings:
 
     @classmethod
     def of_config(cls, text: Callable[[str], str], *, transaction_version: int = 2) -> TransactionSettings:
-        """Return the settings that a configuration asks for; an ``OptionError`` names a wrong value."""
+        """Return the settings of a configuration. Raise an ``OptionError`` that names an invalid value."""
         return cls(**integers_from_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
 
 class MarkerWriter(Protocol):
-    """Writes a transaction's marker into a partition."""
+    """Writes the marker of a transaction to a partition."""
 
     def __call__(
         self, where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
-        """Write it; a partition that is not there any more needs none."""
+        """Write the marker. If the partition no longer exists, do nothing."""
 
 
 def _at_once(steps: Generator[None, None, None]) -> None:
@@ -86,15 +88,15 @@ def _at_once(steps: Generator[None, None, None]) -> None:
 
 @dataclass(slots=True)
 class TransactionCoordinator:
-    """All transactional ids.
+    """The transactions of all transactional ids.
 
     Attributes:
         log: ``__transaction_state``.
-        new_producer_id: a producer id that was never given away.
+        new_producer_id: returns a producer id that was never assigned.
         write_marker: ends a transaction in a partition.
-        coordinator_epoch: of the partition of the log that holds a transactional id.
-        in_turns: takes the first of some steps now, and the others, if there are any, with turns for other clients.
-        unread: records that could not be read back.
+        coordinator_epoch: returns the coordinator epoch of a transactional id: that of its partition of the log.
+        in_turns: runs the first of some steps at once. The event loop serves other clients between the other steps.
+        unread: number of records that could not be read by ``load``.
     """
 
     clock: Clock
@@ -115,14 +117,15 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """Give a producer its id and epoch; an older one of this transactional id is fenced.
+        """Assign a producer its id and epoch, and fence the previous producer of the transactional id.
 
         Args:
-            transactional_id: None for one that is only idempotent.
-            expected: what the producer has now, if it asks for the next epoch (KIP-360).
+            transactional_id: None for a producer that is only idempotent.
+            timeout_ms: transaction timeout, in milliseconds.
+            expected: current id and epoch of the producer if it requests the next epoch (KIP-360).
 
         Raises:
-            RefusedError: CONCURRENT_TRANSACTIONS after aborting what was open: ask again.
+            RefusedError: CONCURRENT_TRANSACTIONS after an open transaction was aborted. The client retries.
         """
         if transactional_id is None:
             return ProducerIdentity(self.new_producer_id(), 0)
@@ -154,7 +157,7 @@ class TransactionCoordinator:
         return transaction.bumped(timeout_ms, None if expected is None else expected.producer_epoch, now_ms)
 
     def _fence(self, transaction: Transaction) -> None:
-        """Abort an open transaction whose producer is given up."""
+        """Abort an open transaction and fence its producer."""
         self._end(transaction.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
 
     def add_partitions(
@@ -166,10 +169,10 @@ class TransactionCoordinator:
         *,
         version: int = 0,
     ) -> None:
-        """Make partitions part of the transaction, which begins with the first of them.
+        """Add partitions to the transaction. The first ones begin it.
 
         Args:
-            version: of transactions: 2 where a request adds them that does something else (KIP-890).
+            version: transaction version; 2 if another request adds the partitions implicitly (KIP-890).
         """
         transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction.state is S.ONGOING and transaction.partitions.issuperset(added):
@@ -179,7 +182,7 @@ class TransactionCoordinator:
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
     ) -> None:
-        """Refuse what a producer writes into a partition that it has not added: TRANSACTION_ABORTABLE (KIP-890)."""
+        """Reject a write to a partition that is not in the producer's transaction: TRANSACTION_ABORTABLE (KIP-890)."""
         transaction = self._of_producer(transactional_id, producer_id, producer_epoch)
         if where not in transaction.partitions:
             raise RefusedError(ErrorCode.TRANSACTION_ABORTABLE)
@@ -195,11 +198,11 @@ class TransactionCoordinator:
         may_add: bool,
         knows_abortable: bool = False,
     ) -> int:
-        """Return the error code of a produced batch of a transaction before it is appended; 0 if it may be.
+        """Return the error code of a transactional batch before it is appended; 0 if it may be appended.
 
         Args:
-            may_add: the partition is added by the append itself: Produce 12 and later (KIP-890).
-            knows_abortable: the client knows TRANSACTION_ABORTABLE: Produce 11 and later.
+            may_add: whether the append adds the partition to the transaction: Produce 12 and later (KIP-890).
+            knows_abortable: whether the client supports TRANSACTION_ABORTABLE: Produce 11 and later.
         """
         where = TopicPartition(topic, partition)
         try:
@@ -213,7 +216,7 @@ class TransactionCoordinator:
             if refused.code == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
                 return ErrorCode.INVALID_TXN_STATE
             if refused.code == ErrorCode.CONCURRENT_TRANSACTIONS and not may_add:
-                return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients take this for a reason to try again
+                return ErrorCode.NOT_ENOUGH_REPLICAS  # older clients retry after this error
             return refused.code
         except KafkaframesError:
             return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -234,10 +237,10 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, version: int = 0
     ) -> ProducerIdentity:
-        """Commit or abort; return what the producer goes on with (of meaning for version 2 only).
+        """Commit or abort. Return the producer's next id and epoch, which only version 2 uses.
 
         Args:
-            version: of transactions: 2 for EndTxn 5 and later, else 0.
+            version: transaction version: 2 for EndTxn 5 and later, else 0.
         """
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
@@ -260,12 +263,12 @@ class TransactionCoordinator:
         return ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
 
     def _end(self, prepared: Transaction) -> Transaction:
-        """Write a decision, its markers, and that it is complete; what is missing is tried again later."""
+        """Write a decision, its markers and the completion. A timer retries a step that fails."""
         self._put(prepared)
         return self._complete(prepared.transactional_id) or prepared.completed(self.clock.now_ms)
 
     def _complete(self, transactional_id: str) -> Transaction | None:
-        """Write the markers of a decided transaction; None while it is not complete."""
+        """Write the markers of a decided transaction. Return None while it is not complete."""
         prepared = self.transactions.get(transactional_id)
         if prepared is not None and prepared.state in PREPARED:
             self.in_turns(self._markers(prepared))
@@ -273,7 +276,7 @@ class TransactionCoordinator:
         return None if after is None or after.state in PREPARED else after
 
     def _markers(self, prepared: Transaction) -> Generator[None, None, None]:
-        """Write the markers, and that it is complete; again by the clock where a disk does not take one."""
+        """Write the markers and the completion. A timer retries a marker that could not be written to a disk."""
         name = prepared.transactional_id
         try:
             for number, partition in enumerate(sorted(prepared.partitions), 1):
@@ -296,7 +299,7 @@ class TransactionCoordinator:
         self._complete(transactional_id)
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Return what is known of a transactional id, or refuse with TRANSACTIONAL_ID_NOT_FOUND."""
+        """Return the state of a transactional id. Raise TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
         if not transactional_id:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         if transactional_id not in self.transactions:
@@ -311,13 +314,13 @@ class TransactionCoordinator:
         longer_than_ms: int = NONE,
         among: Collection[str] | None = None,
     ) -> list[Transaction]:
-        """Return the transactional ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152).
+        """Return the transactional ids that pass every given filter (KIP-664, KIP-994, KIP-1152).
 
         Args:
             states: Kafka's names of states.
-            producer_ids: only of these.
-            longer_than_ms: only what has begun longer ago.
-            among: only of these transactional ids.
+            producer_ids: producer ids to include.
+            longer_than_ms: minimum duration of the transactions, in milliseconds.
+            among: transactional ids to include; None for all.
         """
         now_ms = self.clock.now_ms
         in_states, of_producers = frozenset(states), frozenset(producer_ids)
@@ -331,15 +334,15 @@ class TransactionCoordinator:
         ]
 
     def _abort_timed_out(self) -> None:
-        """Abort what is open for longer than its timeout, and fence its producer."""
+        """Abort open transactions after their timeouts, and fence their producers."""
         self.clock.call_later(self.settings.abort_interval_ms, self._abort_timed_out)
         now_ms = self.clock.monotonic_ms
         for name in [name for name, deadline_ms in self._deadlines_ms.items() if deadline_ms < now_ms]:
-            with suppress(KafkaframesError):  # the log is not there now; the next round finds it again
+            with suppress(KafkaframesError):  # the log is not available: the next round retries
                 self._fence(self.transactions[name])
 
     def _note_deadline(self, before: Transaction | None, now: Transaction) -> None:
-        """Start the timeout of a transaction that begins, by the monotonic clock; end that of one that is decided."""
+        """Start the timeout of a transaction that begins, or end that of a decided one, by the monotonic clock."""
         name = now.transactional_id
         if now.state is not S.ONGOING or now.timeout_ms == NEVER_MS:
             self._deadlines_ms.pop(name, None)
@@ -347,14 +350,14 @@ class TransactionCoordinator:
             self._deadlines_ms[name] = self.clock.monotonic_ms + now.timeout_ms
 
     def _resume_timeouts(self) -> None:
-        """Give the open transactions of a log what is left of their timeouts, by their stored start."""
+        """Start timers for the open transactions of a log, with the time that remains since their stored start."""
         for name, transaction in self.transactions.items():
             if transaction.state is S.ONGOING and transaction.timeout_ms != NEVER_MS:
                 age_ms = min(max(self.clock.now_ms - transaction.start_ms, 0), transaction.timeout_ms)
                 self._deadlines_ms[name] = self.clock.monotonic_ms + transaction.timeout_ms - age_ms
 
     def _remove_expired(self) -> None:
-        """Forget transactional ids that nobody has used for ``transactional.id.expiration.ms``."""
+        """Remove transactional ids that have not been used for ``transactional.id.expiration.ms``."""
         self.clock.call_later(self.settings.expiry_interval_ms, self._remove_expired)
         oldest_ms = self.clock.now_ms - self.settings.id_expiration_ms
         for transaction in list(self.transactions.values()):
@@ -375,7 +378,7 @@ class TransactionCoordinator:
         return transaction
 
     def load(self, loaded: Iterable[LoadedRecord]) -> None:
-        """Read everything back after a restart, and complete what was decided."""
+        """Load all transactional ids after a restart, and complete decided transactions."""
         for record in loaded:
             if record.key is None:
                 continue
@@ -396,6 +399,6 @@ class TransactionCoordinator:
 
 
 def _may_bump(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer may ask for the next epoch: it has the id, or had it when epochs were used up."""
+    """Whether a producer may request the next epoch: it has the current id, or the previous one with its last epoch."""
     is_before = expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= 2**15 - 2
     return transaction.producer_epoch == NONE or expected.producer_id == transaction.producer_id or is_before

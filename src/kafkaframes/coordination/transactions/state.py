@@ -1,6 +1,6 @@
-"""One transactional id: its state, and every step that it can take, as values (TransactionMetadata).
+"""The state of one transactional id and its transitions, as immutable values (TransactionMetadata).
 
-A step returns the next value and changes nothing; the coordinator writes it to the log and takes it over then.
+A transition returns a new value and changes nothing. The coordinator writes it to the log before it uses it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kafkaframes.storage.files.names import TopicPartition, by_topic
 
 NONE: Final = -1
 LARGEST_EPOCH: Final = 2**15 - 1
-NEVER_MS: Final = 2**31 - 1  # the timeout of a two-phase commit: it is never aborted by time
+NEVER_MS: Final = 2**31 - 1  # the timeout of a two-phase commit, which never times out
 
 
 class TransactionState(Enum):
-    """The states, with the names that Kafka shows and the numbers that it stores."""
+    """Transaction states, with Kafka's names and stored numbers."""
 
     EMPTY = "Empty", 0
     ONGOING = "Ongoing", 1
@@ -49,7 +49,7 @@ VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
         S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.PREPARE_COMMIT: frozenset({S.ONGOING}),
-        # An abort of nothing is allowed since KIP-890, from these too.
+        # Since KIP-890 a transaction may be aborted in these states, without partitions.
         S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
         S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
         S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
@@ -61,16 +61,16 @@ VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is known of one transactional id.
+    """The state of one transactional id.
 
     Attributes:
-        producer_epoch: -1 until the id is initialised for the first time.
-        last_epoch: the one before, of a producer that has bumped it itself (KIP-360); -1 without.
-        previous_producer_id, next_producer_id: around a change of producer id (KIP-890); -1 without.
-        partitions: of the open transaction.
-        start_ms: when it began; -1 without.
-        updated_ms: when anything changed last.
-        client_version: of transactions, by which the client adds and ends: 0, or 2 (KIP-890).
+        producer_epoch: current epoch; -1 until the id is initialized for the first time.
+        last_epoch: previous epoch, if the producer bumped the epoch itself (KIP-360), else -1.
+        previous_producer_id, next_producer_id: ids before and after a change of producer id (KIP-890), else -1.
+        partitions: partitions of the open transaction.
+        start_ms: start of the transaction, else -1.
+        updated_ms: time of the last change.
+        client_version: transaction version with which the client adds partitions and ends: 0, or 2 (KIP-890).
     """
 
     transactional_id: str
@@ -88,7 +88,7 @@ class Transaction:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the next epoch must come with a new producer id; the very last one is kept for fencing."""
+        """Whether the next epoch requires a new producer id. The very last epoch is reserved for fencing."""
         return self.producer_epoch >= LARGEST_EPOCH - 1
 
     def _to(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
@@ -97,12 +97,12 @@ class Transaction:
         return replace(self, state=state, **values)  # type: ignore[arg-type]
 
     def fenced(self, *, version: int, now_ms: int) -> Transaction:
-        """Return it aborted, with the epoch that nobody else has: the producer that has it now is fenced.
+        """Return the aborted transaction with the next epoch, which fences the current producer.
 
-        Since KIP-890 that producer may still ask for the next epoch, as long as nobody else has (KIP-588).
+        Since KIP-890 that producer may still request the next epoch if no other producer has (KIP-588).
 
         Args:
-            version: of transactions, the broker's own.
+            version: the broker's transaction version.
         """
         return self._to(
             S.PREPARE_ABORT,
@@ -113,19 +113,19 @@ class Transaction:
         )
 
     def bumped(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
-        """Return it for the next producer, or the same one that asks for the next epoch (KIP-360), if it may."""
+        """Return the state for a new producer, or for a producer that requests the next epoch (KIP-360)."""
         epoch, last_epoch = self.producer_epoch + 1, NONE
         if expected_epoch is not None:
             if self.producer_epoch == NONE or expected_epoch == self.producer_epoch:
                 last_epoch = self.producer_epoch
-            elif expected_epoch == self.last_epoch:  # a repetition: it has not seen the answer
+            elif expected_epoch == self.last_epoch:  # a retry: the producer has not received the response
                 epoch, last_epoch = self.producer_epoch, self.last_epoch
             else:
                 raise RefusedError(ErrorCode.PRODUCER_FENCED)
         return self._initialised(timeout_ms, now_ms, producer_epoch=epoch, last_epoch=last_epoch)
 
     def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> Transaction:
-        """Return it with a new producer id: the epochs of the old one are used up."""
+        """Return the state with a new producer id, after the last epoch of the old one."""
         last_epoch = self.producer_epoch if keep_last else NONE
         return self._initialised(timeout_ms, now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last_epoch)
 
@@ -133,7 +133,7 @@ class Transaction:
         return self._to(S.EMPTY, now_ms, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=NONE, **changes)
 
     def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, *, version: int = 0) -> Transaction:
-        """Return it with more partitions; the first ones begin the transaction."""
+        """Return the state with more partitions. The first ones begin the transaction."""
         start_ms = self.start_ms if self.state is S.ONGOING else now_ms
         partitions = self.partitions | added
         return self._to(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
@@ -141,12 +141,13 @@ class Transaction:
     def prepared(
         self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_nothing: bool = False
     ) -> Transaction:
-        """Return it decided: its markers are to be written.
+        """Return the decided transaction, whose markers are to be written.
 
         Args:
-            version: 2: the epoch grows with each transaction, and markers carry the new one (KIP-890).
-            next_producer_id: the one to go on with, where epochs are used up.
-            is_nothing: nothing was added, so it has not begun either.
+            version: transaction version. In version 2 each transaction bumps the epoch, and markers have the new one
+                (KIP-890).
+            next_producer_id: next producer id if the epochs of the current one are exhausted.
+            is_nothing: whether the transaction has no partitions and has therefore not begun.
         """
         epoch, last_epoch = self.producer_epoch, self.last_epoch
         if version >= 2:
@@ -163,7 +164,7 @@ class Transaction:
         )
 
     def completed(self, now_ms: int) -> Transaction:
-        """Return it done: its markers are written."""
+        """Return the completed transaction, whose markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= 2 and self.next_producer_id != NONE:
             producer_id, epoch = self.next_producer_id, 0
@@ -203,7 +204,7 @@ def transaction_record(transaction: Transaction, *, transaction_version: int) ->
 
 
 def tombstone(transactional_id: str) -> Record:
-    """Return the record that ends a transactional id."""
+    """Return the record that deletes a transactional id."""
     return encode_coordinator_record(_key(transactional_id), None, None)
 
 
@@ -212,10 +213,10 @@ def _key(transactional_id: str) -> Any:
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """Return the transactional id of a record and what it says of it; None for a tombstone.
+    """Return the transactional id of a record and its state; None for a tombstone.
 
     Raises:
-        DecodeError: an unknown type, version or state, or broken bytes.
+        DecodeError: the type, version or state is unknown, or the bytes are invalid.
     """
     record = decode_coordinator_record(TRANSACTIONS_TOPIC, key, value)
     name, said = record.key.transactional_id, record.value
@@ -243,10 +244,10 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
     )
 
 
-# How EndTxn is answered: which end of a transaction is a new one, a repetition, or wrong (KIP-98, KIP-890).
+# Results of EndTxn: whether a request ends the transaction, repeats an earlier end, or is wrong (KIP-98, KIP-890).
 #
-# Version 2 of transactions bumps the epoch at every end, so a repetition comes with the epoch before, or, after a
-# change of the producer id, with the old id and its last epoch:
+# In version 2 every end bumps the epoch. A repeated request therefore has the previous epoch, or, after a change of the
+# producer id, the old id and its last epoch:
 #
 #     state             abort, repeated   abort   commit, repeated   commit
 #     Empty             fenced            bumps   fenced             INVALID_TXN_STATE
@@ -255,7 +256,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
 
 
 class End(Enum):
-    """What is to be done."""
+    """The action for an EndTxn request."""
 
     WRITE = "write the markers of the open transaction"
     NOTHING_TO_END = "bump the epoch: nothing was added"
@@ -266,7 +267,7 @@ _ENDED_BY = {S.COMPLETE_COMMIT: True, S.PREPARE_COMMIT: True, S.COMPLETE_ABORT: 
 
 
 def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
-    """Decide for a client that does not bump epochs."""
+    """Decide for a client of version 0, which keeps its epoch."""
     if transaction.producer_id != producer_id:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer_epoch:
@@ -278,7 +279,7 @@ def end_of_version_0(transaction: Transaction, producer_id: int, producer_epoch:
 
 
 def end_of_version_2(transaction: Transaction, producer_id: int, producer_epoch: int, *, commit: bool) -> End:
-    """Decide for a client that goes on with the epoch it is answered."""
+    """Decide for a client of version 2, which continues with the epoch of the response."""
     overflowed = (
         transaction.previous_producer_id == producer_id
         and producer_epoch == LARGEST_EPOCH - 1
@@ -308,7 +309,7 @@ def _is_valid_epoch(transaction: Transaction, producer_epoch: int, *, bumped: bo
 
 
 def _check_same_end(state: TransactionState, *, commit: bool) -> None:
-    """Refuse the other end than the one that was taken; one whose markers are not written yet is asked for again."""
+    """Reject an end that differs from the decision. If the markers are not written yet, the client retries."""
     if _ENDED_BY.get(state) is not commit:
         raise RefusedError(ErrorCode.INVALID_TXN_STATE)
     if state in PREPARED:
