@@ -124,7 +124,7 @@ class SharePartition:
 
     @property
     def may_acquire(self) -> bool:
-        """Whether a fetch can acquire records: the in-flight limit is not reached, or an in-flight record is available."""
+        """Whether a fetch can acquire records: the in-flight limit is not reached, or an old record is available."""
         return self.end - self.start < self.limits.most_in_flight or self.next_fetch_offset < self.end
 
     @property

@@ -155,7 +155,7 @@ def _is_topic_name(name: str) -> bool:
 
 
 def configure(topology: Topology, count_of: CountOf) -> Configured:
-    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it cannot become ready."""
+    """Return the tasks of a topology, or why it is not ready. Raise STREAMS_INVALID_TOPOLOGY if it is invalid."""
     missing = sorted(name for one in topology.subtopologies for name in one.source_topics if count_of(name) is None)
     if missing:
         detail = f"Source topics {', '.join(dict.fromkeys(missing))} are missing."
@@ -205,9 +205,10 @@ def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of:
 
 
 def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of partitions of each repartition topic: the declared one, or that of its writers' largest input.
+    """Return the number of partitions of each repartition topic.
 
-    As in Kafka, topics are decided in order. A repartition topic that is decided later does not count as an input.
+    It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order, and a
+    repartition topic that is decided later does not count as an input.
     """
     declared = {topic.name: topic.partitions for one in topology.subtopologies for topic in one.repartition_topics}
     known = {**sources, **{name: count for name, count in declared.items() if count > 0}}
@@ -336,7 +337,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return bool(self.members) and self.topology is not None and topic in self.topology.inputs
 
     def partitions(self, member: StreamsMember, role: TaskRole) -> Iterator[tuple[str, int]]:
-        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may exceed a topic's partitions."""
+        """Yield (topic, partition) of the inputs of a member's tasks in a role. Some may not exist."""
         inputs = {one.subtopology_id: one.inputs for one in self.topology.subtopologies} if self.topology else {}
         for of_role, subtopology, index in sorted(member.assigned):
             for name in inputs.get(subtopology, ()) if of_role is role else ():

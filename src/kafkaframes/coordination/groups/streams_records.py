@@ -151,7 +151,7 @@ def tasks_of(value: Any, suffix: str = "") -> Tasks:
 
 
 def topology_of(value: Any) -> Topology:
-    """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if its parts contradict each other."""
+    """Return the topology of a request or a record, sorted. Raise a ``DecodeError`` if it is inconsistent."""
     rows = sorted(value.subtopologies, key=lambda row: row.subtopology_id)
     return Topology(value.epoch, tuple(_subtopology(row) for row in rows))
 

@@ -4,8 +4,8 @@ The coordinator writes a decision to ``__transaction_state`` before it writes ma
 marks the transaction as complete. After a crash between these steps, ``load`` completes the transaction.
 
 On one node, markers are usually written at once. Clients therefore receive CONCURRENT_TRANSACTIONS only in three cases:
-InitProducerId has just aborted an open transaction, as in Kafka; a transaction has so many markers that they are written
-in several steps; or a marker could not be written to a disk. A timer then writes the marker again.
+InitProducerId has just aborted an open transaction, as in Kafka; a transaction has so many markers that they are
+written in several steps; or a marker could not be written to a disk. A timer then writes the marker again.
 """
 
 from __future__ import annotations
