@@ -207,8 +207,8 @@ def _compared(internal: list[InternalTopic], tasks: Mapping[str, int], count_of:
 def _repartition_counts(topology: Topology, sources: Mapping[str, int]) -> dict[str, int]:
     """Return the number of partitions of each repartition topic.
 
-    It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order, and a
-    repartition topic that is decided later does not count as an input.
+    It is the declared number, or that of the largest input of its writers. As in Kafka, topics are decided in order.
+    A repartition topic that is decided later does not count as an input.
     """
     declared = {topic.name: topic.partitions for one in topology.subtopologies for topic in one.repartition_topics}
     known = {**sources, **{name: count for name, count in declared.items() if count > 0}}
