@@ -1,8 +1,8 @@
-"""The columns of a scan in Arrow: their types, and how batches of ``records`` become batches of them.
+"""Arrow types of a scan's columns, and the conversion of batches of the package ``records`` to these types.
 
-Spark compares the schema of a source's first batch with its own to the letter: ``binary`` is not ``large_binary``, the
-field of a list is named ``element``, timestamps are microseconds in UTC, strings are no dictionary. Arrays are made of
-buffers, for the reason that ``records/arrays.py`` gives.
+Spark requires that the schema of a source's first batch equals the planned schema exactly: ``binary`` rather than
+``large_binary``, a list field named ``element``, timestamps in UTC microseconds, strings without a dictionary. Arrays
+are created from buffers; ``records/arrays.py`` gives the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkaframes.records.arrays import int64_values, repeated
 from kafkaframes.scan.columns import HEADERS_TYPE, NAMES_TYPE, Column
 
 INSTANT = pa.timestamp("us", tz="UTC")
-FAR_TIMES = "timestampMs"  # the column of timestamps that INSTANT cannot hold; only where there are some
+FAR_TIMES = "timestampMs"  # column of the timestamps that INSTANT cannot represent, if there are any
 MAX_INSTANT_MS = (2**63 - 1) // 1000
 NULL_REMEDY = "`timestamp_errors`=null reads it as null"
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -37,26 +37,26 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 class Origin(Protocol):
-    """Where rows come from, a segment or a live topic partition: what all of them say alike."""
+    """The origin of rows, a segment or a live topic partition."""
 
     @property
     def topic(self) -> str | None:
-        """The topic's name; None where it is not known."""
+        """The topic name; None if it is unknown."""
 
     @property
     def partition(self) -> int | None:
-        """The partition's number; likewise."""
+        """The partition number; None if it is unknown."""
 
     @property
     def path(self) -> str:
-        """The path of the file; empty for a live partition."""
+        """The path of the segment; empty for a live partition."""
 
     @property
     def source(self) -> str:
-        """The log directory that the file lies in; as ``path``."""
+        """The log directory of the segment; empty for a live partition."""
 
 
-# What the origin of records says of all of them.
+# Columns that have the same value in all records of an origin.
 _OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
     "topic": lambda origin: origin.topic,
     "partition": lambda origin: origin.partition,
@@ -66,21 +66,21 @@ _OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """Return the schema that Spark expects of these columns."""
+    """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
 
 class Conversion:
-    """How batches of the package ``records`` become those that Spark asks for: planned once, for a whole task.
+    """A conversion of batches of the package ``records`` to the columns that Spark requests, planned once for a task.
 
     Args:
-        columns: the columns of the result.
-        timestamp_errors: ``raise`` for an error if a record has a timestamp that ``INSTANT`` cannot hold, ``null`` for
-            a null.
+        columns: Columns of the result.
+        timestamp_errors: ``raise`` or ``null``: raise an error for a timestamp that ``INSTANT`` cannot represent, or
+            convert it to null.
 
     Attributes:
-        schema: of the batches for Spark.
-        sources: the columns of ``records`` that they are made from; one at least, since rows are counted by it.
+        schema: Schema of the batches for Spark.
+        sources: Columns of ``records`` that the conversion reads; at least one, since its length is the row count.
     """
 
     def __init__(self, columns: Sequence[Column], *, timestamp_errors: str = "raise") -> None:
@@ -93,10 +93,11 @@ class Conversion:
         self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
 
     def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
-        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``.
+        """Return the rows of ``batch``, which are records of ``origin``, with the columns for Spark.
 
         Raises:
-            OptionError: a timestamp is out of range, with ``timestamp_errors``; topic, partition, offset and value.
+            OptionError: A timestamp is out of range and ``timestamp_errors`` is ``raise``. The message names the topic,
+                partition and offset of the record, and the timestamp.
         """
         if self._has_strict_times:
             check_instants(batch, origin.topic, origin.partition)
@@ -108,12 +109,12 @@ class Conversion:
 
 
 def said_by(origin: Origin, column: Column, rows: int) -> pa.Array:
-    """Return a column that says of each row what its origin says."""
+    """Return a column of the origin, such as the topic, repeated for each row."""
     return repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
 def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Return times in UTC microseconds; what they cannot say (from the year 294247 on) is null.
+    """Return milliseconds as UTC microseconds. Times out of the range of microseconds (year 294247) are null.
 
     >>> instants(np.array([1, 2**62])).is_null().to_pylist()
     [False, True]
@@ -124,23 +125,23 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def instants_of(times: pa.Array) -> pa.Array:
-    """Return an array of milliseconds as ``instants``; nulls stay null."""
+    """Return an array of milliseconds converted with ``instants``. Nulls stay null."""
     return instants(int64_values(times, missing=np.iinfo(np.int64).max))
 
 
 def check_instants(
     batch: pa.RecordBatch, topic: str | None = None, partition: int | None = None, *, remedy: str = NULL_REMEDY
 ) -> None:
-    """Check that microseconds can hold each timestamp of records.
+    """Check that microseconds can represent the timestamp of each record.
 
     Args:
-        batch: has the column ``timestamp`` in milliseconds. The columns ``topic``, ``partition`` and ``offset`` are
-            named in the error if it has them.
-        topic, partition: of all records, if they are known.
-        remedy: what to do to read the records.
+        batch: Batch with the column ``timestamp`` in milliseconds. The error names the record by the columns ``topic``,
+            ``partition`` and ``offset``, if the batch has them.
+        topic, partition: Topic and partition of all records, if they are known.
+        remedy: Advice in the error message.
 
     Raises:
-        OptionError: a timestamp is out of range.
+        OptionError: A timestamp is out of range.
     """
     times = batch.column("timestamp")
     milliseconds = int64_values(times, missing=0)
@@ -162,7 +163,7 @@ def check_instants(
 
 
 def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """Return ``instants_of`` an array, and the milliseconds of those that microseconds cannot hold; None without any.
+    """Return the converted timestamps, and the milliseconds of those that are out of range; None if all are in range.
 
     >>> near, far = split_instants(pa.array([1, 2**62, None], pa.timestamp("ms", "UTC")))
     >>> near.is_null().to_pylist(), far.to_pylist()
@@ -172,13 +173,13 @@ def split_instants(times: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     if near.null_count == times.null_count:
         return near, None
     milliseconds = times.cast(pa.int64())
-    import pyarrow.compute as pc  # 4 MB and 20 ms, which ordinary timestamps do not need
+    import pyarrow.compute as pc  # costs 4 MB and 20 ms; timestamps in range do not need it
 
     return near, pc.if_else(near.is_null(), milliseconds, pa.scalar(None, pa.int64()))
 
 
 def merge_far_times(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with all of their timestamps in milliseconds, those of the column ``FAR_TIMES`` too."""
+    """Return the rows with all timestamps in milliseconds, including those of the column ``FAR_TIMES``."""
     index = rows.schema.get_field_index("timestamp")
     times = rows.column(index)
     if pa.types.is_timestamp(times.type):
@@ -196,7 +197,7 @@ def _as_it_is(array: pa.Array) -> pa.Array:
 
 
 def _null_where_empty(array: pa.Array) -> pa.Array:
-    """Records without headers have null headers in Spark's Kafka source."""
+    """Convert empty headers to null, as in Spark's Kafka source."""
     offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, offset=4 * array.offset)
     there = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
     buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
@@ -214,9 +215,9 @@ TARGET_BYTES = 1 << 20
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in the same order, in batches of about ``target`` bytes; empty batches are left out.
+    """Yield the same rows in the same order, in batches of about ``target`` bytes. Empty batches are dropped.
 
-    A row is never cut: one that is larger than the target is a batch of its own.
+    A row that is larger than the target is a batch of its own.
     """
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
@@ -226,7 +227,7 @@ def rebatch(batches: Iterable[pa.RecordBatch], *, target: int = TARGET_BYTES) ->
         if waiting and waiting_bytes + batch.nbytes > target:
             yield _joined(waiting)
             waiting, waiting_bytes = [], 0
-        if not waiting and batch.nbytes > target // 2:  # joining copies: not worth it for what is nearly there
+        if not waiting and batch.nbytes > target // 2:  # concatenation copies; avoid it for batches near the target
             yield from _cut(batch, target)
         else:
             waiting.append(batch)

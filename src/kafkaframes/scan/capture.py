@@ -1,4 +1,4 @@
-"""Captures as what a scan reads: one table of them; a slice is some of the connections of all files."""
+"""Captures as the source of a scan, which reads one of their tables. A slice is a share of the connections."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from kafkaframes.scan.rows import checked_names
 from kafkaframes.scan.slices import Source, SourcePlan
 from kafkaframes.scan.where import Where
 
-_WORTH_A_TASK: Final = 32 << 20  # bytes; every task looks at all headers, so more tasks than cores gain nothing
+_WORTH_A_TASK: Final = 32 << 20  # bytes; each task reads all packet headers, so more tasks than cores do not help
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is read of captures.
+    """The options of a read of captures.
 
     Attributes:
-        paths: captures or request logs: files, directories, patterns.
-        read: how they are read.
-        min_partitions: the least number of tasks; None: as many as are worth it, up to the cores.
-        quiet_seconds: a stream reads the newest file after this many seconds without a write.
-        max_files: the most files of a micro-batch.
+        paths: Captures or request logs: files, directories or patterns.
+        read: Options of the capture reader.
+        min_partitions: Minimum number of tasks. None: according to the size of the files, at most one per core.
+        quiet_seconds: Seconds without a write after which a stream reads the newest file.
+        max_files: Largest number of files in a micro-batch.
     """
 
     paths: tuple[str, ...]
@@ -43,19 +43,19 @@ class SourceOptions:
     max_files: int | None = None
 
     def files(self) -> list[str]:
-        """Return the files there are now."""
+        """Return the files that exist now."""
         return find_files(self.paths)
 
 
 class Work(NamedTuple):
-    """What one task reads: some of the connections of some files."""
+    """The work of one task: a share of the connections in some files."""
 
     files: tuple[str, ...]
     options: CaptureOptions
 
     @property
     def size_bytes(self) -> int:
-        """0: each task looks at all headers."""
+        """Always 0, because each task reads all packet headers."""
         return 0
 
     @property
@@ -65,14 +65,14 @@ class Work(NamedTuple):
 
 
 def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> list[Work]:
-    """Share the connections of files out to tasks: each task looks at all headers, and at the payload of its own."""
+    """Divide the connections among tasks. Each task reads all packet headers, but only payloads of its connections."""
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = options.min_partitions or max(min(cores, -(-size_bytes // _WORTH_A_TASK)), 1)
     return [Work(tuple(files), replace(options.read, share=share, shares=shares)) for share in range(shares)]
 
 
 def finished_files(options: SourceOptions, *, now: float) -> list[str]:
-    """Return the files that are complete: all but the newest, and that one too when it has been quiet."""
+    """Return the complete files: all but the newest, and the newest too after ``quiet_seconds`` without a write."""
     try:
         files = sorted(find_files(options.paths), key=natural)
     except OptionError:
@@ -82,7 +82,7 @@ def finished_files(options: SourceOptions, *, now: float) -> list[str]:
     return files
 
 
-# The column of each table that is its rows' time.
+# The column of each table that conditions on time apply to.
 _TIMES: Final = {
     "calls": "requestTime",
     "connections": "firstTime",
@@ -94,7 +94,7 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CaptureSource(Source):
-    """The rows of a table of captures; which columns, the scan says."""
+    """The rows of a table of captures."""
 
     options: SourceOptions
 
@@ -105,11 +105,11 @@ class CaptureSource(Source):
 
     @property
     def default_columns(self) -> tuple[str, ...]:
-        """Those that the table has by default."""
+        """The default columns of the table."""
         return tuple(column.name for column in self.options.read.chosen())
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
-        """Check names, and that the table has what the conditions are about."""
+        """Check that the table has these columns, and the columns of the conditions."""
         table = self.options.read.table
         checked_names(columns, [column.name for column in TABLES[table]])
         if table != "records" and where != Where(timestamps_ms=where.timestamps_ms):
@@ -125,11 +125,11 @@ class CaptureSource(Source):
         return replace(self.options.read, columns=tuple(columns))
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
-        """List the files; connections are shared out to ``parts``."""
+        """List the files, and divide the connections into ``parts`` shares at most."""
         return SourcePlan(plan_works(self.options.files(), self.options, cores=parts))
 
     def read(self, work: Work, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a share; at the end, add to ``errors`` the data that were not read and may hide a call."""
+        """Yield the rows of a share. Finally, append the unread data that may contain calls to ``errors``."""
         conditions = list(_conditions(where, _TIMES[self.options.read.table]))
         needed = dict.fromkeys([*columns, *(name for name, _ in conditions)])
         read = replace(work.options, columns=tuple(needed))
@@ -145,7 +145,7 @@ class CaptureSource(Source):
 
 
 def _conditions(where: Where, times: str) -> Iterator[tuple[str, pc.Expression]]:
-    """Yield each condition, with the column that it is on."""
+    """Yield each condition with the name of its column."""
     if where.topics is not None:
         yield "topic", pc.field("topic").isin(list(where.topics))
     if where.partitions is not None:

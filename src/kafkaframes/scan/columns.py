@@ -1,10 +1,10 @@
-"""The columns of ``kafka-log``: names and types in Spark, for each of its tables.
+"""Column names and Spark types of the tables of the Spark source ``kafka-log``.
 
-The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order; the rest are facts
-of the batch that a record came in, given when ``columns`` names them. The table ``batches`` gives all of its columns.
-With ``decode=internal`` records have the columns ``INTERNAL``: the decoded ones in place of key and value.
+The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order. The others are
+batch metadata, which is read only if the option ``columns`` names it. The table ``batches`` has all of its columns by
+default. With ``decode=internal``, records have the columns ``INTERNAL``: decoded columns replace key and value.
 
-How they look in Arrow is in ``arrow.py``: Spark plans with names alone, in processes that import no Arrow for them.
+The Arrow types are in ``arrow.py``. Spark plans with names alone, in processes that do not import Arrow.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """A column of a table.
 
     Attributes:
-        name: in Spark.
-        type: in Spark's DDL.
-        meaning: for the documentation.
-        source: the column of ``records`` it is made from; empty for what the segment says (topic, partition, file).
+        name: Name in Spark.
+        type: Type in Spark's DDL.
+        meaning: Description for the documentation.
+        source: Column of ``records`` from which it is computed; empty for columns of the segment (topic, partition,
+            file).
     """
 
     name: str
@@ -140,12 +141,12 @@ _DEFAULTS = {
 def choose_columns(
     requested: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
-    """Return the columns in the order requested; by default those of Spark's Kafka source, or all of ``batches``.
+    """Return the columns in the given order; by default those of Spark's Kafka source, or all of ``batches``.
 
-    ``source`` adds that column, without which the rows of two copies could not be distinguished.
+    ``source`` adds the column ``source``, which distinguishes the rows of two replicas.
 
     Raises:
-        OptionError: a name is unknown or given twice.
+        OptionError: A name is unknown or given twice.
     """
     names = list(requested or _DEFAULTS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
@@ -170,7 +171,7 @@ def _column(name: str, known: Mapping[str, Column]) -> Column:
 
 
 def ddl(columns: Sequence[Column], comment: str = "") -> str:
-    """Return the schema as Spark's DDL, with a comment (that needs no escaping) on the first column.
+    """Return the schema as Spark DDL, with a comment on the first column. The comment must not need escaping.
 
     >>> ddl(choose_columns(["offset", "timestampType"]))
     '`offset` bigint, `timestampType` int'

@@ -1,9 +1,9 @@
-"""A scan as a dataset of pyarrow's: the only form of Python objects that DuckDB hands columns and filters to.
+"""A scan as a pyarrow dataset, the only type of Python object to which DuckDB pushes down columns and filters.
 
-Not in ``frames.py``, since ``pyarrow.dataset`` takes memory that few scans need.
+It is not in ``frames.py`` because importing ``pyarrow.dataset`` takes memory that few scans need.
 
-What a filter means is asked of pyarrow itself: a dataset of files that nobody opens, each with an expression that holds
-for its rows, gives those files whose rows the filter may keep. So no form of a filter has to be understood here.
+pyarrow itself evaluates a filter. A dataset of virtual files, each with a partition expression that holds for its rows,
+returns the files whose rows the filter may keep. This module therefore does not parse filter expressions.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _TIMESTAMP: Final = "timestamp"
 _MILLISECOND_TYPE: Final = pa.timestamp("ms", tz="UTC")
 _MayKeep = Callable[[ds.Expression], bool]
 _OFFSETS: Final = range(2**63 - 1)
-_PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: of a file whose name does not say it
+_PARTITIONS: Final = range(-1, 2**31 - 1)  # -1: partition of a file whose name does not contain one
 _MILLISECONDS: Final = range(-1, 2**53)
-_MOST_PARTITIONS: Final = 1_000  # that are asked for one by one, in about 40 us each
+_MOST_PARTITIONS: Final = 1_000  # each is tested by itself, in about 40 us
 _NAME: Final = re.compile(r'"([\w.-]+)"')
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]
-    """A scan as a dataset of pyarrow's, as far as DuckDB uses one.
+    """A scan as a pyarrow dataset, with the methods that DuckDB calls.
 
-    DuckDB holds instants in microseconds. Timestamps beyond them are null, and numbers in the column ``FAR_TIMES``.
+    DuckDB stores instants in microseconds. Timestamps out of that range are null, and integers in the column
+    ``FAR_TIMES``.
 
     Args:
-        scan: what is read.
-        has_far_times: whether there is that column.
+        scan: The scan that the dataset reads.
+        has_far_times: Whether the dataset has the column ``FAR_TIMES``.
     """
 
     def __init__(self, scan: Rows, *, has_far_times: bool = False) -> None:
@@ -61,12 +62,12 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]
         filter: ds.Expression | None = None,  # noqa: A002 (pyarrow's name)
         **_: Any,
     ) -> ds.Scanner:
-        """Return what reads these columns of the rows that the filter keeps."""
+        """Return a scanner for these columns of the rows that the filter keeps."""
         known, reading = self.schema.names, self._scan
         names, text = known if columns is None else list(columns), "" if filter is None else str(filter)
         needed = [name for name in known if name in names or name in text]
-        if filter is not None and reading.most is None:  # of a limited scan, the first rows are fixed before
-            # A table of captures, whose columns of these names mean something else; what Arrow compares with no bounds
+        if filter is not None and reading.most is None:  # a limit applies before the filter
+            # OptionError: a captures table with other columns of these names. ArrowException: a type without bounds.
             with suppress(OptionError, pa.ArrowException):
                 reading = reading.narrowed(where_of_filter(filter, self.schema))
         needed = needed or known[:1]
@@ -85,7 +86,7 @@ def _in_microseconds(schema: pa.Schema) -> pa.Schema:
 
 
 def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of a schema, instants in microseconds."""
+    """Return the columns of a schema, with instants in microseconds."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if _TIMESTAMP in columns and columns[_TIMESTAMP].type == _MILLISECOND_TYPE:
         columns[_TIMESTAMP], far = split_instants(columns[_TIMESTAMP])
@@ -94,7 +95,7 @@ def _narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:
-    """Return conditions that every row fulfils which a filter keeps."""
+    """Return conditions that hold for every row that the filter keeps."""
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
 
     def may_keep(rows: ds.Expression) -> bool:
@@ -113,7 +114,7 @@ def where_of_filter(kept: ds.Expression, schema: pa.Schema) -> Where:
 
 
 def _interval(may_keep: _MayKeep, name: str, values: range) -> Interval:
-    """Return the bounds of what may be kept; every value counts as all up to the next one: times as milliseconds."""
+    """Return bounds of the values that the filter may keep. A time in milliseconds covers all of its microseconds."""
     column = ds.field(name)
 
     def up_to(value: int) -> pa.Scalar:
@@ -133,7 +134,7 @@ def _partitions(may_keep: _MayKeep) -> frozenset[int] | None:
 
 
 def _topics(may_keep: _MayKeep, named: Sequence[str]) -> frozenset[str] | None:
-    """Return the topics that may be kept, where they are among those that the filter names."""
+    """Return the topics that the filter may keep; None if it may keep topics that it does not name."""
     column = ds.field("topic")
     between = [(column > one) & (column < other) for one, other in pairwise(named)]
     if not named or any(map(may_keep, [column < named[0], *between, column > named[-1]])):

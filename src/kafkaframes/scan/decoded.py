@@ -1,4 +1,4 @@
-"""Values of a scan decoded beside the other columns: a struct, or null with the reason in ``_error``."""
+"""Decoding of a scan's values: each value becomes a struct, or null with the reason in the column ``_error``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from kafkaframes.records.arrays import repeated
 from kafkaframes.scan.values.columns import decoded_struct, prepend_schema_ids
 from kafkaframes.scan.values.decoding import JSON, MODES, PROTOBUF, Decoding, subject_schema
 
-ERROR: Final = "_error"  # the column that says why a value is none
+ERROR: Final = "_error"  # the column with the reason why a value could not be decoded
 Schema = str | bytes | Mapping[str, Any] | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoding:
-    """How values become structs."""
+    """A decoder of values, and whether it raises on invalid values."""
 
     decoding: Decoding
     raises: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The columns that values are decoded from: schema ids may be in headers."""
+        """The columns that values are decoded from; headers may contain schema ids."""
         return ("value", "headers") if self.decoding.has_prefix else ("value",)
 
     @property
@@ -43,10 +43,10 @@ class ValueDecoding:
         return pa.schema([pa.field(name, made[name]) if name in made else plain.field(name) for name in columns])
 
     def batch(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return rows with their values decoded.
+        """Return the rows of a batch with decoded values.
 
         Raises:
-            CorruptRecordError: one cannot be, and that is an error.
+            CorruptRecordError: A value cannot be decoded, and ``raises`` is set.
         """
         schema = self.schema(batch.schema, columns)
         if "value" not in batch.schema.names:
@@ -69,7 +69,7 @@ class ValueDecoding:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChoice:
-    """Where the schema of values is, as ``Scan.decode`` says."""
+    """The source of the value schema: the schema arguments of ``Scan.decode``."""
 
     schema: Schema = None
     registry: str | None = None
@@ -78,10 +78,10 @@ class SchemaChoice:
     other_fields: bool = True
 
     def decoding(self, mode: str, *, topics: Collection[str], sample: Callable[[], Iterable[bytes | None]]) -> Decoding:
-        """Return what is known of the values.
+        """Return the decoding of values, after a check that its schema is valid.
 
         Raises:
-            OptionError, MissingExtraError, NetworkError: as ``Scan.decode``.
+            OptionError, MissingExtraError, NetworkError: As for ``Scan.decode``.
         """
         if mode not in MODES:
             raise OptionError(f"`value` is {', '.join(MODES)}, not {mode!r}")
@@ -104,7 +104,7 @@ def _subject(topics: Collection[str]) -> str:
     return f"{next(iter(topics))}-value"
 
 
-_JSON_BEGINS: Final = ("", "{", "[", '"')  # of a schema
+_JSON_BEGINS: Final = ("", "{", "[", '"')  # first characters of a schema in JSON
 
 
 def _text(schema: Schema) -> bytes | None:
@@ -123,7 +123,7 @@ def _text(schema: Schema) -> bytes | None:
 
 
 def _inferred(sample: Callable[[], Iterable[bytes | None]], mode: str) -> bytes:
-    """Return the JSON Schema of the first values."""
+    """Return a JSON Schema inferred from the first values."""
     from kafkaframes.scan.values.json_values import infer_schema
 
     if mode != JSON:

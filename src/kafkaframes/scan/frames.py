@@ -1,6 +1,7 @@
-"""Scans as the frames of other libraries: pandas, Polars, DuckDB.
+"""Conversion of scans to data frames of other libraries: pandas, Polars, DuckDB, Dask and Ray.
 
-Each is an extra, imported when it is called for: a MissingExtraError where it is absent.
+Each library is an optional extra that is imported when its function is called. If it is not installed, the function
+raises a MissingExtraError.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     import ray.data
 
 # ---------------------------------------------------------------------------------------------------------------------
-# From a Polars expression to what a scan can narrow by: comparisons of offset, timestamp, partition and topic.
+# Predicate pushdown from Polars: comparisons of offset, timestamp, partition and topic become conditions of the scan.
 #
-# Only what is understood is taken, of a conjunction each part by itself; Polars filters by the whole expression again,
-# so what is not taken costs time, not rows. Values are constants that Polars itself works out.
+# Each supported part of a conjunction is pushed down; unsupported parts are ignored. Polars applies the whole predicate
+# again, so an ignored part costs time but does not change the result. Polars evaluates constant expressions.
 
 _Node = Mapping[str, Any]
 _FLIPPED: Final = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
@@ -40,10 +41,10 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def where_of_expression(expression: pl.Expr, polars: Any) -> Where:
-    """Return conditions that every row fulfils for which the expression is true."""
+    """Return conditions that hold for every row for which the expression is true."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
-    except Exception:  # what cannot be written as JSON (a function of Python) is filtered by Polars alone
+    except Exception:  # not serializable as JSON (a Python function): only Polars applies it
         return EVERYTHING
     where = EVERYTHING
     for part in _conjuncts(tree):
@@ -73,7 +74,7 @@ def _condition(node: _Node, constant: Callable[[_Node], Any]) -> Where:
 
 
 def _column(node: _Node) -> str | None:
-    """Return the column that an expression is, as it is or as 64-bit integers, which Polars before 2 compares."""
+    """Return the column of a column expression, also inside a cast to Int64, which Polars before version 2 adds."""
     cast = node.get("Cast")
     if isinstance(cast, dict) and cast.get("dtype") == {"Literal": "Int64"}:
         node = cast.get("expr", {})
@@ -110,7 +111,7 @@ def _compared(column: object, comparison: str, value: object) -> Where:
 
 
 def _interval(comparison: str, least: int, after: int) -> Interval:
-    """Return the numbers that compare so with a value: ``least`` is the first not below it, ``after`` that above."""
+    """Return the numbers that satisfy a comparison with a value, from the first number at and the first above it."""
     return {
         "Eq": (least, after),
         "GtEq": (least, None),
@@ -131,7 +132,7 @@ def _among(column: object, values: object) -> Where:
 
 
 def _constant(node: _Node, polars: Any) -> Any:
-    """Return the value of an expression without columns; None for any other."""
+    """Return the value of an expression without columns; None for other expressions."""
     text = json.dumps(node)
     if '"Column"' in text:
         return None
@@ -144,7 +145,7 @@ def _constant(node: _Node, polars: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_ROWS_AT_ONCE: Final = 100_000  # of a frame that Polars is handed: fewer cost more calls than reading
+_ROWS_AT_ONCE: Final = 100_000  # rows of a frame for Polars; with fewer, the calls cost more than the read
 
 
 def to_pandas(table: pa.Table, **options: Any) -> pd.DataFrame:
@@ -169,8 +170,8 @@ def lazy(scan: Rows) -> pl.LazyFrame:
         names = scan.schema.names if columns is None else columns
         needed = names if predicate is None else [*names, *predicate.meta.root_names()]
         reading = scan.select(*dict.fromkeys(needed or scan.schema.names[:1]))
-        if predicate is not None and scan.most is None:  # of a limited scan, the first rows are fixed before
-            with suppress(OptionError):  # a table of captures, whose columns of these names mean something else
+        if predicate is not None and scan.most is None:  # a limit applies before the predicate
+            with suppress(OptionError):  # a captures table with other columns of these names
                 reading = reading.narrowed(where_of_expression(predicate, polars))
         if predicate is None and rows is not None:
             reading = reading.limit(rows)
@@ -188,7 +189,7 @@ def lazy(scan: Rows) -> pl.LazyFrame:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-    """Yield the batches as tables of about ``rows`` rows; at least one table."""
+    """Yield the batches as tables of about ``rows`` rows. Without rows, yield one empty table."""
     waiting: list[pa.RecordBatch] = []
     is_first = True
     for batch in batches:
@@ -226,15 +227,15 @@ def _read_items(items: dict[str, Any]) -> pa.Table:
 
 
 def to_duckdb(scan: Rows, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
-    """Register a scan as a view of a connection."""
+    """Register a scan as a view of a DuckDB connection."""
     import_extra("`to_duckdb`", "duckdb", "duckdb")
-    from kafkaframes.scan.dataset import ScanDataset  # half of what an import of scans would take
+    from kafkaframes.scan.dataset import ScanDataset  # as expensive as all other imports of a scan together
 
     return connection.register(name, ScanDataset(scan, has_far_times=_has_far_times(scan)))
 
 
 def _has_far_times(scan: Rows) -> bool:
-    """Return whether a log has timestamps beyond microseconds, as far as the headers of its batches show it."""
+    """Return whether a log has timestamps out of the range of microseconds, according to its batch headers."""
     from kafkaframes.scan.log.source import LogSource
 
     if not isinstance(scan.source, LogSource) or "timestamp" not in scan.schema.names:

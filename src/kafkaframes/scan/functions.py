@@ -1,6 +1,7 @@
-"""The public functions that read. Each imports what it runs when it is called.
+"""The public functions that scan and read logs, topics and captures.
 
-``import kafkaframes`` costs next to nothing: a test holds it free of numba, pyarrow and pyspark.
+Each function imports its implementation when it is called, so that ``import kafkaframes`` stays cheap. A test checks
+that it imports neither numba, pyarrow nor pyspark.
 """
 
 from __future__ import annotations
@@ -42,37 +43,39 @@ def scan_log(
     limit_bytes: int | None = None,
     budget_bytes: int | None = None,
 ) -> Scan:
-    """Return a scan of the records of a log: of log directories, backups, tiered stores, segments (docs/scans.md).
+    """Return a scan of the records of log directories, backups, tiered stores or single segments (docs/scans.md).
 
     >>> scan_log("/backup/*", topics="orders").where(partition=0).select("offset", "value")
     scan of log /backup/*; where partition 0; columns offset, value
 
     Nothing is read yet. Rows have ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp_type``, ``key``,
-    ``value`` and ``headers``; ``select`` chooses others: ``file`` and the columns of ``read_records``.
+    ``value`` and ``headers``. ``select`` also accepts ``file`` and the other columns of ``read_records``.
 
     Args:
-        paths: directories, segments, patterns or URLs. Segments that are listed one by one are read in that order.
-        topics: topic names or patterns. Default: all topics except Kafka's own.
-        partitions: partition numbers, in each of these topics. Default: all.
-        start, end: the range in each partition: ``"earliest"``, ``"latest"``, an offset, a time (a datetime, a date or
-            text; UTC without a zone), or an offset or a time for each partition: ``{"orders": {0: 17}}``. A time is
-            looked up as ListOffsets does. ``end`` itself is not read.
-        isolation: ``read_committed`` omits the records of aborted transactions, and all records after the first open
-            one. Default: ``read_committed``, and ``read_uncommitted`` for single segments (docs/selecting.md).
-        control_records: whether transaction markers and other control records are returned.
-        on_damage: ``keep`` returns what Kafka's reader returns, ``drop`` omits damaged batches, ``fail`` raises at the
-            first damage.
-        verify_crc: whether a wrong CRC counts as damage.
-        fail_on_data_loss: whether it is an error if the log has lost offsets that ``start`` or ``end`` names.
-        replicas: ``merge`` makes one log of the copies of a partition (docs/many-copies.md); ``all`` reads each.
-        key_files: private RSA keys of encrypted tiered segments.
-        follow_links: read what symbolic links in directories lead to.
-        storage: what fsspec's constructor takes, where paths are URLs.
-        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; a larger batch counts as damage.
-        budget_bytes: the most memory for batches that are open at once, 256 MiB by default.
+        paths: Directories, segments, patterns or URLs. Segments that are listed one by one are read in that order.
+        topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
+        partitions: Partition numbers in each of these topics. Default: all.
+        start, end: Start and end of the range in each partition, end exclusive: ``"earliest"``, ``"latest"``, an
+            offset, or a time (a datetime, a date or text; UTC without a zone). A mapping sets an offset or a time for
+            each partition: ``{"orders": {0: 17}}``. Times are resolved to offsets as in ListOffsets.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
+            transaction on. Default: ``read_committed``, and ``read_uncommitted`` for single segments
+            (docs/selecting.md).
+        control_records: Whether transaction markers and other control records are returned.
+        on_damage: ``keep`` returns the records that Kafka's reader returns, ``drop`` omits damaged batches, ``fail``
+            raises at the first damage.
+        verify_crc: Whether a wrong CRC counts as damage.
+        fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
+        replicas: ``merge`` combines the replicas of a partition to one log (docs/many-copies.md). ``all`` reads each
+            replica.
+        key_files: Private RSA keys of encrypted tiered segments.
+        follow_links: Whether symbolic links in directories are followed.
+        storage: Keyword arguments for the constructor of fsspec's file system, if paths are URLs.
+        limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
+        budget_bytes: Largest total memory of the batches that are open at the same time, 256 MiB by default.
 
     Raises:
-        OptionError: an option does not exist or does not fit.
+        OptionError: An option has an invalid value, or two options contradict each other.
     """
     from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
     from kafkaframes.scan.log.options import ReadOptions
@@ -122,25 +125,25 @@ def scan_topic(
     fail_on_data_loss: bool = True,
     client: Mapping[str, Any] | None = None,
 ) -> Scan:
-    """Return a scan of the records of live topics, without a group (docs/scans.md).
+    """Return a scan of the records of live topics, without a consumer group (docs/scans.md).
 
-    Each run asks the cluster for the end of each partition and reads up to it. Records that arrive later are not read.
-    Rows are as those of ``scan_log``.
+    Each run looks up the end offset of each partition and reads up to it. Records that are appended later are not
+    read. Rows have the same columns as those of ``scan_log``.
 
     Args:
-        servers: ``host:port``, several with commas, or a list of them.
-        topics: topic names or patterns.
-        partitions: partition numbers, in each of these topics. Default: all.
-        start, end: as of ``scan_log``; ``"group:NAME"`` starts at the committed offsets of a consumer group.
-        isolation: ``read_committed`` omits the records of aborted transactions, and all records after the first open
-            one.
-        control_records: whether transaction markers and other control records are returned.
-        on_damage: as of ``scan_log``.
-        fail_on_data_loss: whether it is an error if the topic has lost offsets of the range.
-        client: more settings of a consumer under Kafka's names, such as ``{"security.protocol": "SSL"}``.
+        servers: Bootstrap servers: ``host:port``, several separated by commas, or a list.
+        topics: Topic names or patterns.
+        partitions: Partition numbers in each of these topics. Default: all.
+        start, end: As for ``scan_log``. ``"group:NAME"`` starts at the committed offsets of a consumer group.
+        isolation: ``read_committed`` omits the records of aborted transactions, and all records from the first open
+            transaction on.
+        control_records: Whether transaction markers and other control records are returned.
+        on_damage: As for ``scan_log``.
+        fail_on_data_loss: Whether it is an error if the topic has lost offsets of the range.
+        client: Further consumer settings under Kafka's names, for example ``{"security.protocol": "SSL"}``.
 
     Raises:
-        OptionError: an option does not exist or does not fit.
+        OptionError: An option has an invalid value, or two options contradict each other.
     """
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.scan.scan import Scan
@@ -181,23 +184,24 @@ def scan_capture(
     names_of: str | None = None,
     on_damage: Literal["keep", "fail"] = "keep",
 ) -> Scan:
-    """Return a scan of recorded Kafka traffic, a row for each call by default (docs/captures.md, docs/scans.md).
+    """Return a scan of captured Kafka traffic; by default, each row is a call (docs/captures.md, docs/scans.md).
 
     Args:
-        paths: a pcap or pcapng file (plain, gzip, zstd, lz4), a directory of a rotating recorder's files, a pattern,
-            or several of these, which belong together.
+        paths: A pcap or pcapng file (plain, gzip, zstd or lz4), a directory with the files of a rotating recorder, or a
+            pattern. Several of these are read as one capture.
         table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
-        api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
-        ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
-        secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
-        specs: your own specs; what they lack (an API, a version) is read by the catalog's.
-        names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
-            ``responseNamed`` have the names that it gave to fields.
-        on_damage: ``keep`` reads what can be read, and the rest is in ``errors``; ``fail`` raises at the first data
-            that were not read and may hide a call.
+        api: Name of an API. Only its calls are read, with ``request`` and ``response`` as structs instead of JSON.
+        ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
+        secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
+            configurations).
+        specs: Custom message specifications. The built-in ones apply to APIs and versions that they lack.
+        names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
+            that release.
+        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises at the first
+            unread data that may contain a call.
 
     Raises:
-        OptionError: a table, API, release or value does not exist.
+        OptionError: A table, API, release or value does not exist.
     """
     from kafkaframes.capture.reader import ON_DAMAGE, CaptureOptions
     from kafkaframes.capture.streams import ports_of
@@ -240,45 +244,46 @@ def read_records(
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
-    For paths this is short for ``scan_log(...).select(...).to_batches()``, with the defaults of a tool that shows what
-    the bytes hold: all transactions, and control records, too (docs/selecting.md).
+    For paths this is short for ``scan_log(...).select(...).to_batches()``. The defaults are those of an inspection
+    tool: records of all transactions and control records are returned (docs/selecting.md).
 
     >>> kafkaframes.read_records("/backup/kafka-logs", topics=["orders"]).to_pandas()  # doctest: +SKIP
 
     Args:
-        source: bytes, read by the rules of Kafka's memory iterator; or paths, URLs or patterns, read by those of its
-            file iterator: segments, partitions' directories, log directories, directories of such, tiered stores.
-        columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default, and for directories
-            ``topic, partition`` before them. There are also ``base_offset, position, magic, codec, producer_id,
+        source: Bytes, which are read with the rules of Kafka's memory iterator; or paths, URLs or patterns, which are
+            read with the rules of its file iterator. Paths are segments, partition directories, log directories, their
+            parent directories or tiered stores.
+        columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default, for directories with
+            ``topic, partition`` before them. Other columns are ``base_offset, position, magic, codec, producer_id,
             producer_epoch, sequence, leader_epoch, transactional, control, crc_ok, last_offset, batch_size,
             delete_horizon, key_size, value_size``. A column that is not selected is not decoded.
-        topics: topic names or patterns, for directories. Default: all topics except Kafka's own.
-        partitions: partition numbers, in each of these topics. Default: all.
-        start, end: as of ``scan_log``. Bytes have one range: an offset, a time, ``"earliest"`` or ``"latest"``.
-        isolation: as of ``scan_log``. Bytes and single segments cannot be read committed.
-        control_records: whether transaction markers and other control records are returned.
-        on_damage: ``keep`` returns what Kafka's reader returns (the records before the damage in a damaged batch),
+        topics: Topic names or patterns, for directories. Default: all topics except Kafka's internal topics.
+        partitions: Partition numbers in each of these topics. Default: all.
+        start, end: As for ``scan_log``. Bytes have one range: an offset, a time, ``"earliest"`` or ``"latest"``.
+        isolation: As for ``scan_log``. ``read_committed`` is not available for bytes and single segments.
+        control_records: Whether transaction markers and other control records are returned.
+        on_damage: ``keep`` returns the records that Kafka's reader returns, in a damaged batch those before the damage.
             ``drop`` omits damaged batches, ``fail`` raises at the first damage.
-        verify_crc: whether a wrong CRC counts as damage. With ``keep`` such a batch's records are still returned.
-        fail_on_data_loss: whether it is an error if a log has lost offsets that ``start`` or ``end`` names.
-        replicas: ``merge`` makes one log of segments of one partition in several directories
-            (docs/many-copies.md); ``all`` reads each file as it is.
-        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. Name such a segment by its
-            ``.log`` object.
-        follow_links: read what symbolic links in directories lead to; otherwise they are left out.
-        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; a larger batch counts as damage.
-        budget_bytes: the most memory for batches that are open at once, 256 MiB by default: their decompressed records
-            and what is kept of each. A batch that needs more is opened alone.
+        verify_crc: Whether a wrong CRC counts as damage. With ``keep``, the records of the batch are still returned.
+        fail_on_data_loss: Whether an offset in ``start`` or ``end`` that the log no longer has is an error.
+        replicas: ``merge`` combines the segments of a partition in several directories to one log
+            (docs/many-copies.md). ``all`` reads each file as it is.
+        key_files: Private RSA keys (``path`` or ``id=path``) of encrypted tiered segments. The path of an encrypted
+            segment is that of its ``.log`` object.
+        follow_links: Whether symbolic links in directories are followed. Otherwise they are ignored.
+        limit_bytes: Largest size of a decompressed batch, 512 MiB by default. A larger batch counts as damage.
+        budget_bytes: Largest total memory of the batches that are open at the same time, 256 MiB by default. It covers
+            their decompressed records and the reader's state. A batch that needs more is opened alone.
 
     Returns:
-        An iterator with ``schema``, ``errors`` (the damage so far: file, position, reason) and ``notes`` (records that
-        an open transaction hides). It has ``read_all()`` (a ``pa.Table``) and ``to_pandas()``, and is an Arrow stream:
-        ``polars.from_arrow``, DuckDB and pandas take it as it is.
+        An iterator with ``schema``, ``errors`` (the damage up to now: file, position, reason) and ``notes`` (records
+        that an open transaction hides). Its methods ``read_all()`` and ``to_pandas()`` return a ``pa.Table`` and a
+        DataFrame. It is also an Arrow stream, which ``polars.from_arrow``, DuckDB and pandas accept.
 
     Raises:
-        OptionError: a column or a value does not exist; (while iterating) an offset of the range is lost.
-        LogDirError: (while iterating) a file cannot be read.
-        CorruptRecordError: (while iterating) damage, with on_damage=fail.
+        OptionError: A column or a value does not exist; while iterating: an offset of the range is lost.
+        LogDirError: While iterating: a file cannot be read.
+        CorruptRecordError: While iterating: the log is damaged and ``on_damage`` is ``fail``.
     """
     from kafkaframes.records.columns import DEFAULT_COLUMNS
     from kafkaframes.scan.log.memory import IN_MEMORY, read_bytes
@@ -327,16 +332,16 @@ def read_records(
 def read_batches(
     source: bytes | bytearray | memoryview | Path | Sequence[Path], *, key_files: Sequence[str] = ()
 ) -> pa.Table:
-    """Return a table of the batches of ``source``, one row each, from their headers alone: nothing is decompressed.
+    """Return a table with a row for each batch of ``source``. Only batch headers are read; nothing is decompressed.
 
-    The first column, ``file``, is there for paths only.
+    If ``source`` is paths, the first column is ``file``.
 
     Args:
-        source: bytes, a path of a segment, or several, as in :func:`read_records`.
-        key_files: as there.
+        source: Bytes, the path of a segment, or several paths, as for :func:`read_records`.
+        key_files: Private RSA keys (``path`` or ``id=path``) of encrypted tiered segments.
 
     Raises:
-        LogDirError: a file cannot be read.
+        LogDirError: A file cannot be read.
     """
     from kafkaframes.scan.log.memory import IN_MEMORY
     from kafkaframes.scan.log.memory import read_batches as read
@@ -356,31 +361,33 @@ def read_capture(
     names_of: str | None = None,
     on_damage: Literal["keep", "fail"] = "keep",
 ) -> RecordBatches:
-    """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
+    """Return an iterator over captured Kafka traffic as Arrow record batches (docs/captures.md).
 
     This is short for ``scan_capture(...).select(...).to_batches()``.
 
     Args:
-        source: a pcap or pcapng file (plain, gzip, zstd, lz4), a directory of a rotating recorder's files, a pattern,
-            or several of these, which belong together.
+        source: A pcap or pcapng file (plain, gzip, zstd or lz4), a directory with the files of a rotating recorder, or
+            a pattern. Several of these are read as one capture.
         table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
-        columns: of that table; what is not asked for is not decoded.
-        api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
-        ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
-        secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
-        specs: your own specs; what they lack (an API, a version) is read by the catalog's.
-        names_of: a release of Kafka: beside ``request`` and ``response`` the columns ``requestNamed`` and
-            ``responseNamed`` have the names that it gave to fields.
-        on_damage: ``keep`` reads what can be read, and the rest is in ``errors``; ``fail`` raises at the first data
-            that were not read and may hide a call.
+        columns: Columns of that table. A column that is not selected is not decoded.
+        api: Name of an API. Only its calls are read, with ``request`` and ``response`` as structs instead of JSON.
+        ports: Listener ports of the brokers. By default, Kafka connections are detected by their bytes.
+        secrets: Whether credentials are shown (SASL tokens, SCRAM, HMACs of delegation tokens, passwords in
+            configurations).
+        specs: Custom message specifications. The built-in ones apply to APIs and versions that they lack.
+        names_of: A Kafka release. The columns ``requestNamed`` and ``responseNamed`` are added, with the field names of
+            that release.
+        on_damage: ``keep`` reads all readable data and reports the rest in ``errors``. ``fail`` raises at the first
+            unread data that may contain a call.
 
     Returns:
-        An iterator with ``schema``, ``read_all()``, ``to_pandas()``, and ``errors``: once all rows are read, the data
-        that were not read and may hide a call (kind, reason, file, amounts).
+        An iterator with ``schema``, ``read_all()``, ``to_pandas()`` and ``errors``. After the last row, ``errors``
+        lists the unread data that may contain calls (kind, reason, file, amounts).
 
     Raises:
-        OptionError: a path, table, column, API or release does not exist.
-        DecodeError: (while iterating) the only file is not a capture; or, with on_damage=fail, data were not read.
+        OptionError: A path, table, column, API or release does not exist.
+        DecodeError: While iterating: the only file is not a capture, or data could not be read and ``on_damage`` is
+            ``fail``.
     """
     scan = scan_capture(
         source, table=table, api=api, ports=ports, secrets=secrets, specs=specs, names_of=names_of, on_damage=on_damage

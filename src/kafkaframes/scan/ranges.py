@@ -1,8 +1,8 @@
-"""Where a read starts and ends: the values, the rules and the messages, for logs and live topics alike. No I/O.
+"""Start and end of a read: values, rules and error messages, shared by logs and live topics. No I/O.
 
-``start`` and ``end`` of a read are EARLIEST or LATEST for all topic partitions, an offset for each of them, or the
-first record at or after a time; a read of live topics may start where a group has committed, too. An end is exclusive.
-Messages name settings in backticks; the layers that have other names for them translate (``errors.settings``).
+``start`` and ``end`` are EARLIEST or LATEST for all topic partitions, an offset for each, or the first record at or
+after a time. Live topics can also be read from the committed offsets of a group. The end is exclusive. Messages name
+settings in backticks; interfaces with other names for these settings translate them (``errors.settings``).
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ log = logging.getLogger("kafkaframes.spark")
 EARLIEST, LATEST = -2, -1
 NO_START, NO_END = -(2**63), 2**63 - 1  # an offset range without a first offset, and without an end
 _EARLIEST, _LATEST, _GROUP = "earliest", "latest", "group:"
-Name = tuple[str, int]  # of a topic partition
+Name = tuple[str, int]  # topic and partition
 PartitionOffsets = Mapping[Name, int]
 Nested = dict[str, dict[str, int]]
 _Value = TypeVar("_Value")
-_Key = TypeVar("_Key")  # of a topic partition
-Assignment = Mapping[str, tuple[int, ...]]  # the partitions of topics
+_Key = TypeVar("_Key")  # a topic partition
+Assignment = Mapping[str, tuple[int, ...]]  # partition numbers by topic
 TimeLookup = Callable[[PartitionOffsets], Mapping[Name, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record at or after a time, in milliseconds since 1970: one for all partitions, or one for each."""
+    """The first record at or after a time, in milliseconds since 1970: one time for all partitions, or one for each."""
 
     times: int | PartitionOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class AtGroup:
-    """Where a consumer group has committed; the earliest offset where it has not."""
+    """The committed offsets of a consumer group, and the earliest offset of partitions without a committed offset."""
 
     group_id: str
 
 
 Bound = int | PartitionOffsets | AtTime
-Position = int | Instant  # an offset, where it is an int
+Position = int | Instant  # an int is an offset
 Limit = Position | Mapping[str, Mapping[int, Position]] | None
 
 
 def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
-    """Return where a read starts or ends, as users write it.
+    """Convert a user's ``start`` or ``end`` to a bound.
 
     >>> bound_of("start", "1970-01-02", unset=EARLIEST)
     AtTime(times=86400000)
@@ -56,13 +56,13 @@ def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
     {('orders', 0): 5}
 
     Args:
-        setting: its name.
+        setting: Name of the setting.
         value: ``earliest``, ``latest``, ``group:NAME``, a time, an offset; or an offset or a time for each partition of
             each topic.
-        unset: what None is.
+        unset: Result for None.
 
     Raises:
-        OptionError: it is none of these.
+        OptionError: The value is none of these.
     """
     if value is None:
         return unset
@@ -81,10 +81,10 @@ def bound_of(setting: str, value: Limit, *, unset: int) -> Bound | AtGroup:
 
 
 def log_bound(setting: str, value: Limit, *, unset: int) -> Bound:
-    """Return ``bound_of``, for a log.
+    """Convert a user's ``start`` or ``end`` to a bound of a log, as ``bound_of`` does.
 
     Raises:
-        OptionError: as ``bound_of``; or it is a group.
+        OptionError: The value is invalid, or is a group.
     """
     bound = bound_of(setting, value, unset=unset)
     if isinstance(bound, AtGroup):
@@ -99,10 +99,10 @@ def _offset(setting: str, value: object) -> int:
 
 
 def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
-    """Check that each partition number exists in a chosen topic.
+    """Check that each partition number exists in a selected topic.
 
     Raises:
-        OptionError: one does not.
+        OptionError: A partition number does not exist.
     """
     if missing := sorted(set(numbers) - set(existing)):
         listed = ", ".join(map(str, missing))
@@ -110,11 +110,11 @@ def check_partitions(numbers: Iterable[int], existing: Collection[int]) -> None:
 
 
 def per_partition(setting: str, bound: Bound, names: Collection[Name]) -> dict[Name, int]:
-    """Return what ``bound`` says of each topic partition: an offset, EARLIEST, LATEST or a time.
+    """Return the bound of each topic partition: an offset, EARLIEST, LATEST or a time.
 
     Raises:
-        OptionError: it names other topic partitions than ``names``, or not all. Spark's Kafka source wants them all
-            named as well: a partition that was forgotten must not be read whole, nor be left out in silence.
+        OptionError: The bound names other topic partitions than ``names``, or not all of them. Spark's Kafka source has
+            the same rule: a forgotten partition must neither be read whole nor be ignored silently.
     """
     values = bound.times if isinstance(bound, AtTime) else bound
     if isinstance(values, int):
@@ -137,13 +137,14 @@ def offsets_of(
 
     Args:
         setting: ``start`` or ``end``.
-        bound: its value.
-        names: the topic partitions that are read.
-        find: returns the first offset at or after a time for each partition, None where there is none.
-        no_match: what such a partition is: ``latest``, or ``error``.
+        bound: Value of the setting.
+        names: Topic partitions to read.
+        find: Function that returns the first offset at or after a time for each partition, None if there is no such
+            record.
+        no_match: Handling of a partition without such a record: ``latest`` or ``error``.
 
     Raises:
-        OptionError: as ``per_partition``, or a time is later than every record and ``no_match`` is ``error``.
+        OptionError: As for ``per_partition``; or a time is later than every record and ``no_match`` is ``error``.
     """
     values = per_partition(setting, bound, names)
     if not isinstance(bound, AtTime):
@@ -161,12 +162,15 @@ def offsets_of(
 def for_all(
     bound: object, offsets: Mapping[_Key, int], bounds: Callable[[], tuple[Mapping[_Key, int], Mapping[_Key, int]]]
 ) -> dict[_Key, int]:
-    """Return offsets where one number for all partitions says nothing of those that are empty: these lose nothing.
+    """Return offsets in which a single number for all partitions is limited to the end of empty partitions.
+
+    An empty partition has lost no records, so that a number beyond its end is not an error.
 
     Args:
-        bound: the start or the end of the read.
-        offsets: what it is in each partition.
-        bounds: returns the first offset and the end of each; called where the bound is a number.
+        bound: Start or end of the read.
+        offsets: The bound's offset in each partition.
+        bounds: Function that returns the first and the end offset of each partition. It is called if the bound is a
+            number.
     """
     if not isinstance(bound, int) or bound < 0:
         return dict(offsets)
@@ -175,7 +179,7 @@ def for_all(
 
 
 def narrowed(bound: Bound, names: Collection[Name]) -> Bound:
-    """Return a bound without what it says of other topic partitions than ``names``."""
+    """Return a bound without entries for topic partitions that are not in ``names``."""
     values = bound.times if isinstance(bound, AtTime) else bound
     if isinstance(values, int):
         return bound
@@ -184,17 +188,17 @@ def narrowed(bound: Bound, names: Collection[Name]) -> Bound:
 
 
 def check_batch_start(start: Bound | AtGroup) -> None:
-    """Check where a read starts that is no stream.
+    """Check the start of a batch read.
 
     Raises:
-        OptionError: at latest, which only a stream can.
+        OptionError: The start is latest, which only a stream supports.
     """
     if start == LATEST or (isinstance(start, Mapping) and LATEST in start.values()):
         raise OptionError("`start`: a batch read cannot start at latest (-1): must be earliest or offsets")
 
 
 def nested(values: Mapping[Name, _Value]) -> dict[str, dict[str, _Value]]:
-    """Return values of topic partitions, such as offsets, in the form of Spark's Kafka source, which is JSON's.
+    """Return values of topic partitions, such as offsets, in the JSON form of Spark's Kafka source.
 
     >>> nested({("orders", 1): 7, ("orders", 0): 5})
     {'orders': {'0': 5, '1': 7}}
@@ -211,23 +215,23 @@ def flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[Name, int]:
 
 
 def below_start(name: object, offset: int, first: int) -> str:
-    """Say that a topic partition begins at ``first`` by now, and was to be read from ``offset``."""
+    """Return the message for a read from ``offset``, which is below the log start offset ``first``."""
     return f"offsets {offset} to {first - 1} of {name} are lost to retention or DeleteRecords"
 
 
 def beyond_end(name: object, offset: int, end: int) -> str:
-    """Say that a topic partition ends at ``end``, before ``offset``."""
+    """Return the message for an ``offset`` beyond the end offset of a topic partition."""
     return f"offset {offset} of {name} is beyond the log's end {end}"
 
 
 def was_cut(name: object, offset: int, end: int | None) -> str:
-    """Say that a topic partition ends before what a stream has read of it; None: it is not there any more."""
+    """Return the message for a topic partition that ends below a stream's offset; ``end`` is None if it was deleted."""
     state = "has vanished" if end is None else f"ends at {end}: it was cut, or made anew"
     return f"topic partition {name}, read up to offset {offset}, {state}"
 
 
 def lost_start(name: object, first: int) -> str:
-    """Say that a topic partition is new to a stream, and does not begin at offset 0."""
+    """Return the message for a partition that is new to a stream and does not start at offset 0."""
     return (
         f"topic partition {name} was added after the query's last micro-batch and begins at offset {first}: offsets 0 "
         f"to {first - 1} are lost to retention or DeleteRecords"
@@ -235,7 +239,7 @@ def lost_start(name: object, first: int) -> str:
 
 
 def was_made_anew(topic: str, then: str, now: str) -> str:
-    """Say that a topic of a checkpoint is another one by now."""
+    """Return the message for a topic that was deleted and created again after a checkpoint was written."""
     return (
         f"topic {topic} was deleted and made anew since the checkpoint was written (its id was {then} and is {now}): "
         "what was not read before is gone. Begin on a new checkpoint; where a backup was restored with its offsets, "
@@ -244,10 +248,10 @@ def was_made_anew(topic: str, then: str, now: str) -> str:
 
 
 def report_loss(problem: str, *, fail: bool) -> None:
-    """Report that records are lost which were to be read.
+    """Report that records of the requested range are lost, as an error or as a warning.
 
     Raises:
-        OptionError: ``fail`` (the setting ``fail_on_data_loss``); a warning otherwise.
+        OptionError: ``fail`` (the setting ``fail_on_data_loss``) is set.
     """
     if fail:
         raise OptionError(f"{problem}; `fail_on_data_loss`=false reads what is there")
@@ -275,7 +279,7 @@ def _texts(names: Iterable[Name]) -> str:
 
 
 def limit_offsets(begins: Mapping[_Key, int], ends: dict[_Key, int], max_offsets: int) -> dict[_Key, int]:
-    """Return ends with ``max_offsets`` offsets before them in all, each partition's in proportion to its backlog.
+    """Return ends limited to ``max_offsets`` offsets in total, each partition's in proportion to its backlog.
 
     A partition with a small backlog gets at least one offset, as in Spark's Kafka source
     (``KafkaMicroBatchStream.rateLimit``).

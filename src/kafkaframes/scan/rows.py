@@ -1,4 +1,4 @@
-"""Rows of a scan as Arrow batches: the columns of records and what their origin says of them; or only their number."""
+"""Rows of a scan as Arrow batches, with record columns and columns of their origin; and row counts from headers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ORIGIN_FIELDS: Final = {
     "file": pa.field("file", pa.string()),
 }
 TOPIC_COLUMNS: Final = ("topic", "partition")
-LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # of a scan, where none are chosen
+LOG_COLUMNS: Final = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS)  # default columns of a scan
 TIMES: Final = "timestamp"
 
 
 class RowOrigin(NamedTuple):
-    """Whose records the rows of a batch are: an ``Origin``."""
+    """The topic partition and file of the rows of a batch, as an ``Origin``."""
 
     topic: str | None
     partition: int | None
@@ -40,10 +40,10 @@ class RecordBatches(Iterator[pa.RecordBatch]):
     """An iterator over Arrow record batches.
 
     Attributes:
-        schema: of every Arrow batch.
-        errors: what was damaged so far.
-        notes: what there is to report next to rows and damage, once the first batch is there: records that an open
-            transaction hides, files that were judged differently than expected. Their text is a line for people.
+        schema: Schema of all batches.
+        errors: Damage up to now.
+        notes: Further findings, complete after the first batch: records that an open transaction hides, and unexpected
+            decisions about files. Their text is one line for users.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         return f"Arrow batches of {', '.join(self.schema.names)}; read_all() gives a table"
 
     def read_all(self) -> pa.Table:
-        """Return what is left as one table: all of it in memory."""
+        """Return the remaining rows as a table in memory."""
         return pa.Table.from_batches(list(self), schema=self.schema)
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return what is left as a pandas DataFrame.
+        """Return the remaining rows as a pandas DataFrame.
 
         Args:
-            options: of ``pyarrow.Table.to_pandas``.
+            options: Keyword arguments of ``pyarrow.Table.to_pandas``.
         """
         return self.read_all().to_pandas(**options)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the remaining batches as an Arrow stream (the Arrow PyCapsule interface): polars, DuckDB, pandas."""
+        """Export the remaining batches as an Arrow stream (Arrow PyCapsule interface) for Polars, DuckDB or pandas."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self)
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -88,16 +88,16 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def known_columns(columns: Sequence[str], *, origin: Collection[str] = tuple(_ORIGIN_FIELDS)) -> tuple[str, ...]:
-    """Return the columns.
+    """Return the column names after a check.
 
     Raises:
-        OptionError: a name does not exist, and the nearest is named; or it is there twice.
+        OptionError: A name does not exist (the message suggests the closest one), or is given twice.
     """
     return checked_names(columns, (*COLUMNS, *origin))
 
 
 def checked_names(columns: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return names that are among the known ones, each once; raises as ``known_columns``."""
+    """Return the names after a check that each is in ``known`` and given once. Exceptions as for ``known_columns``."""
     for position, name in enumerate(columns):
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
@@ -109,7 +109,7 @@ def checked_names(columns: Sequence[str], known: Sequence[str]) -> tuple[str, ..
 
 
 def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
-    """Return the columns to read of records: one at least, since rows are counted by it."""
+    """Return the record columns to read; at least one, since its length is the row count."""
     sources = [name for name in columns if name not in _ORIGIN_FIELDS]
     if where.has_times and TIMES not in sources:
         sources.append(TIMES)
@@ -117,7 +117,7 @@ def sources_of(columns: Sequence[str], where: Where) -> tuple[str, ...]:
 
 
 def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], where: Where) -> pa.RecordBatch | None:
-    """Return the columns of the rows that are kept; None where none is."""
+    """Return the columns of the rows that fulfil the conditions; None if no row does."""
     kept = where.rows(batch.column(TIMES)) if where.has_times else None
     if kept is not None:
         batch = batch.filter(flags(kept))
@@ -136,10 +136,14 @@ def rows_of(batch: pa.RecordBatch, origin: RowOrigin, columns: Sequence[str], wh
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What is counted of batches.
+    """A count of records from batch headers.
 
     Attributes:
-        verify_crc: whether a batch counts by its header only if its checksum is right.
+        first_offset: First offset of the range.
+        end_offset: End of the range, exclusive.
+        where: Conditions on rows.
+        verify_crc: Whether the header of a batch is used only if its checksum is correct.
+        control_records: Whether control records are counted.
     """
 
     first_offset: int
@@ -149,17 +153,19 @@ class Counting:
     control_records: bool = False
 
     def records(self, data: Bytes, batches: Batches, left_out: Flags | None = None) -> int | None:
-        """Return how many records batches have; None where the headers do not say it.
+        """Return the number of records in batches; None if the headers do not determine it.
 
-        They do not say it of compressed sets of formats 0 and 1, of batches that lie across a bound, of those with a
-        wrong checksum, or with a count that their offsets have no numbers for.
+        Headers do not determine it for compressed message sets of formats 0 and 1, for batches that cross a bound of
+        the range, for wrong checksums, and for a record count that is larger than the batch's offset range.
 
         Args:
-            left_out: batches that are not counted (aborted transactions).
+            data: Bytes of the log.
+            batches: Batches in ``data``.
+            left_out: Mask of the batches that are not counted (aborted transactions).
         """
         firsts, lasts, counts = (batches.column(name) for name in ("base_offset", "last_offset", "count"))
         is_v2 = batches.is_v2
-        firsts = np.where(is_v2, firsts, np.where(batches.codecs == 0, lasts, np.iinfo(np.int64).min))  # or not known
+        firsts = np.where(is_v2, firsts, np.where(batches.codecs == 0, lasts, np.iinfo(np.int64).min))  # or unknown
         counts = np.where(is_v2, counts, 1)
         counted = (lasts >= self.first_offset) & (firsts < self.end_offset)
         if not self.control_records:

@@ -1,7 +1,8 @@
-"""A scan: what to read of a log, of live topics or of captures, as an immutable value. Nothing is read until it is run.
+"""An immutable description of a read from a log, live topics or captures. Nothing is read until the scan is run.
 
-``select``, ``where``, ``limit`` and ``decode`` return new scans; ``plan`` cuts one into slices; everything else runs
-it, each time anew. Rows come in the order of topic, partition and offset, whatever the number of workers.
+``select``, ``where``, ``limit`` and ``decode`` return new scans. ``plan`` divides a scan into slices. Each of the other
+methods runs the scan, every time that it is called. Rows are in the order of topic, partition and offset, whatever the
+number of workers.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
     import polars as pl
     import ray.data
 
-_SAMPLED_VALUES: Final = 1_000  # of which columns are made where there is no schema
+_SAMPLED_VALUES: Final = 1_000  # sample size for the inference of a schema
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scan:
-    """What to read; made by ``scan_log``, ``scan_topic`` and ``scan_capture``.
+    """A read of a log, topics or captures, created by ``scan_log``, ``scan_topic`` and ``scan_capture``.
 
     Attributes:
-        source: the log, topics or captures.
-        chosen: columns; None: those that the source has by default.
-        kept: conditions on rows.
-        most: the largest number of rows; None: all.
-        decoding: how values are decoded; None: they are bytes.
+        source: The log, topics or captures.
+        chosen: Names of the selected columns. None: the default columns of the source.
+        kept: Conditions on rows.
+        most: Largest number of rows. None: no limit.
+        decoding: Decoding of the values. None: values are bytes.
     """
 
     source: Source
@@ -47,13 +48,13 @@ class Scan:
     most: int | None = None
     decoding: ValueDecoding | None = None
 
-    # ---------------------------------------------------------------------------------------------- what to read
+    # ------------------------------------------------------------------------------------------ describing the read
 
     def select(self, *columns: str) -> Scan:
-        """Return a scan of these columns, in this order. A column that is not chosen is not decoded.
+        """Return a scan of these columns, in this order. A column that is not selected is not decoded.
 
         Raises:
-            OptionError: a name does not exist, or is there twice.
+            OptionError: A column does not exist, or is selected twice.
         """
         self.source.checked([name for name in columns if not self._is_reason(name)], self.kept)
         return replace(self, chosen=columns)
@@ -66,33 +67,36 @@ class Scan:
         partition: int | Iterable[int] | None = None,
         topic: str | Iterable[str] | None = None,
     ) -> Scan:
-        """Return a scan of the rows that fulfil all conditions, those of earlier calls included.
+        """Return a scan of the rows that fulfil these conditions and those of earlier calls.
 
-        What lies outside is not decompressed, and not read where the plan can tell: damage there is not reported.
+        Batches outside of the conditions are not decompressed, and not even read if the plan can exclude them. Damage
+        in them is then not reported.
 
         Args:
-            offset: one, or a range ``(from, to)``: from is in it, to is not, None is no bound.
-            timestamp: a range of times: datetimes, dates, text as ISO 8601 has it, or milliseconds since 1970. What has
-                no zone is UTC.
-            partition: a number, or several.
-            topic: a name, or several.
+            offset: An offset, or a range ``(from, to)``, ``to`` exclusive. None in a range means no bound.
+            timestamp: A range of times, end exclusive: datetimes, dates, ISO 8601 text or milliseconds since 1970.
+                Times without a zone are UTC.
+            partition: A partition number, or several.
+            topic: A topic name, or several.
 
         Raises:
-            OptionError: a range is none, or a time cannot be read.
+            OptionError: A value is not a valid range, or a time cannot be parsed.
         """
         return self.narrowed(where_of(offset=offset, timestamp=timestamp, partition=partition, topic=topic))
 
     def narrowed(self, where: Where) -> Scan:
-        """Return a scan of the rows that fulfil these conditions, too: ``where`` for values that are made already."""
+        """Return a scan of the rows that also fulfil these conditions, as ``where`` does for its arguments."""
         kept = self.kept & where
         self.source.checked((), kept)
         return replace(self, kept=kept)
 
     def limit(self, rows: int) -> Scan:
-        """Return a scan of the first rows that are kept, by topic, partition and offset, whatever is chained after it.
+        """Return a scan of the first rows by topic, partition and offset.
+
+        Conditions are applied before the limit, even if they are added after it.
 
         Raises:
-            OptionError: it is below 0.
+            OptionError: ``rows`` is negative.
         """
         if rows < 0:
             raise OptionError(f"`limit` is a number of rows, not {rows}")
@@ -109,25 +113,26 @@ class Scan:
         errors: str = "null",
         other_fields: bool = True,
     ) -> Scan:
-        """Return a scan whose column ``value`` is a struct, and that has a column ``_error``: why a value is none.
+        """Return a scan that decodes the column ``value`` to a struct and has a column ``_error`` with failure reasons.
 
         Args:
             value: ``json``, ``avro`` or ``protobuf``.
             schema: JSON Schema or an Avro schema, as text or as JSON values; a FileDescriptorSet (``protoc
-                --descriptor_set_out``) as bytes; or the path of a file with it. JSON without one: columns are made of
-                the first 1,000 values.
-            registry: the URL of a schema registry; values begin with its prefix then.
-            subject: whose newest schema the columns have; ``TOPIC-value`` where one topic is read.
-            message: Protobuf: the message's full name; the first by default.
-            errors: ``null``: a value that cannot be decoded is null, with its reason in ``_error``; ``raise``: it is an
-                error.
-            other_fields: JSON: fields that the schema does not know are text in the field ``other_fields``; else they
-                are left out, which is faster where values have such.
+                --descriptor_set_out``) as bytes; or the path of a file with one of these. If JSON has no schema, the
+                columns are inferred from the first 1,000 values.
+            registry: URL of a schema registry. Values then start with the registry's wire-format prefix.
+            subject: Subject whose newest schema determines the columns. Default: ``TOPIC-value`` if the scan reads one
+                topic.
+            message: Full name of the Protobuf message. Default: the first message of the schema.
+            errors: With ``null``, a value that cannot be decoded is null and ``_error`` has the reason. With ``raise``,
+                it raises a CorruptRecordError.
+            other_fields: JSON only. Whether fields that are not in the schema are returned as text in the column
+                ``other_fields``. Omitting them is faster if values have such fields.
 
         Raises:
-            OptionError: no schema can be had, or it does not fit.
-            MissingExtraError: the format's library is absent.
-            NetworkError: the registry does not answer.
+            OptionError: The schema is missing, invalid or does not match ``value``.
+            MissingExtraError: The library of the format is not installed.
+            NetworkError: The registry does not respond.
         """
         if errors not in ("null", "raise"):
             raise OptionError(f"`errors` is null or raise, not {errors!r}")
@@ -143,7 +148,7 @@ class Scan:
         first = replace(self, chosen=("value",), decoding=None).limit(_SAMPLED_VALUES)
         return [value for batch in first.to_batches() for value in batch.column(0).to_pylist()]
 
-    # ---------------------------------------------------------------------------------------------- what it is
+    # ------------------------------------------------------------------------------------------ columns and text
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -161,7 +166,7 @@ class Scan:
 
     @property
     def _plain_columns(self) -> tuple[str, ...]:
-        """The columns that the source reads: with ``value``, where ``_error`` is about it."""
+        """The columns that the source reads, with ``value`` if ``_error`` is selected."""
         if self.decoding is None:
             return self.columns
         names = list(dict.fromkeys("value" if self._is_reason(name) else name for name in self.columns))
@@ -185,18 +190,19 @@ class Scan:
     def _repr_html_(self) -> str:
         return scan_html(self)
 
-    # ---------------------------------------------------------------------------------------------- running it
+    # ------------------------------------------------------------------------------------------ running the scan
 
     def plan(self, *, parts: int = 1) -> ScanPlan:
-        """Look at what is there, and cut the read into slices, each of which can be pickled and read anywhere.
+        """Return the scan divided into slices. Each slice can be pickled and read in any process.
 
         Args:
-            parts: how many will be read at once: large sources are cut into more slices then.
+            parts: Number of slices that will be read at the same time. Large sources are divided into more slices if it
+                is larger.
 
         Raises:
-            OptionError: what is named is not there, or is lost.
-            LogDirError: a path cannot be read.
-            NetworkError, BrokerError: the cluster cannot be asked.
+            OptionError: A topic, partition or offset of the scan does not exist, or is lost.
+            LogDirError: A path cannot be read.
+            NetworkError, BrokerError: The cluster does not respond, or responds with an error.
         """
         is_limited = self.most is not None
         planned = SourcePlan() if self.most == 0 else self.source.plan(self.kept, parts=1 if is_limited else parts)
@@ -205,19 +211,19 @@ class Scan:
         return ScanPlan(tuple(slices), self.schema, self.most, planned.notes)
 
     def to_batches(self, *, workers: int = 1) -> RecordBatches:
-        """Return an iterator over Arrow record batches: bounded memory, however much is read.
+        """Return an iterator over Arrow record batches. Memory is bounded, whatever the amount of data.
 
         Args:
-            workers: how many slices are read at once: by threads, since the reading itself is compiled; by processes
-                where values are decoded.
+            workers: Number of slices that are read at the same time: by threads, since the reader is compiled code, or
+                by processes if values are decoded.
 
         Returns:
-            An iterator with ``schema``, with ``errors`` (what was damaged so far), and with ``notes`` (records that an
-            open transaction hides, transaction indexes and swap files that were judged).
+            An iterator with ``schema``, ``errors`` (the damage up to now) and ``notes`` (records that an open
+            transaction hides, and decisions about transaction indexes and swap files).
 
         Raises:
-            OptionError, LogDirError, NetworkError, BrokerError: (while iterating) as ``plan``.
-            CorruptRecordError: (while iterating) damage, with on_damage=fail, or of a live topic.
+            OptionError, LogDirError, NetworkError, BrokerError: While iterating, as for ``plan``.
+            CorruptRecordError: While iterating: damage in a live topic, or in a log if ``on_damage`` is ``fail``.
         """
         return self._started(workers)[0]
 
@@ -226,9 +232,9 @@ class Scan:
         return RecordBatches(run(self, running, workers), self.schema, running.errors, running.notes), running
 
     def to_arrow(self, *, workers: int = 1) -> pa.Table:
-        """Return all rows as a table; raises as ``to_batches``.
+        """Return all rows as a table. Exceptions are those of ``to_batches``.
 
-        Damage and notes are warnings of the logger ``kafkaframes.scan``.
+        Damage and notes are logged as warnings of the logger ``kafkaframes.scan``.
         """
         batches, running = self._started(workers)
         table = pa.Table.from_batches(list(watched(batches, running, self.source.label)), schema=batches.schema)
@@ -236,10 +242,10 @@ class Scan:
         return table
 
     def count(self) -> int:
-        """Return how many rows there are: from the headers of batches where these say it exactly, else by reading.
+        """Return the number of rows. Batches whose headers do not determine it exactly are read.
 
         Raises:
-            OptionError, LogDirError, NetworkError, BrokerError, CorruptRecordError: as ``to_batches``.
+            OptionError, LogDirError, NetworkError, BrokerError, CorruptRecordError: As for ``to_batches``.
         """
         total = 0
         try:
@@ -257,67 +263,72 @@ class Scan:
         """Return all rows as a pandas DataFrame.
 
         Args:
-            workers: as of ``to_batches``.
-            options: of ``pyarrow.Table.to_pandas``.
+            workers: As for ``to_batches``.
+            options: Keyword arguments of ``pyarrow.Table.to_pandas``.
 
         Raises:
-            MissingExtraError: pandas is absent.
+            MissingExtraError: pandas is not installed.
         """
         return frames.to_pandas(self.to_arrow(workers=workers), **options)
 
     def to_polars(self, *, workers: int = 1) -> pl.DataFrame:
         """Return all rows as a Polars DataFrame.
 
+        Args:
+            workers: As for ``to_batches``.
+
         Raises:
-            MissingExtraError: Polars is absent.
+            MissingExtraError: Polars is not installed.
         """
         return frames.to_polars(self.to_arrow(workers=workers))
 
     def lazy(self) -> pl.LazyFrame:
-        """Return a Polars LazyFrame: columns, limits and conditions on offset, timestamp, partition and topic narrow
-        what is read, and Polars filters again.
+        """Return a Polars LazyFrame.
+
+        Columns, limits and conditions on offset, timestamp, partition and topic reduce the data that is read. Polars
+        applies the whole predicate again.
 
         Raises:
-            MissingExtraError: Polars is absent.
+            MissingExtraError: Polars is not installed.
         """
         return frames.lazy(self)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection, name: str) -> duckdb.DuckDBPyConnection:
-        """Make the scan a view of a DuckDB connection, read anew by each query, of the columns that it names.
+        """Register the scan as a view of a DuckDB connection. Each query runs the scan, and reads only its own columns.
 
         Args:
-            connection: of ``duckdb.connect()``.
-            name: of the view.
+            connection: A connection of ``duckdb.connect()``.
+            name: Name of the view.
 
         Raises:
-            MissingExtraError: DuckDB is absent.
+            MissingExtraError: DuckDB is not installed.
         """
         return frames.to_duckdb(self, connection, name)
 
     def to_dask(self, *, parts: int = 8) -> dd.DataFrame:
-        """Return a Dask DataFrame whose partitions are the slices of a plan made now, with Arrow's types in pandas.
+        """Return a Dask DataFrame with Arrow types. Its partitions are the slices of a plan that is created now.
 
         Args:
-            parts: as of ``plan``.
+            parts: As for ``plan``.
 
         Raises:
-            MissingExtraError: Dask is absent.
+            MissingExtraError: Dask is not installed.
         """
         return frames.to_dask(self.plan(parts=parts))
 
     def to_ray(self, *, parts: int = 8) -> ray.data.Dataset:
-        """Return a Ray dataset whose blocks are read from the slices of a plan made now.
+        """Return a Ray dataset. Its blocks are the slices of a plan that is created now.
 
         Args:
-            parts: as of ``plan``.
+            parts: As for ``plan``.
 
         Raises:
-            MissingExtraError: Ray is absent.
+            MissingExtraError: Ray is not installed.
         """
         return frames.to_ray(self.plan(parts=parts))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export all rows as an Arrow stream (the Arrow PyCapsule interface): Polars, DuckDB, pandas, pyarrow."""
+        """Export all rows as an Arrow stream (Arrow PyCapsule interface) for Polars, DuckDB, pandas or pyarrow."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

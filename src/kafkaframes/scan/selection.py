@@ -1,7 +1,8 @@
-"""The records that a function or job reads: topics, partitions, a range, the isolation level, the handling of damage.
+"""The selection of records for a function or job: topics, partitions, range, isolation level and damage handling.
 
-Every reader makes a ``Selection`` of its keywords and plans by it, so that a keyword means the same everywhere
-(docs/selecting.md). ``DEFAULTS`` holds the defaults of all readers; a test compares their signatures with it.
+Every reader creates a ``Selection`` from its keyword arguments and plans with it, so that a keyword means the same
+everywhere (docs/selecting.md). ``DEFAULTS`` contains the defaults of all readers. A test compares their signatures with
+it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a reader does if nothing is specified.
+    """A reader's default settings.
 
     Attributes:
-        isolation: None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments, whose
-            transactions may begin in segments that were not given.
-        control_records: whether control records are read.
+        isolation: Isolation level. None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments,
+            whose transactions may begin in segments outside of the read.
+        control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
     """
 
@@ -39,14 +40,14 @@ class Defaults:
     on_damage: OnDamage
 
 
-# Readers of DataFrames and tables seldom ask about transactions: aborted records are omitted.
+# Queries on DataFrames and tables rarely concern transactions, so aborted records are omitted.
 _FRAMES: Final = Defaults(None, control_records=False, on_damage="keep")
 _LIVE_FRAMES: Final = Defaults("read_committed", control_records=False, on_damage="keep")
 DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
     {
         "scan_log": _FRAMES,
         "scan_topic": _LIVE_FRAMES,
-        # It shows what the bytes hold, so it includes control records.
+        # An inspection tool, so all records are returned.
         "read_records": Defaults("read_uncommitted", control_records=True, on_damage="keep"),
     }
 )
@@ -54,19 +55,19 @@ DEFAULTS: Final[Mapping[str, Defaults]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which records are read.
+    """The records to read.
 
     Attributes:
-        topics: names or patterns; empty for all topics except Kafka's own.
-        partitions: partition numbers in each topic; empty for all.
-        start: first offset or time; None for the earliest.
-        end: offset or time that the range ends before; None for the latest.
-        isolation: None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments.
-        control_records: whether control records are read.
+        topics: Topic names or patterns. Empty: all topics except Kafka's internal topics.
+        partitions: Partition numbers in each topic. Empty: all.
+        start: First offset or time. None: the earliest.
+        end: Offset or time of the end, exclusive. None: the latest.
+        isolation: Isolation level. None: ``read_committed`` for whole logs, ``read_uncommitted`` for single segments.
+        control_records: Whether control records are read.
         on_damage: ``keep``, ``drop`` or ``fail``.
 
     Raises:
-        OptionError: a value does not exist, or a range cannot be read.
+        OptionError: A setting has an invalid value.
     """
 
     topics: str | Sequence[str] = ()
@@ -102,26 +103,26 @@ class Selection:
 
     @property
     def log_range(self) -> tuple[Bound, Bound]:
-        """Start and end of a log.
+        """Start and end of the range in a log.
 
         Raises:
-            OptionError: ``start`` is a group, which only live topics have.
+            OptionError: ``start`` is a group. Only live topics have groups.
         """
         return log_bound("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
 
     @property
     def live_range(self) -> tuple[Bound | AtGroup, Bound]:
-        """Start and end of live topics."""
+        """Start and end of the range in live topics."""
         return bound_of("start", self.start, unset=EARLIEST), log_bound("end", self.end, unset=LATEST)
 
     @property
     def needs_log(self) -> bool:
-        """Whether the selection refers to what single segment files do not have: topics, partitions or times."""
+        """Whether the selection needs a topic partition's log: it has topics, partitions, times or read_committed."""
         is_range = all(isinstance(bound, int) for bound in self.log_range)
         return bool(self.topic_names or self.partition_numbers) or not is_range or self.isolation == "read_committed"
 
     def log_fields(self) -> dict[str, Any]:
-        """Return the fields of ``scan.log.options.ReadOptions`` that it sets."""
+        """Return the fields of ``scan.log.options.ReadOptions`` that the selection sets."""
         start, end = self.log_range
         return {
             **topic_choice(self.topic_names),
@@ -134,7 +135,10 @@ class Selection:
         }
 
     def topic_fields(self) -> dict[str, Any]:
-        """Return the fields of ``scan.topic.options.TopicOptions`` that it sets; the client has the isolation level."""
+        """Return the fields of ``scan.topic.options.TopicOptions`` that the selection sets.
+
+        The isolation level is a setting of the client instead.
+        """
         start, end = self.live_range
         return {
             **topic_choice(self.topic_names),
@@ -147,17 +151,17 @@ class Selection:
 
 
 def check_choice(setting: str, value: object, choices: Sequence[str]) -> None:
-    """Check that a setting has one of its values.
+    """Check that a setting has one of its valid values.
 
     Raises:
-        OptionError: it has another.
+        OptionError: The value is not among ``choices``.
     """
     if value not in choices:
         raise OptionError(f"`{setting}` is {' or '.join(choices)}, not {value!r}")
 
 
 def topic_choice(topics: Sequence[str]) -> dict[str, Any]:
-    """Return topics, names or patterns as a shell has them, as a field of ``ReadOptions``; empty for no topics.
+    """Return topic names or shell patterns as a field of ``ReadOptions``; an empty dict for no topics.
 
     >>> topic_choice(["orders"])
     {'subscribe': frozenset({'orders'})}

@@ -1,7 +1,7 @@
-"""What a scan is of; a scan that is planned; and its run, slice after slice or several at once.
+"""Sources of scans, plans of scans, and the execution of a plan, one slice at a time or several in parallel.
 
-Each slice is read by itself, in a thread, a process, a Spark task. Rows keep their order, and a bounded number of them
-is in memory. In a notebook, with a progress bar.
+Each slice can be read by itself: in a thread, a process or a Spark task. Rows keep their order, and the number of rows
+in memory is bounded. In a notebook, a progress bar is shown.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class Work(Protocol):
-    """What one slice reads: picklable, so that it can be read in another process, or on another machine."""
+    """The description of a slice's data. It is picklable, so that another process or machine can read the slice."""
 
     @property
     def size_bytes(self) -> int:
-        """How large the slice is, about; 0 where that is not known."""
+        """Approximate size of the slice, in bytes; 0 if it is unknown."""
 
     @property
     def label(self) -> str:
-        """What is read, for people."""
+        """Description of the data for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What a source will read.
+    """The plan of a source.
 
     Attributes:
-        works: in the order of their rows.
-        notes: what there is to report next to rows and damage, as objects whose text is a line for people.
+        works: Descriptions of the slices, in row order.
+        notes: Findings of the planner besides damage. Their text is one line for users.
     """
 
     works: Sequence[Any] = ()
@@ -53,32 +53,32 @@ class SourcePlan:
 
 
 class Source(Protocol):
-    """What a scan reads; by default the records of topics, which are read before they are counted."""
+    """The source of a scan. By default its rows are topic records, which must be read to be counted."""
 
     @property
     def label(self) -> str:
-        """What is read, for people: ``log /backup``."""
+        """Description of the source for users, such as ``log /backup``."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are chosen by name."""
+        """The topics that are selected by name."""
         return ()
 
     @property
     def is_files(self) -> bool:
-        """Whether it is segments as they were named, of which topic and partition may not be known."""
+        """Whether the source is a list of segment files, whose topic and partition may be unknown."""
         return False
 
     @property
     def default_columns(self) -> tuple[str, ...]:
-        """The columns where none are chosen."""
+        """The columns of a scan without ``select``."""
         return LOG_COLUMNS
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
-        """Check columns and conditions.
+        """Check that the source has these columns, and the columns of the conditions.
 
         Raises:
-            OptionError: this source has none of such a name.
+            OptionError: The source does not have a column.
         """
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
@@ -86,25 +86,26 @@ class Source(Protocol):
         return schema_of(columns)
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
-        """Return what will be read.
+        """Return the plan for the rows that fulfil the conditions.
 
         Args:
-            parts: into how many the source is cut at least, if it is large.
+            where: Conditions on rows.
+            parts: Minimum number of slices, if the source is large.
 
         Raises:
-            OptionError: what is named is not there, or is lost.
-            LogDirError, NetworkError, BrokerError: it cannot be looked at.
+            OptionError: A topic, partition or offset does not exist, or is lost.
+            LogDirError, NetworkError, BrokerError: The source cannot be inspected.
         """
 
     def read(self, work: Any, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a work, in order; damage is appended to ``errors``."""
+        """Yield the rows of a slice in order, and append damage to ``errors``."""
 
     def count(self, work: Any, where: Where) -> int | None:
-        """Return how many rows a work has, from headers alone; None where these do not say it."""
+        """Return the number of rows of a slice from headers alone; None if the headers do not determine it."""
         return None
 
     def close(self) -> None:
-        """End what reading has kept open: connections."""
+        """Close connections that reads left open."""
         return
 
 
@@ -113,7 +114,12 @@ class ScanSlice:
     """A part of a scan.
 
     Attributes:
-        source: what is read, and how; passwords may be in it.
+        source: Source of the scan. It may contain passwords.
+        work: Description of the slice's data.
+        plain_columns: Columns that the source reads.
+        where: Conditions on rows.
+        columns: Columns of the result.
+        decoding: Decoding of the values. None: values are bytes.
     """
 
     source: Source = field(repr=False)
@@ -125,14 +131,14 @@ class ScanSlice:
 
     @property
     def size_bytes(self) -> int:
-        """How large it is, about; 0 where that is not known."""
+        """Approximate size of the slice, in bytes; 0 if it is unknown."""
         return self.work.size_bytes
 
     def read(self, errors: list[Any] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, in order; raises as ``Scan.to_batches``.
+        """Yield the rows in order. Exceptions are those of ``Scan.to_batches``.
 
         Args:
-            errors: what was damaged is appended.
+            errors: List to which damage is appended.
         """
         batches = self.source.read(self.work, self.plain_columns, self.where, [] if errors is None else errors)
         if self.decoding is None:
@@ -141,7 +147,7 @@ class ScanSlice:
         return (decoding.batch(batch, self.columns) for batch in batches)
 
     def count(self) -> int:
-        """Return how many rows it has, from headers where these say it."""
+        """Return the number of rows, from headers if they determine it, otherwise by reading the slice."""
         counted = self.source.count(self.work, self.where)
         if counted is not None:
             return counted
@@ -154,14 +160,14 @@ _CHEAP = ("offset", "connection")
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a scan will do, before it does it.
+    """The plan of a scan.
 
     Attributes:
-        slices: in the order of their rows.
-        schema: of the rows.
-        limit: how many of the first rows are read; None: all.
-        notes: what there is to report next to rows and damage, such as records that an open transaction hides; their
-            text is a line for people.
+        slices: Slices in row order.
+        schema: Schema of the rows.
+        limit: Largest number of rows. None: no limit.
+        notes: Findings of the planner besides damage, such as records that an open transaction hides. Their text is one
+            line for users.
     """
 
     slices: tuple[ScanSlice, ...]
@@ -171,17 +177,17 @@ class ScanPlan:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that are read; 0 where that is not known."""
+        """Number of bytes to read; 0 if it is unknown."""
         return sum(part.size_bytes for part in self.slices)
 
     def apart(self) -> list[ScanPlan]:
-        """Return plans of one slice each, or this one alone where the first rows of all are read."""
+        """Return a plan for each slice. A plan with a limit, or without slices, is returned as it is."""
         if self.limit is not None or not self.slices:
             return [self]
         return [replace(self, slices=(part,)) for part in self.slices]
 
     def rows(self, running: Running) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one slice after the other."""
+        """Yield the rows slice by slice."""
         batches = _serial(self.slices, running)
         return batches if self.limit is None else _first(batches, self.limit)
 
@@ -198,7 +204,7 @@ class ScanPlan:
 
 
 class Rows(Protocol):
-    """A scan, as those see it that run, show and convert one: the methods of ``scan.Scan``."""
+    """The methods of ``scan.Scan`` that modules for execution, display and conversion use."""
 
     @property
     def source(self) -> Source:  # noqa: D102
@@ -234,13 +240,13 @@ _Result = tuple[list[pa.RecordBatch], list[Any]]
 
 @dataclass(slots=True)
 class Running:
-    """A scan that runs.
+    """The progress of a running scan.
 
     Attributes:
-        errors: what was damaged so far.
-        notes: of the plan, once it is made.
-        total_bytes: of the plan, once it is made; 0 where that is not known.
-        done_bytes: of the slices that are read.
+        errors: Damage up to now.
+        notes: Notes of the plan; empty before it is created.
+        total_bytes: Size of the plan; 0 if it is unknown, or before the plan is created.
+        done_bytes: Size of the slices that have been read.
     """
 
     errors: list[Any]
@@ -250,10 +256,10 @@ class Running:
 
 
 def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan, as ``Scan.to_batches`` says.
+    """Yield the rows of a scan, as ``Scan.to_batches`` does.
 
     Raises:
-        OptionError: ``workers`` is below 1.
+        OptionError: ``workers`` is less than 1.
     """
     if workers < 1:
         raise OptionError(f"`workers` is at least 1, not {workers}")
@@ -261,7 +267,7 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
     running.notes += plan.notes
     running.total_bytes = plan.size_bytes
     try:
-        if plan.limit is not None or workers == 1 or len(plan) < 2:  # first rows: to read ahead could be in vain
+        if plan.limit is not None or workers == 1 or len(plan) < 2:  # with a limit, read-ahead could be wasted
             yield from plan.rows(running)
         else:
             yield from _pooled(plan, running, workers)
@@ -270,7 +276,7 @@ def run(scan: Rows, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
 
 
 def read_plan(plan: ScanPlan) -> pa.Table:
-    """Return the rows of a plan, slice after slice, wherever it was sent to; damage is a warning there."""
+    """Return the rows of a plan, slice by slice, for plans sent to another process. Damage is logged as warnings."""
     running = Running([])
     rows = list(plan.rows(running))
     for part in plan.slices[:1]:
@@ -286,7 +292,7 @@ def warn(errors: Sequence[Any]) -> None:
 
 
 def warn_at_end(batches: RecordBatches) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and log damage and notes after the last one, for consumers that show neither."""
+    """Yield batches, and log damage and notes after the last one, for libraries that do not report them."""
     yield from batches
     warn([*batches.errors, *batches.notes])
 
@@ -306,7 +312,7 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 
 def _pooled(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.RecordBatch]:
-    """Read ``workers`` slices at once, and one more ahead."""
+    """Read ``workers`` slices in parallel, with one more queued."""
     waiting = iter(plan.slices)
     ahead: deque[tuple[ScanSlice, Future[_Result]]] = deque()
     with _executor(plan, workers) as pool:
@@ -327,7 +333,10 @@ def _pooled(plan: ScanPlan, running: Running, workers: int) -> Iterator[pa.Recor
 
 
 def _executor(plan: ScanPlan, workers: int) -> Executor:
-    """Return threads: kernels let other threads run, and rows are not copied. Decoding is Python: processes."""
+    """Return a pool of threads, or of processes if values are decoded in Python.
+
+    In threads, kernels release the GIL and rows are not copied.
+    """
     count = min(workers, len(plan))
     if plan.slices[0].decoding is None:
         return ThreadPoolExecutor(count, thread_name_prefix="kafkaframes scan")
@@ -340,14 +349,14 @@ def _read(part: ScanSlice) -> _Result:
 
 
 def scan_html(scan: Rows) -> str:
-    """Return a scan as HTML: what it reads, and a table of its columns. Nothing is read for it."""
+    """Return a scan as HTML: its description and a table of its columns. No data is read."""
     rows = "".join(f"<tr><td>{escape(field.name)}</td><td>{escape(str(field.type))}</td></tr>" for field in scan.schema)
     head = "<tr><th>column</th><th>type</th></tr>"
     return f"<div>{escape(repr(scan))}</div><table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
 def watched(batches: Iterator[pa.RecordBatch], running: Running, label: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches; in a notebook, with a bar of the bytes that are read, where the library tqdm is there."""
+    """Yield batches. In a notebook, show a progress bar in bytes if tqdm is installed."""
     bar = _bar(label) if _is_notebook() else None
     if bar is None:
         yield from batches
@@ -361,7 +370,7 @@ def watched(batches: Iterator[pa.RecordBatch], running: Running, label: str) -> 
 
 
 def _is_notebook() -> bool:
-    """Say whether this is the kernel of a notebook: a terminal has no use for what it shows."""
+    """Return whether the process is a notebook kernel. A terminal cannot display the progress bar."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

@@ -1,7 +1,7 @@
-"""Which rows of a scan are kept: topics, partitions, ranges of offsets and of time. Values and masks; no I/O.
+"""Conditions on the rows of a scan: topics, partitions, offset ranges and time ranges. Values and masks; no I/O.
 
-A range is ``(from, to)``: from is in it, to is not, None is no bound. Times are milliseconds since 1970 inside; text
-and datetimes without a zone are UTC.
+A range is ``(from, to)``. ``to`` is exclusive, and None means no bound. Internally, times are milliseconds since 1970.
+Text and datetimes without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Name = TypeVar("_Name", str, int)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What rows must fulfil, all of it."""
+    """A conjunction of conditions on rows."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -44,7 +44,7 @@ class Where:
 
     @property
     def has_times(self) -> bool:
-        """Whether rows have to be looked at one by one, for their timestamps."""
+        """Whether rows must be filtered by their timestamps."""
         return self.timestamps_ms != (None, None)
 
     def __and__(self, other: Where) -> Where:
@@ -64,18 +64,18 @@ class Where:
         return ", ".join(parts)
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Say whether a topic partition may have rows."""
+        """Return whether a topic partition may have rows that fulfil the conditions."""
         is_topic = self.topics is None or topic in self.topics
         return is_topic and (self.partitions is None or partition in self.partitions)
 
     def bounded(self, first: int, end: int) -> tuple[int, int]:
-        """Return the offsets from ``first`` up to ``end`` that are kept; the end is never below the first."""
+        """Return the offset range limited to the conditions. The end is never below the first offset."""
         least, limit = self.offsets
         first = first if least is None else max(first, least)
         return first, max(first, end if limit is None else min(end, limit))
 
     def rows(self, timestamps: pa.Array) -> Flags | None:
-        """Return which rows are kept by their timestamps (milliseconds); None where all are."""
+        """Return a mask of the rows whose timestamps (milliseconds) are in range; None if all are."""
         if not self.has_times:
             return None
         import numpy as np
@@ -92,7 +92,7 @@ class Where:
         return None if kept.all() else kept
 
     def batches_without_rows(self, batches: Batches) -> Flags:
-        """Return the batches of which the header proves that no record is in the range of time: of format 2 only."""
+        """Return a mask of the batches whose headers prove that no record is in the time range (format 2 only)."""
         import numpy as np
 
         least, limit = self.timestamps_ms
@@ -105,7 +105,7 @@ class Where:
         return without & batches.is_v2
 
     def batches_of_rows(self, batches: Batches) -> Flags:
-        """Return the batches of which the header proves that every record is in the range of time."""
+        """Return a mask of the batches whose headers prove that every record is in the time range."""
         import numpy as np
 
         least, limit = self.timestamps_ms
@@ -128,13 +128,13 @@ def where_of(
     partition: int | Iterable[int] | None = None,
     topic: str | Iterable[str] | None = None,
 ) -> Where:
-    """Return conditions as users write them.
+    """Convert a user's conditions to a ``Where``.
 
     >>> where_of(offset=(10, None), timestamp=("1970-01-02", None), partition=0)
     Where(topics=None, partitions=frozenset({0}), offsets=(10, None), timestamps_ms=(86400000, None))
 
     Raises:
-        OptionError: a range is none, or a time cannot be read.
+        OptionError: A value is not a valid range, or a time cannot be parsed.
     """
     return Where(
         None if topic is None else frozenset([topic] if isinstance(topic, str) else topic),
@@ -145,13 +145,13 @@ def where_of(
 
 
 def milliseconds(instant: Instant) -> int:
-    """Return a time as milliseconds since 1970, rounded up, so that ``from`` and ``to`` mean the same records.
+    """Return a time as milliseconds since 1970, rounded up, because record timestamps are whole milliseconds.
 
     >>> milliseconds("1970-01-01T00:00:01"), milliseconds("1970-01-01T01:00:00.0001+01:00"), milliseconds(5)
     (1000, 1, 5)
 
     Raises:
-        OptionError: it is no time.
+        OptionError: The value is not a time.
     """
     if isinstance(instant, int):
         return instant

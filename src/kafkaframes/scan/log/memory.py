@@ -1,4 +1,4 @@
-"""Records and batches of bytes in memory, and the batches of segments: what has no plan."""
+"""Reads without a plan: records and batches of bytes in memory, and the batches of segment files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def read_bytes(
     limit_bytes: int | None,
     budget_bytes: int | None,
 ) -> RecordBatches:
-    """Read bytes as ``kafkaframes.read_records`` does.
+    """Return the records of bytes, as ``kafkaframes.read_records`` does.
 
     Raises:
-        OptionError: the selection has topics, partitions or ``read_committed``, which bytes do not have.
+        OptionError: The selection has topics, partitions or ``read_committed``, which are not available for bytes.
     """
     options = ReadOptions(
         columns=known_columns(columns, origin=()) or ("offset",),
@@ -68,7 +68,7 @@ def read_bytes(
 
 
 def _offset_of(setting: str, bound: Bound, source: Bytes) -> int | None:
-    """Return a bound of bytes as an offset; None if it excludes nothing."""
+    """Return a bound of bytes as an offset; None if it does not exclude records."""
     if isinstance(bound, int):
         return bound if bound >= 0 else None
     if not isinstance(bound, AtTime) or not isinstance(bound.times, int):
@@ -82,7 +82,7 @@ def _offset_of(setting: str, bound: Bound, source: Bytes) -> int | None:
 
 
 def read_batches(source: Bytes | Sequence[str], *, key_files: Sequence[str] = ()) -> pa.Table:
-    """Read as ``kafkaframes.read_batches`` says; files by their paths."""
+    """Return the batches of bytes, or of files by their paths, as ``kafkaframes.read_batches`` does."""
     if isinstance(source, IN_MEMORY):
         return batches_table(Memory(as_array(source)), rules=MEMORY)
     tables, storage = [], dict[str, Any]({KEY_FILES: tuple(key_files)})

@@ -1,4 +1,4 @@
-"""What is read of a log: one frozen value, with defaults. No I/O."""
+"""Options of a read from logs, as an immutable value with defaults. No I/O."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is read of the logs under ``paths``.
+    """The options of a read from the logs under ``paths``.
 
     Attributes:
-        paths: log directories, partitions' directories, segments, patterns, tiered stores, or URLs of such.
-        subscribe, subscribe_pattern, assign: topics by name, by a pattern of whole names, or topic partitions; one of
-            them at most. Without one, all topics but Kafka's own.
+        paths: Log directories, partition directories, segments, patterns, tiered stores, or URLs of these.
+        subscribe, subscribe_pattern, assign: Topics by name, by a regular expression for whole names, or topic
+            partitions; at most one of the three. Default: all topics except Kafka's internal topics.
         start, end: EARLIEST, LATEST, an offset for each topic partition, or a time (``scan.ranges``).
-        no_match: what a start is where no record is at or after the time: ``error``, or ``latest`` (nothing is read).
-        fail_on_data_loss: whether offsets that the log has lost are an error; else a warning.
-        partitions: partition numbers in each chosen topic; None for all.
-        isolation: ``read_uncommitted`` or ``read_committed``; None: ``read_committed`` for whole logs,
+        no_match: Handling of a start time without a record at or after it: ``error``, or ``latest`` (no rows).
+        fail_on_data_loss: Whether offsets that the log has lost are an error. Otherwise they are a warning.
+        partitions: Partition numbers in each selected topic. None: all.
+        isolation: ``read_uncommitted`` or ``read_committed``. None: ``read_committed`` for whole logs,
             ``read_uncommitted`` for single segments.
-        columns: of the result, in this order; None: those of Spark's Kafka source.
-        include_headers, include_control, include_internal: the column headers, transaction markers, Kafka's own topics.
-        table: a row for each of ``records``, ``batches`` or ``segments``.
-        decode: ``none``, or ``internal``: Kafka's own topics, decoded.
-        replicas: ``merge`` makes one log of the copies of a partition; ``all`` reads each.
-        deep: batches are opened, or the headers of segments walked.
-        on_damage: what is done with damage: ``keep``, ``drop`` or ``fail``.
-        timestamp_errors: what a timestamp becomes that Spark's microseconds cannot hold: an error (``raise``), or
-            ``null``. Scans hold milliseconds, and do not need it.
-        verify_crc: whether a wrong CRC is damage.
-        limit_bytes: the largest decompressed size of a batch; a larger one is damage.
-        budget_bytes: the most memory of a task for batches that are open at once.
-        min_partitions, max_bytes_per_partition: how the input is cut into tasks.
-        max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
-        where: what rows are kept, inside of start and end.
-        storage: what fsspec's constructor takes, key files, and whether links are followed.
+        columns: Columns of the result, in order. None: those of Spark's Kafka source.
+        include_headers, include_control, include_internal: Whether the column ``headers``, control records and Kafka's
+            internal topics are read.
+        table: Table of the rows: ``records``, ``batches`` or ``segments``.
+        decode: ``none``, or ``internal`` to decode the records of Kafka's internal topics.
+        replicas: ``merge`` combines the replicas of a partition to one log. ``all`` reads each.
+        deep: Whether batches are decompressed, or the batch headers of segments are read.
+        on_damage: ``keep``, ``drop`` or ``fail``.
+        timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans
+            have milliseconds and do not need it.
+        verify_crc: Whether a wrong CRC counts as damage.
+        limit_bytes: Largest size of a decompressed batch. A larger batch counts as damage.
+        budget_bytes: Largest total memory of the batches that a task has open at the same time.
+        min_partitions, max_bytes_per_partition: Limits for the division of the input into tasks.
+        max_offsets_per_trigger, max_bytes_per_trigger: Largest size of a micro-batch, in offsets and in bytes.
+        where: Conditions on rows between start and end.
+        storage: Keyword arguments for the constructor of fsspec's file system, key files, and whether symbolic links
+            are followed.
 
     Raises:
-        OptionError: one excludes another.
+        OptionError: Two options contradict each other.
     """
 
     paths: tuple[str, ...]

@@ -1,20 +1,20 @@
-"""What one task does: it opens the segments of its slices, and gives Arrow batches with Spark's columns. No pyspark.
+"""A task of ``kafka-log``, which reads its slices of segments as Arrow batches with Spark's columns. No pyspark.
 
-``records`` does the reading: batches without a selected record are skipped unread (their offsets lie outside, or they
-hold control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with
-by ``on_damage``, and the columns asked for are gathered; no other is touched.
+The package ``records`` reads the batches. It skips batches without selected records (by their offsets, or because they
+are control batches). It decompresses and indexes the others about a megabyte at a time, handles damage by
+``on_damage``, and decodes only the selected columns.
 
 ``on_damage``
 
-* ``keep``: what Kafka's own reader would hand out: a batch's records up to its damage, then the next batch; also
-  the records of a batch whose checksum is wrong but which can be read. Where the framing breaks, the slice ends.
-* ``drop``: no record of a damaged batch, or of one whose checksum is wrong.
-* ``fail``: the first damage is an error.
+* ``keep``: return the records that Kafka's reader returns. In a damaged batch these are the records before the damage;
+  in a batch with a wrong checksum, all readable records. The slice ends where the framing is broken.
+* ``drop``: omit all records of damaged batches, including batches with a wrong checksum.
+* ``fail``: raise at the first damage.
 
-In the first two each damage is a warning of the logger ``kafkaframes.spark`` (Spark prints it, and keeps it for
-``spark.tvf.python_worker_logs()`` where that is enabled), and so is a torn tail in all three: every crash leaves one,
-and to Kafka it is no error. A file that cannot be read, or has lost bytes since the read was planned, is an error in
-every case: that is not damaged data but missing data.
+With ``keep`` and ``drop``, damage is logged as a warning of the logger ``kafkaframes.spark``. (Spark prints it, and
+keeps it for ``spark.tvf.python_worker_logs()`` if that is enabled.) A torn tail is always only a warning: every crash
+leaves one, and Kafka accepts it. A file that cannot be read, or lost bytes after the read was planned, is always an
+error, because data is missing rather than damaged.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ log = logging.getLogger("kafkaframes.spark")
 
 
 def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
+    """Yield the records of the slices, in order, as non-empty Arrow batches of at most 1 MB.
 
     Raises:
-        CorruptRecordError: damage, with on_damage=fail; it names file, position and offset.
-        LogDirError: a segment cannot be read.
+        CorruptRecordError: The log is damaged, and ``on_damage`` is ``fail``. It has the file, position and offset.
+        LogDirError: A segment cannot be read.
     """
     conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
     for part in work:
@@ -64,7 +64,7 @@ def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOpt
 def read_rows(
     work: Iterable[Slice], columns: Sequence[str], options: ReadOptions, errors: list[ReadError]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan, in order; damage is appended to ``errors``. Raises as ``read_work``."""
+    """Yield the rows of a scan in order, and append damage to ``errors``. Exceptions are those of ``read_work``."""
     sources = sources_of(columns, options.where)
     for part in work:
         segment = part.segment
@@ -83,7 +83,7 @@ def _read_slice(
     errors: list[ReadError] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns ``sources`` of a slice; damage goes to ``errors``, or to the logger where there are none."""
+    """Yield the columns ``sources`` of a slice. Damage is appended to ``errors``, or logged if that is None."""
     with open_slice(part, options) as opened:
         if opened is None:
             return
@@ -105,7 +105,7 @@ def _read_slice(
 def _into(errors: list[ReadError], path: str) -> Callable[[Gap], None]:
     def lose(gap: Gap) -> None:
         error = ReadError(path, gap.damage.lost[0], None, None, str(gap.damage), 0)
-        if error not in errors:  # a chunk may be damaged in the middle of two slices
+        if error not in errors:  # a damaged chunk may be part of two slices
             errors.append(error)
 
     return lose
@@ -137,19 +137,20 @@ def _log(errors: list[ReadError], logged: int) -> int:
 
 
 def _report_rest(end: End, part: Slice, level: int) -> None:
-    """Log how many bytes lie behind the last batch; why they are not a batch was reported already if it is an error."""
+    """Log the number of bytes after the last batch. If they are damage, the reason was reported before."""
     rest, path = part.end - end.position, part.segment.path
     log.log(level, "%s: %s; %d bytes from byte %d on are not read", path, end.reason, rest, end.position)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSlice:
-    """A slice whose segment is open.
+    """A slice with its open segment.
 
     Attributes:
-        planned: the slice; it may be larger than planned, where an index was wrong.
-        healer: replaces damaged batches by those of other copies; None where there are no copies.
-        unwanted: says of batches whether they belong to an aborted transaction; None where none does.
+        segment: Open segment.
+        planned: Slice. It is larger than planned if the offset index was wrong.
+        healer: Object that replaces damaged batches with those of other replicas. None: there are no other replicas.
+        unwanted: Function that returns a mask of the batches of aborted transactions. None: there are none.
     """
 
     segment: OpenSegment
@@ -158,25 +159,26 @@ class OpenSlice:
     unwanted: Callable[[Batches], Flags] | None
 
     def unread(self, where: Where) -> Callable[[Batches], Flags] | None:
-        """Return what says of batches whether to leave them unread: aborted, or of another time; None for none."""
+        """Return a function that masks batches to skip: aborted, or out of the time range. None: read all batches."""
         unwanted = self.unwanted
         if not where.has_times or unwanted is None:
             return where.batches_without_rows if where.has_times else unwanted
         return lambda batches: unwanted(batches) | where.batches_without_rows(batches)
 
     def runs(self, on_damage: str, on_gap: Callable[[Gap], None] | None = None) -> Iterator[Run]:
-        """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
+        """Yield the runs of the slice. A damaged chunk between two runs is logged as a warning.
 
-        After a run was read, the batches that came from other copies are logged.
+        After each run, batches that were replaced with those of other replicas are logged.
 
         Raises:
-            LogDirError: the file was cut; or, with on_damage=fail, a chunk of it cannot be undone.
+            LogDirError: The file was truncated, or ``on_damage`` is ``fail`` and a chunk cannot be decrypted or
+                decompressed.
         """
 
         def warn(gap: Gap) -> None:
             log.warning("%s: %s", self.segment.path, gap)
 
-        end = self.planned.end if on_gap is None else None  # else the reader itself reports that it was cut, as damage
+        end = self.planned.end if on_gap is None else None  # with on_gap, the reader reports truncation as damage
         for run in self.segment.runs(start=self.planned.start, end=end, on_damage=on_damage, on_gap=on_gap or warn):
             yield run
             if self.healer is not None:
@@ -187,10 +189,10 @@ class OpenSlice:
 
 @contextmanager
 def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
-    """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
+    """Open the segment of a slice. Yield None if the file was deleted and ``fail_on_data_loss`` is false.
 
     Raises:
-        LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
+        LogDirError: The file cannot be read, or was truncated after the read was planned.
     """
     path = part.segment.path
     filesystem = filesystem_for(path, options=options.storage)
@@ -210,7 +212,7 @@ def open_slice(part: Slice, options: ReadOptions) -> Iterator[OpenSlice | None]:
 
 
 def _proven(part: Slice, read_at: ReadAt) -> Slice:
-    """Check that the index was right about where a slice starts and ends; if not, the whole segment is read."""
+    """Verify the bounds of a slice that came from the offset index. If they are wrong, read the whole segment."""
     size_bytes = part.segment.size_bytes
     start, end = part.start, part.end
     if part.unproven[0] and start:

@@ -1,4 +1,4 @@
-"""A log as what a scan reads: planned by ``resolve.py``, read by ``reading.py``."""
+"""A log as the source of a scan. ``resolve.py`` plans the read, and ``reading.py`` executes it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from kafkaframes.storage.log.open_segment import Gap
 
 @dataclass(frozen=True, slots=True)
 class LogWork:
-    """Slices of segments, in the order of their records."""
+    """Slices of segments, in record order."""
 
     slices: tuple[Slice, ...]
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of log that are read."""
+        """Number of log bytes to read."""
         return sum(part.size_bytes for part in self.slices)
 
     @property
     def label(self) -> str:
-        """The first segment, and the bytes of it."""
+        """The first segment, its byte range, and the number of other slices."""
         first = self.slices[0]
         more = f" and {len(self.slices) - 1} more" if len(self.slices) > 1 else ""
         return f"{first.segment.path}, bytes {first.start} to {first.end}{more}"
@@ -49,9 +49,9 @@ class LogSource(Source):
     """The records of a log.
 
     Attributes:
-        options: what is read; ``columns`` and ``where`` are the scan's.
-        files: segments that are read one after the other, each as it is, without a look at what lies beside it.
-        names: the names and patterns of topics, of which each must be there.
+        options: Options of the read. The scan has ``columns`` and ``where``.
+        files: Segments that are read one after the other, without their index and snapshot files.
+        names: Topic names and patterns. Each must match a topic in the log.
     """
 
     options: ReadOptions
@@ -65,20 +65,20 @@ class LogSource(Source):
 
     @property
     def is_files(self) -> bool:
-        """Whether it is segments as they were named, of which topic and partition may not be known."""
+        """Whether the source is a list of segment files, whose topic and partition may be unknown."""
         return bool(self.files)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are chosen by name."""
+        """The topics that are selected by name."""
         return tuple(name for name in self.names if not has_magic(name))
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
-        """Check the names of columns."""
+        """Check the column names."""
         known_columns(columns)
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
-        """List the log, look up what start and end mean, and cut it at batches."""
+        """List the segments, resolve start and end to offsets, and split large segments at batches."""
         if self.files:
             named = [self._whole_file(path, where) for path in self.files]
             return SourcePlan([LogWork((part,)) for part in named if _may_have_rows(part, where)])
@@ -111,7 +111,7 @@ class LogSource(Source):
         return read_rows(work.slices, columns, replace(self.options, where=where), errors)
 
     def count(self, work: LogWork, where: Where) -> int | None:
-        """Count records by the headers of their batches; checksums are verified unless the options say not to."""
+        """Count records by batch headers. Checksums are verified unless ``verify_crc`` is false."""
         counts = [self._count_slice(part, where) for part in work.slices]
         return None if None in counts else sum(count or 0 for count in counts)
 
@@ -147,10 +147,12 @@ def _may_have_rows(part: Slice, where: Where) -> bool:
 
 
 def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> LogSource:
-    """Return the source; paths that all name files are read file by file, unless they are copies of one log.
+    """Return the source. If all paths are files, each is read by itself, unless they are replicas of one log.
 
     Args:
-        as_log: whether something is chosen that only whole logs have.
+        options: Options of the read.
+        names: Topic names and patterns.
+        as_log: Whether the selection needs whole logs.
     """
     paths = tuple(plain_path(path) if VIEW_MARK not in path else path for path in options.paths)
     if as_log or any(_is_directory(path, options) for path in paths) or _are_merged(paths, options):
@@ -159,13 +161,13 @@ def log_source(options: ReadOptions, names: Sequence[str], *, as_log: bool) -> L
 
 
 def _is_directory(path: str, options: ReadOptions) -> bool:
-    """Say whether a path is read as a log: a directory, or a pattern, which may match some."""
+    """Return whether a path is read as a log: a directory, or a pattern, which may match directories."""
     info = None if VIEW_MARK in path else filesystem_for(path, options=options.storage).stat(path)
     return has_magic(path) if info is None else info.is_directory
 
 
 def _are_merged(paths: Sequence[str], options: ReadOptions) -> bool:
-    """Say whether segments of one partition are named in two directories, of which one log is made."""
+    """Return whether paths include segments of one partition in two directories, to be merged to one log."""
     directories: dict[str, str] = {}
     for path in (path for path in paths if VIEW_MARK not in path):
         directory = split(path)[0]

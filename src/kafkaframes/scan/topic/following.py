@@ -1,9 +1,9 @@
-"""Follow live topics: where a stream starts, how far its next micro-batch goes, what its tasks read. No pyspark.
+"""The planner of a stream of live topics: start offsets, ends of micro-batches, ranges of tasks. No pyspark.
 
-Partitions that appear later are read from their start; if that is not offset 0, records are lost. A topic with another
-id was deleted and created again; a partition that ends before the offset that was read was, too, or it was truncated;
-a partition that is not listed may be deleted. Each of these is an error. With ``failOnDataLoss=false`` it is a warning:
-the topic is read from its start, and a partition that is not listed keeps its offset (``stream_offsets.py``).
+New partitions are read from their start; if that is not offset 0, records are lost. If a topic has another id, it was
+deleted and created again. If a partition ends below the stream's offset, it was recreated or truncated. If a partition
+is not listed, it may be deleted. Each of these is an error. With ``failOnDataLoss=false`` it is a warning: the topic is
+read from its start, and a partition that is not listed keeps its offset (``stream_offsets.py``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LIST_RETRY_S: Final = 0.5
 
 
 class Listing(NamedTuple):
-    """What the brokers list of the topics of a stream: its partitions, and the ids of the topics that have one."""
+    """The partitions of a stream's topics in the metadata, and the topic ids, if brokers have them."""
 
     partitions: list[TopicPartition]
     ids: dict[str, str]
 
 
 class TopicFollower:
-    """What a stream asks of a cluster; its connections live as long as the query."""
+    """The planner of a stream. Its connections stay open for the lifetime of the query."""
 
     def __init__(
         self,
@@ -45,29 +45,29 @@ class TopicFollower:
         self._lookups = TopicLookups(options)
         self._clock = clock
         self._sleep = sleep
-        self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None: not yet in this run
+        self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None before the first batch of this run
         self._density: dict[TopicPartition, float] = {}
-        self._reported: set[TopicPartition] = set()  # partitions that are not listed, each reported once
+        self._reported: set[TopicPartition] = set()  # missing partitions; each is reported once
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._lookups.close()
 
     def start(self) -> Offsets:
-        """Return where the first micro-batch starts."""
+        """Return the start offsets of the first micro-batch."""
         result = self._lookups.starts(self._lookups.partitions())
         return self._lookups.check_kept(result)
 
     def ends(self) -> Offsets:
-        """Return the end of each partition as it is now."""
+        """Return the current end offset of each partition."""
         return self._lookups.latest(self._lookups.partitions())
 
     def listing(self, *, is_expected: bool = False) -> Listing:
-        """Return what the brokers list now; asked for before the ends, so that no end is of a later topic.
+        """Return the current metadata. Call it before ``ends``, so that the ends belong to listed topics.
 
         Args:
-            is_expected: whether an empty list would be an error with ``failOnDataLoss``. Then it is asked for again
-                until ``default.api.timeout.ms`` is over: brokers that have just started list nothing for a while.
+            is_expected: Whether an empty list would be an error with ``failOnDataLoss``. If so, the lookup is repeated
+                until ``default.api.timeout.ms`` has passed, because a broker lists no topics shortly after its start.
         """
         deadline = self._clock() + ConsumerSettings.of(self.options.client).default_api_timeout_ms / 1000
         is_expected = is_expected and self.options.fail_on_data_loss
@@ -76,14 +76,14 @@ class TopicFollower:
         return Listing(partitions, self._lookups.ids({partition.topic for partition in partitions}))
 
     def resume(self, at: StreamOffsets, listing: Listing) -> tuple[Offsets, Absent]:
-        """Return where a stream continues, and the partitions that are still not listed.
+        """Return the offsets at which a stream continues, and the partitions that are still not listed.
 
         Args:
-            at: the offsets of its checkpoint.
-            listing: what the brokers list.
+            at: Offsets of its checkpoint.
+            listing: Current metadata.
 
         Raises:
-            OptionError: a topic was created again, with ``failOnDataLoss``.
+            OptionError: A topic was created again, and ``failOnDataLoss`` is set.
         """
         begins = self.still_there(by_partition(at.offsets), at.ids, listing.ids)
         listed, absent = set(listing.partitions), {}
@@ -99,7 +99,7 @@ class TopicFollower:
         return begins, absent
 
     def planned_start(self, start: StreamOffsets, end: StreamOffsets) -> Offsets:
-        """Return where each partition of a planned micro-batch begins; a new one is missing. Raises as ``resume``."""
+        """Return the start of each old partition of a planned micro-batch. Exceptions are those of ``resume``."""
         begins = self.still_there(by_partition(start.offsets), start.ids, end.ids)
         for name, entry in start.absent.items():
             if name in end.offsets and not _is_other(entry.topic_id, end.ids.get(name[0])):
@@ -107,15 +107,15 @@ class TopicFollower:
         return begins
 
     def still_there(self, offsets: Offsets, then: Mapping[str, str], now: Mapping[str, str]) -> Offsets:
-        """Return offsets without those of topics that were made anew: these are read from their start.
+        """Return the offsets without those of recreated topics, which are read from their start.
 
         Args:
-            offsets: of a checkpoint.
-            then: the ids of its topics; one that is not known counts as the same.
-            now: ids later on.
+            offsets: Offsets of a checkpoint.
+            then: Topic ids in the checkpoint. A topic without an id counts as the same topic.
+            now: Later topic ids.
 
         Raises:
-            OptionError: a topic was made anew, with ``failOnDataLoss``.
+            OptionError: A topic was recreated, and ``failOnDataLoss`` is set.
         """
         anew = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
         for topic in anew:
@@ -125,17 +125,17 @@ class TopicFollower:
     def latest(
         self, start: Offsets, *, goal: Offsets | None = None, limited: bool = True, is_first: bool = False
     ) -> Offsets:
-        """Return where the micro-batch that begins at ``start`` ends; ``start`` itself where it should wait.
+        """Return the end of the micro-batch that begins at ``start``; ``start`` itself if the stream should wait.
 
         Args:
-            start: of the micro-batch.
-            goal: how far it may go; the ends as they are now without it.
-            limited: whether the options' limits count.
-            is_first: whether it is the query's first micro-batch.
+            start: Start of the micro-batch.
+            goal: Largest end. None: the current end offsets.
+            limited: Whether the limits of the options apply.
+            is_first: Whether it is the first micro-batch of the query.
 
         Raises:
-            OptionError: a partition is not listed or ends below ``start``, or a new one has lost its first records,
-                with ``failOnDataLoss``.
+            OptionError: ``failOnDataLoss`` is set, and a partition is not listed, ends below ``start``, or is new and
+                has lost its first records.
         """
         ends = self.ends() if goal is None else dict(goal)
         begins = self._begins(start, ends, is_first=is_first)
@@ -150,7 +150,7 @@ class TopicFollower:
     def _begins(self, start: Offsets, ends: Offsets, *, is_first: bool) -> Offsets:
         fails = self.options.fail_on_data_loss
         earliest = self._lookups.earliest([partition for partition in ends if partition not in start])
-        if not is_first and fails:  # otherwise ``plan`` warns
+        if not is_first and fails:  # without ``fails``, ``plan`` logs the warning
             self._report_lost_starts(earliest)
         begins = {**{partition: start[partition] for partition in ends if partition in start}, **earliest}
         absent = [partition for partition in start if partition not in ends]
@@ -167,10 +167,10 @@ class TopicFollower:
                 report_loss(lost_start(partition, first), fail=self.options.fail_on_data_loss)
 
     def _should_wait(self, waiting: int) -> bool:
-        """Return whether to wait for ``minOffsetsPerTrigger``: ``maxTriggerDelay`` at the longest since the last batch.
+        """Return whether to wait for ``minOffsetsPerTrigger``, up to ``maxTriggerDelay`` after the last batch.
 
-        The first batch of a run waits for nothing, and the time begins anew when it is over, rows or none: as in
-        Spark's connector (``KafkaMicroBatchStream.delayBatch``).
+        The first batch of a run does not wait. The delay restarts after it, even if it has no rows, as in Spark's
+        connector (``KafkaMicroBatchStream.delayBatch``).
         """
         least = self.options.min_offsets_per_trigger
         if least is None:
@@ -191,7 +191,7 @@ class TopicFollower:
         return limits
 
     def _weighed(self, begins: Offsets, limits: Offsets, most: int) -> Offsets:
-        """Bound a micro-batch by bytes, by the size of the batches at its beginning; each partition gets a share."""
+        """Limit a micro-batch to ``most`` bytes in equal shares, estimated by the batches at its start."""
         waiting = [partition for partition in limits if limits[partition] > begins[partition]]
         if not waiting:
             return limits
@@ -207,10 +207,10 @@ class TopicFollower:
         return {**limits, **{partition: min(limits[partition], bounded[partition]) for partition in waiting}}
 
     def plan(self, start: Offsets, end: Offsets, *, is_first: bool = False) -> list[Range]:
-        """Plan the tasks of one micro-batch; it may be one that a restart repeats.
+        """Return the ranges of the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
-            OptionError: a partition ends below its start, or offsets are lost, with ``failOnDataLoss``.
+            OptionError: ``failOnDataLoss`` is set, and a partition ends below its start, or offsets are lost.
         """
         earliest = self._lookups.earliest([partition for partition in end if partition not in start])
         if not is_first:
@@ -218,7 +218,7 @@ class TopicFollower:
         begins = {**{partition: start[partition] for partition in end if partition in start}, **earliest}
         cut = [
             partition for partition in end if begins[partition] > end[partition]
-        ]  # created again since: ``latest`` has reported it
+        ]  # recreated or truncated in the meantime; ``latest`` has reported it
         if cut and self.options.fail_on_data_loss:
             report_loss(was_cut(cut[0], begins[cut[0]], end[cut[0]]), fail=True)
         begins |= self._lookups.earliest(cut)
@@ -237,5 +237,5 @@ def by_name(offsets: Offsets) -> dict[Name, int]:
 
 
 def _is_other(topic_id: str, now: str | None) -> bool:
-    """Return whether two ids are of different topics; an id that is not known counts as the same."""
+    """Return whether two ids belong to different topics. An unknown id counts as the same topic."""
     return bool(topic_id and now) and topic_id != now

@@ -1,4 +1,4 @@
-"""Open transactions of live topics: what a ``read_committed`` reader does not receive yet, and which producer is late.
+"""Open transactions of live topics: the records that they hide from ``read_committed`` readers, and their producers.
 
 A ``read_committed`` consumer receives records up to the last stable offset. Its end offset is this offset, so that a
 read that ends there looks complete. ``find_open_transactions`` compares it with the high watermark.
@@ -22,11 +22,11 @@ def find_open_transactions(
     """Return the records of each partition between the last stable offset and the high watermark.
 
     Args:
-        stable_offsets: the last stable offset of each partition.
-        client: settings of the consumer that read them; the list is empty unless it is ``read_committed``.
+        stable_offsets: Last stable offset of each partition.
+        client: Settings of the consumer that looked them up. The result is empty unless it is ``read_committed``.
 
     Raises:
-        BrokerError, NetworkError: the high watermarks cannot be read.
+        BrokerError, NetworkError: The high watermarks cannot be looked up.
     """
     settings = {name.replace("_", "."): value for name, value in client.items()}
     if settings.get("isolation.level") != "read_committed" or not stable_offsets:

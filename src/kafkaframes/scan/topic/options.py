@@ -1,4 +1,4 @@
-"""What is read of live topics, and how rows are written to them: frozen values, with defaults. No I/O."""
+"""Options of reads from live topics and of writes to topics, as immutable values with defaults. No I/O."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from kafkaframes.scan.where import EVERYTHING, Where
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What is read of live topics.
+    """The options of a read from live topics.
 
     Attributes:
-        client: the settings of a consumer under Kafka's names.
-        subscribe, subscribe_pattern, assign: topics by name, by a pattern of whole names, or topic partitions.
-        partitions: partition numbers in each chosen topic; None for all.
+        client: Consumer settings under Kafka's names.
+        subscribe, subscribe_pattern, assign: Topics by name, by a regular expression for whole names, or topic
+            partitions.
+        partitions: Partition numbers in each selected topic. None: all.
         start, end: EARLIEST, LATEST, an offset for each topic partition, a time, or a group (``scan.ranges``).
-        no_match: what a start is where no record is at or after the time: ``error`` or ``latest``.
-        fail_on_data_loss: whether offsets that the topic has lost are an error; else a warning.
+        no_match: Handling of a start time without a record at or after it: ``error`` or ``latest``.
+        fail_on_data_loss: Whether offsets that the topic has lost are an error. Otherwise they are a warning.
         on_damage: ``keep``, ``drop`` or ``fail``.
-        include_control: whether control records are read.
-        columns, include_headers: of the result; None: those of Spark's Kafka source.
-        min_partitions, max_records_per_partition: how ranges are cut into tasks.
-        max_offsets_per_trigger, max_bytes_per_trigger: how much a micro-batch takes at most.
-        min_offsets_per_trigger, max_trigger_delay_ms: how many offsets a micro-batch waits for, and how long.
-        poll_timeout_ms: how long a task waits for records.
-        driver_host: the driver's name or address for tasks on other machines; None: as Spark's settings have it.
-        driver_port: the port at which the driver answers such tasks; 0: any that is free.
-        timestamp_errors: what a timestamp becomes that Spark's microseconds cannot hold: an error (``raise``), or
-            ``null``. Scans hold milliseconds, and do not need it.
-        where: what rows are kept, inside of start and end.
+        include_control: Whether control records are read.
+        columns, include_headers: Columns of the result. None: those of Spark's Kafka source.
+        min_partitions, max_records_per_partition: Limits for the division of ranges into tasks.
+        max_offsets_per_trigger, max_bytes_per_trigger: Largest size of a micro-batch, in offsets and in bytes.
+        min_offsets_per_trigger, max_trigger_delay_ms: Smallest size of a micro-batch, in offsets, and the longest wait
+            for it.
+        poll_timeout_ms: Longest wait of a task for records.
+        driver_host: Name or address of the driver for tasks on other machines. None: according to Spark's settings.
+        driver_port: Port on which the driver serves these tasks. 0: any free port.
+        timestamp_errors: Handling of a timestamp out of the range of Spark's microseconds: ``raise`` or ``null``. Scans
+            have milliseconds and do not need it.
+        where: Conditions on rows between start and end.
     """
 
-    client: Mapping[str, Any] = field(repr=False)  # passwords are in it
+    client: Mapping[str, Any] = field(repr=False)  # may contain passwords
     subscribe: frozenset[str] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     assign: Assignment | None = None
@@ -64,12 +66,12 @@ class TopicOptions:
 
     @property
     def read_committed(self) -> bool:
-        """Whether only what was committed is read (``kafka.isolation.level``)."""
+        """Whether only committed records are read (``kafka.isolation.level``)."""
         return ConsumerSettings.of(self.client).reads_committed
 
     @property
     def has_fixed_offsets(self) -> bool:
-        """Whether start and end are offsets, so that a batch read is the same at any time."""
+        """Whether start and end are offsets, so that every run of a batch read has the same range."""
         return all(
             isinstance(bound, Mapping) and min(bound.values(), default=0) >= 0 for bound in (self.start, self.end)
         )
@@ -77,21 +79,21 @@ class TopicOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicWriteOptions:
-    """How rows are written to topics.
+    """The options of a write to topics.
 
     Attributes:
-        client: the settings of a producer under Kafka's names.
-        topic: of all rows; None: each row's column topic counts.
+        client: Producer settings under Kafka's names.
+        topic: Topic of all rows. None: the topic is in each row's column ``topic``.
         delivery: ``at-least-once`` or ``exactly-once``.
-        sink: names this sink among several of one query.
-        on_foreign_marker: where the checkpoint does not fit the newest marker: ``error`` or ``skip``.
-        driver_port: at which the driver answers its tasks; 0: any that is free.
-        driver_host: the driver's name or address for them, where Spark does not say it.
-        include_headers: taken for Spark's sake: headers are written.
-        timestamps: of records: ``now``, as they are sent, or ``column``, the column timestamp.
+        sink: Name that distinguishes this sink from other sinks of the same query.
+        on_foreign_marker: Handling of a checkpoint that does not match the newest marker: ``error`` or ``skip``.
+        driver_port: Port on which the driver serves its tasks. 0: any free port.
+        driver_host: Name or address of the driver for its tasks, if Spark's settings do not have it.
+        include_headers: Accepted for compatibility with Spark; headers are always written.
+        timestamps: Record timestamps: ``now`` for the time of sending, or ``column`` for the column ``timestamp``.
     """
 
-    client: Mapping[str, Any] = field(repr=False)  # passwords are in it
+    client: Mapping[str, Any] = field(repr=False)  # may contain passwords
     topic: str | None = None
     delivery: str = "at-least-once"
     sink: str = "sink"
@@ -103,7 +105,7 @@ class TopicWriteOptions:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """The settings that say how to reach the cluster, without those of a producer."""
+        """The settings for the connection to the cluster, without those of the producer."""
         return {
             name: value
             for name, value in self.client.items()

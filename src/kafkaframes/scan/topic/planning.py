@@ -1,8 +1,8 @@
-"""What a read of live topics asks of the cluster before its tasks begin: partitions, offsets, shares. No pyspark.
+"""Lookups in the cluster before the tasks of a read of live topics start: partitions, offsets and shares. No pyspark.
 
-Offsets are those of Spark's Kafka source: a range is from a first offset to an end that is not read itself. Ranges are
-cut where ``minPartitions`` or ``maxRecordsPerPartition`` ask for it, so that parts hold about equally many **bytes**:
-a few batches are looked at along each range, since offsets of compacted and transactional topics say little.
+A range has a first offset and an exclusive end, as in Spark's Kafka source. ``minPartitions`` and
+``maxRecordsPerPartition`` split ranges into parts of about equal size in **bytes**. The sizes are estimated from a few
+batches of each range, because offset counts mean little in compacted and transactional topics.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _READER: Final = {"auto_offset_reset": "none", "enable_auto_commit": False}
 
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
-    """Return a consumer that joins no group and reads from offsets that the caller sets."""
+    """Return a consumer without a group, which reads from offsets that the caller sets."""
     from kafkaframes.client import Consumer  # 8 MB and 0.2 s, which most planner processes of Spark never need
 
     return Consumer(**{**options.client, **_READER, **settings})
 
 
 class TopicLookups:
-    """Asks one cluster what the options of one read need to know."""
+    """The lookups in one cluster for the options of one read."""
 
     def __init__(self, options: TopicOptions) -> None:
         self.options = options
         self._client = TopicLookupClient({**options.client, **_READER})
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._client.close()
 
     def __enter__(self) -> TopicLookups:
@@ -68,11 +68,11 @@ class TopicLookups:
         self.close()
 
     def partitions(self) -> list[TopicPartition]:
-        """List the partitions that the options choose, in order.
+        """Return the partitions that the options select, in order.
 
         Raises:
-            BrokerError: a topic does not exist, or may not be seen.
-            OptionError: a partition that is assigned does not exist.
+            BrokerError: A topic does not exist, or the client is not authorized to describe it.
+            OptionError: An assigned partition does not exist.
         """
         options = self.options
         if options.assign is not None:
@@ -98,18 +98,18 @@ class TopicLookups:
         return self._client.beginning_offsets(partitions)
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return where each partition ends: the last stable offset where only what is committed is read."""
+        """Return the end offset of each partition; the last stable offset for ``read_committed``."""
         return self._client.end_offsets(partitions)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the ids of topics as they are now; nothing of brokers that have none (before 2.8)."""
+        """Return the current topic ids. The result is empty if brokers have no topic ids (before Kafka 2.8)."""
         return {topic: str(topic_id) for topic, topic_id in self._client.topic_ids(set(topics)).items()}
 
     def starts(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return where a query without a checkpoint starts.
+        """Return the start offsets of a query without a checkpoint.
 
         Raises:
-            OptionError: the offsets given are not of these partitions, or no record is as late as the timestamp.
+            OptionError: The specified offsets are not those of these partitions, or the time is later than all records.
         """
         start = self.options.start
         if isinstance(start, AtGroup):
@@ -117,7 +117,7 @@ class TopicLookups:
         return self._offsets("start", start, partitions, no_match=self.options.no_match)
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return where a batch read ends."""
+        """Return the end offsets of a batch read."""
         return self._offsets("end", self.options.end, partitions)
 
     def _offsets(
@@ -136,7 +136,7 @@ class TopicLookups:
         return {_name_of(one): None if answer.offset < 0 else answer.offset for one, answer in answers.items()}
 
     def in_time(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """Return starts without the records before the first that is as late as the options' range of time asks."""
+        """Return starts moved to the first record in the time range of the options, up to the end offsets."""
         least = self.options.where.timestamps_ms[0]
         if least is None or not starts:
             return starts
@@ -150,7 +150,7 @@ class TopicLookups:
         return {**{one: answer.offset for one, answer in result.items()}, **self.earliest(missing)}
 
     def open_transactions(self, bounds: Bounds) -> list[HiddenRecords]:
-        """Return the records that the ranges ask for and that open transactions hide from ``read_committed``."""
+        """Return the records in the ranges that open transactions hide from ``read_committed`` readers."""
         from kafkaframes.scan.topic.open_transactions import find_open_transactions
 
         if self.options.client.get("isolation.level") != "read_committed":
@@ -171,10 +171,11 @@ class TopicLookups:
     # ------------------------------------------------------------------------------------------------------- ranges
 
     def check_kept(self, starts: Offsets) -> Offsets:
-        """Return starts that the log still has; where it moved on, that is an error, or a warning.
+        """Return starts limited to existing offsets. Report a changed start as an error or a warning.
 
         Raises:
-            OptionError: retention or DeleteRecords took what would be read, or the partition ends before it.
+            OptionError: ``failOnDataLoss`` is set, and retention or DeleteRecords removed records of the range, or the
+                partition ends below the start.
         """
         firsts, ends = self.earliest(starts), self.latest(starts)
         kept = {}
@@ -187,7 +188,7 @@ class TopicLookups:
         return kept
 
     def ranges(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
-        """Return the work of the tasks, cut as ``minPartitions`` and ``maxRecordsPerPartition`` ask."""
+        """Return the ranges of the tasks, split by ``minPartitions`` and ``maxRecordsPerPartition``."""
         whole = [
             Range(partition.topic, partition.partition, starts[partition], end)
             for partition, end in sorted(ends.items(), key=lambda item: _name_of(item[0]))
@@ -208,7 +209,7 @@ class TopicLookups:
         return parts
 
     def _bytes_along(self, entry: Range) -> list[tuple[int, float]]:
-        """Estimate how many bytes lie before each of some offsets of a range, by the batches fetched there."""
+        """Estimate the bytes between sample offsets of a range from the batches that are fetched there."""
         step = max((entry.end - entry.first) // _SAMPLES, 1)
         marks = list(range(entry.first, entry.end, step))[:_SAMPLES]
         result = []
@@ -222,34 +223,34 @@ class TopicLookups:
 
 
 def plan_topic(options: TopicOptions) -> list[Range]:
-    """Ask a cluster for what is there now: the end of each partition is fixed here.
+    """Return the ranges of the tasks. The end of each partition is fixed by this call.
 
     Raises:
-        BrokerError, NetworkError: a topic does not exist, or the cluster cannot be reached.
-        OptionError: what is named does not exist, or is lost.
+        BrokerError, NetworkError: A topic does not exist, or the cluster cannot be reached.
+        OptionError: A partition or offset in the options does not exist, or is lost.
     """
     return plan_topic_with_notes(options)[0]
 
 
 def plan_topic_with_notes(options: TopicOptions) -> tuple[list[Range], list[HiddenRecords]]:
-    """Return the ranges, and the records that open transactions hide from them; raises as ``plan_topic``."""
+    """Return the ranges, and the records that open transactions hide. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:
         bounds = _bounds(lookups)
         return _ranges(lookups, bounds), lookups.open_transactions(bounds)
 
 
 def resolve_topic(options: TopicOptions) -> Bounds:
-    """Return the first offset and the end of each topic partition as they are now; raises as ``plan_topic``."""
+    """Return the current first and end offset of each partition. Exceptions are those of ``plan_topic``."""
     with TopicLookups(options) as lookups:
         return _bounds(lookups)
 
 
 def plan_shares(options: TopicOptions, *, cores: int) -> list[TaskShare]:
-    """Share topic partitions out to tasks whose offsets are resolved later; raises as ``plan_topic``.
+    """Divide partitions among tasks whose offsets are resolved later. Exceptions are those of ``plan_topic``.
 
     Args:
-        options: of the read.
-        cores: so many tasks read partitions that are empty now, or do not exist yet.
+        options: Options of the read.
+        cores: Number of tasks that read partitions that are empty, or are created later.
     """
     with TopicLookups(options) as lookups:
         bounds = _bounds(lookups)
@@ -261,7 +262,7 @@ def _bounds(lookups: TopicLookups) -> Bounds:
     every = lookups.partitions()
     partitions = [one for one in every if where.has_partition(one.topic, one.partition)]
     starts, ends = ({one: bound[one] for one in partitions} for bound in (lookups.starts(every), lookups.ends(every)))
-    if end != LATEST:  # where the log ends before a start is a matter of lost data
+    if end != LATEST:  # an end at LATEST below the start is data loss, which check_kept reports
         check_order(starts, ends)
     starts = lookups.in_time(lookups.check_kept(starts), ends)
     return {one: where.bounded(starts[one], ends[one]) for one in partitions}
@@ -273,10 +274,10 @@ def _ranges(lookups: TopicLookups, bounds: Bounds) -> list[Range]:
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:
-    """Check that a read does not begin behind its end: it would give no rows without a reason.
+    """Check that no start is after its end, because the result would silently be empty.
 
     Raises:
-        OptionError: it does, as Spark's source has it, whatever ``failOnDataLoss`` says.
+        OptionError: A start is after its end. As in Spark's source, ``failOnDataLoss`` does not matter.
     """
     wrong = [f"{one} starts at {starts[one]}, after its end {end}" for one, end in ends.items() if starts[one] > end]
     if wrong:
@@ -284,7 +285,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
 
 
 def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float:
-    """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
+    """Return the bytes per offset at ``offset``; 0 if no batch follows it."""
     from kafkaframes.client.stretch import sample
 
     try:
@@ -295,7 +296,7 @@ def density(consumer: Consumer, partition: TopicPartition, offset: int) -> float
 
 
 def _evenly(entry: Range, parts: int) -> list[Range]:
-    """Cut a range into parts of about equally many offsets.
+    """Split a range into parts with about equal numbers of offsets.
 
     >>> [(part.first, part.end) for part in _evenly(Range("t", 0, 10, 20), 3)]
     [(10, 13), (13, 16), (16, 20)]
@@ -305,7 +306,7 @@ def _evenly(entry: Range, parts: int) -> list[Range]:
 
 
 def _by_bytes(entry: Range, along: Sequence[tuple[int, float]], parts: int) -> list[Range]:
-    """Cut a range into parts of about equally many bytes.
+    """Split a range into parts with about equal numbers of bytes.
 
     >>> along = [(10, 900.0), (20, 100.0)]
     >>> [(part.first, part.end) for part in _by_bytes(Range("t", 0, 0, 20), along, 2)]

@@ -1,7 +1,7 @@
-"""A task of ``kafka-topic``: from an offset to an end, as Arrow batches in Spark's types. No pyspark.
+"""A task of ``kafka-topic``, which reads an offset range as Arrow batches in Spark's types. No pyspark.
 
-Consumers are kept in the worker process and taken again by the next task with the same settings, so that a micro-batch
-does not begin with a handshake.
+The worker process keeps idle consumers. The next task with the same settings reuses one, so that a micro-batch does not
+begin with a handshake.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from kafkaframes.scan.topic.shares import Range
 
 _Made = TypeVar("_Made")
 _MOST_IDLE: Final = 8
-_AT_MOST: Final = "kafkaConsumer.pollTimeoutMs"  # how long nothing may come
-_AT_ONCE_BYTES: Final = 4 << 20  # of records: those of an answer, unless they were compressed to less than half
-# Larger answers cost memory and save nothing: 16 MB took 48 MB more a task for the same CPU time, 8 MB 15 (2026-11-23)
+_AT_MOST: Final = "kafkaConsumer.pollTimeoutMs"  # setting for the longest wait without records
+# Holds the decompressed records of a fetch response, unless compression saved more than half of their size.
+_AT_ONCE_BYTES: Final = 4 << 20
+# Larger responses cost memory and save no CPU: 16 MB took 48 MB more per task for the same time, 8 MB 15 (2026-11-23)
 _FETCH: Final = {"fetch_max_bytes": 4 << 20, "max_partition_fetch_bytes": 2 << 20, "fetch_max_wait_ms": 100}
 
 
 class _Pool:
-    """Idle consumers of this process by their settings."""
+    """The idle consumers of this process, with their settings."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[tuple[tuple[tuple[str, str], ...], Consumer]] = []
 
     def take(self, options: TopicOptions) -> Consumer:
-        """Return an idle consumer of these settings, or a new one."""
+        """Return an idle consumer with these settings, or a new one."""
         key = _settings_of(options)
         with self._lock:
             for index, (known, consumer) in enumerate(self._idle):
@@ -52,7 +53,7 @@ class _Pool:
         return open_consumer(options, **requested)
 
     def give_back(self, options: TopicOptions, consumer: Consumer) -> None:
-        """Keep a consumer for the next task; of too many, the oldest is closed."""
+        """Keep a consumer for the next task. If there are too many, close the oldest."""
         with self._lock:
             self._idle.append((_settings_of(options), consumer))
             surplus = self._idle[:-_MOST_IDLE]
@@ -61,7 +62,7 @@ class _Pool:
             old.close()
 
     def close(self, options: TopicOptions) -> None:
-        """Close the idle consumers of these settings."""
+        """Close the idle consumers with these settings."""
         key = _settings_of(options)
         with self._lock:
             closing = [consumer for known, consumer in self._idle if known == key]
@@ -78,7 +79,7 @@ _pool = _Pool()
 
 
 def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range as Arrow batches of about 1 MB with Spark's types; raises as ``read_rows``."""
+    """Yield a range as Arrow batches of about 1 MB with Spark's types. Exceptions are those of ``read_rows``."""
     conversion = Conversion(columns, timestamp_errors=options.timestamp_errors)
     origin = RowOrigin(work.topic, work.partition)
     batches = _batches(work, conversion.sources, options)
@@ -91,9 +92,9 @@ def read_rows(
     """Yield the rows of a scan, in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``.
 
     Raises:
-        OptionError: offsets are lost (with ``fail_on_data_loss``).
-        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``poll_timeout_ms``.
-        CorruptRecordError: a batch is damaged, and ``on_damage`` is ``fail``.
+        OptionError: Offsets are lost, and ``fail_on_data_loss`` is set.
+        BrokerError, NetworkError: The partition cannot be read, or no records arrived for ``poll_timeout_ms``.
+        CorruptRecordError: A batch is damaged, and ``on_damage`` is ``fail``.
     """
     where = options.where
     sources, origin = sources_of(columns, where), RowOrigin(work.topic, work.partition)
@@ -106,7 +107,7 @@ def read_rows(
 def _batches(
     work: Range, sources: Sequence[str], options: TopicOptions, errors: list[ReadError] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield columns of the records of a range; of an answer all are made before its first rows are handed on."""
+    """Yield columns of the records of a range. Rows of a fetch response are decoded before its first is yielded."""
 
     def read(fetched: Fetched, memory: Recycler) -> Iterator[pa.RecordBatch]:
         made: list[pa.RecordBatch] = []
@@ -133,20 +134,20 @@ def _batches(
 def read_fetched(
     work: Range, options: TopicOptions, read: Callable[[Fetched, Recycler], Iterable[_Made]]
 ) -> Iterator[_Made]:
-    """Yield what ``read`` makes of each answer that holds records of a range, in order; raises as ``read_rows``."""
+    """Yield the results of ``read`` for each fetch response of a range. Exceptions are those of ``read_rows``."""
     target, at_most = work.topic_partition, options.poll_timeout_ms
 
     def lost(problem: str) -> None:
         report_loss(f"topic partition {target} {problem}", fail=options.fail_on_data_loss)
 
-    consumer, memory = _pool.take(options), Recycler()  # memory that a consumer kept would be 25 MB of an idle process
+    consumer, memory = _pool.take(options), Recycler()  # in an idle consumer, this memory would occupy 25 MB
     try:
         stretch = Stretch(
             consumer, target, work.first, work.end, lost=lost, silence_ms=at_most, silence_setting=_AT_MOST
         )
         while stretch.reached < work.end and (fetched := stretch.next()) is not None:
             yield from read(fetched, memory)
-    except GeneratorExit:  # a LIMIT was met
+    except GeneratorExit:  # the query's LIMIT was reached
         consumer.assign({})
         _pool.give_back(options, consumer)
         raise
@@ -157,5 +158,5 @@ def read_fetched(
 
 
 def close_idle(options: TopicOptions) -> None:
-    """Close the idle consumers of these settings."""
+    """Close the idle consumers with these settings."""
     _pool.close(options)

@@ -1,4 +1,4 @@
-"""Live topics as what a scan reads: a range of each partition, whose end is fixed when it is planned; no group."""
+"""Live topics as the source of a scan: an offset range of each partition with a fixed end, and no consumer group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaframes.scan.where import Where
 
 @dataclass(frozen=True, slots=True)
 class TopicSource(Source):
-    """The records of live topics; which columns and rows, the scan says."""
+    """The records of live topics."""
 
     options: TopicOptions
 
@@ -37,25 +37,25 @@ class TopicSource(Source):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that are chosen by name."""
+        """The topics that are selected by name."""
         return tuple(sorted(self.options.subscribe or ()))
 
     def checked(self, columns: Sequence[str], where: Where) -> None:
-        """Check the names of columns."""
+        """Check the column names."""
         known_columns(columns, origin=TOPIC_COLUMNS)
 
     def plan(self, where: Where, *, parts: int) -> SourcePlan:
-        """Ask the cluster where partitions start and end, and cut large ones."""
+        """Look up the start and end offsets of the partitions, and split large ranges."""
         options = replace(self.options, where=where, min_partitions=parts if parts > 1 else self.options.min_partitions)
         ranges, hidden = plan_topic_with_notes(options)
         return SourcePlan(ranges, tuple(hidden))
 
     def read(self, work: Range, columns: Sequence[str], where: Where, errors: list[Any]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, in order; damage is appended to ``errors`` unless it is an error."""
+        """Yield the rows of a range in order. Damage is appended to ``errors`` unless ``on_damage`` is ``fail``."""
         return read_rows(work, columns, replace(self.options, where=where), errors)
 
     def count(self, work: Range, where: Where) -> int | None:
-        """Count records by the headers of their batches, which are fetched whole."""
+        """Count records by batch headers. The batches are still fetched whole."""
         counting = Counting(work.first, work.end, where, control_records=self.options.include_control)
 
         def counted(fetched: Fetched, memory: Recycler) -> list[int | None]:
@@ -70,5 +70,5 @@ class TopicSource(Source):
         return total
 
     def close(self) -> None:
-        """End the connections that reading has kept."""
+        """Close the idle connections of earlier reads."""
         close_idle(self.options)
