@@ -1,4 +1,4 @@
-"""Who may do what: the question that every handler asks, and the answer of a broker without an authorizer: all."""
+"""``Access``, the interface of an authorizer, and the checks of the permissions that APIs declare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaframes.broker.api import LEFT_OUT, Right
 from kafkaframes.broker.request import Request, Session
 from kafkaframes.errors import ErrorCode
 
-# Kafka's AclOperation numbers; the operations of each kind of resource (AclEntry.supportedOperations).
+# Kafka's AclOperation numbers, and the operations of each resource type (AclEntry.supportedOperations).
 OPERATIONS: Mapping[str, int] = {
     "READ": 3,
     "WRITE": 4,
@@ -42,28 +42,28 @@ OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
 CLUSTER_NAME: Final = "kafka-cluster"
-_HIDDEN: Final = -1  # no error code: the part is left out
+_HIDDEN: Final = -1  # instead of an error code: the response omits the part
 
 
 class Access(Protocol):
-    """An authorizer, as handlers ask it."""
+    """The interface of an authorizer."""
 
     @property
     def version(self) -> int:
-        """Another number whenever an answer may be another."""
+        """A number that changes whenever permissions may have changed."""
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
-        """Return whether the client may do ``operation`` (``READ``) on a resource (``TOPIC``, its name)."""
+        """Return whether the client may execute an operation (``READ``) on a resource (type ``TOPIC`` and name)."""
 
     def may_write_idempotently(self, session: Session) -> bool:
-        """Return whether the client may have a producer id: it may write idempotently, or to any topic at all."""
+        """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic."""
 
     def operations(self, session: Session, resource: str, name: str) -> int:
-        """Return what the client may do, one bit for each operation's number."""
+        """Return the client's permitted operations as bits, numbered as Kafka's operations."""
 
 
 def bits_of(operations: tuple[str, ...]) -> int:
-    """Return operations as bits.
+    """Return operations as a bit field.
 
     >>> bits_of(("READ", "WRITE"))
     24
@@ -72,25 +72,25 @@ def bits_of(operations: tuple[str, ...]) -> int:
 
 
 class EverybodyMay:
-    """No authorizer: everything is allowed, as in Kafka without ``authorizer.class.name``."""
+    """An authorizer that allows everything, as Kafka without ``authorizer.class.name``."""
 
     version = 0
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
-        """Return True."""
+        """Return True: every operation is allowed."""
         return True
 
     def may_write_idempotently(self, session: Session) -> bool:
-        """Return True."""
+        """Return True: every client may get a producer id."""
         return True
 
     def operations(self, session: Session, resource: str, name: str) -> int:
-        """Return all bits of the kind of resource."""
+        """Return all operations of the resource type."""
         return bits_of(OF_RESOURCE[resource])
 
 
 class Viewer(NamedTuple):
-    """Who a member of a group is, for the topics that a pattern shows it."""
+    """A group member's identity, to check which topics its subscription pattern may match."""
 
     access: Access
     principal: str
@@ -98,22 +98,22 @@ class Viewer(NamedTuple):
 
     @property
     def version(self) -> int:
-        """Another number whenever rights may have changed."""
+        """A number that changes whenever permissions may have changed."""
         return self.access.version
 
     def may_see(self, topic: str) -> bool:
-        """Return whether the topic may be described to it."""
+        """Return whether the member may describe the topic."""
         session = Session(principal=self.principal, peer=f"{self.host}:0")
         return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
 
 
 def viewer_of(session: Session, access: Access) -> Viewer:
-    """Return who a client is."""
+    """Return the identity of a client."""
     return Viewer(access, session.principal, session.peer.rpartition(":")[0])
 
 
 def refused(request: Request, access: Access) -> int:
-    """Return the error code of a request that the client may not send at all; 0 of any other."""
+    """Return the error code if the client lacks a permission for the whole request, else 0."""
     for right in request.api.rights_at(request.version, whole=True):
         name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
         if name is not None and not _has(request, access, right, name):
@@ -122,14 +122,14 @@ def refused(request: Request, access: Access) -> int:
 
 
 def denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
-    """Return the error code of a part of a request, by the right that its API declares; 0 if the client has it.
+    """Return the error code if the client lacks the declared permission for a part of the request, else 0.
 
     Args:
-        resource, name: what the part is about.
-        operation: where an API declares several rights for a resource.
+        resource, name: type and name of the part's resource.
+        operation: operation, if the API declares several permissions for a resource type.
 
     Raises:
-        LookupError: the API declares no such right.
+        LookupError: the API does not declare this permission.
     """
     right = _declared(request, resource, operation)
     if _has(request, access, right, name):
@@ -138,12 +138,12 @@ def denied(request: Request, access: Access, resource: str, name: str, operation
 
 
 def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
-    """Return whether the client has the right that the API declares for a part."""
+    """Return whether the client has the declared permission for a part of the request."""
     return denied(request, access, resource, name, operation) == ErrorCode.NONE
 
 
 def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
-    """Return the error of parts that a client may have all or none of; 0 if it has the right to each."""
+    """Return the first error code of several parts, if the client lacks a permission for one of them, else 0."""
     return next((code for name in names if (code := denied(request, access, resource, name))), ErrorCode.NONE)
 
 

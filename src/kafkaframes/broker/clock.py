@@ -1,10 +1,10 @@
-"""The one clock of a broker, and the event loop that it runs on.
+"""``Clock``, the broker's clock, and the event loop and threads that the broker runs on.
 
-The clock has two times. ``now_ms`` is the wall time: for what is stored, shown, or compared with a stored time.
-``monotonic_ms`` is for everything else: timeouts, intervals, durations. It is not affected when the system's time is
-set. Timers run by it. Nothing here sleeps: the shell asks ``next_due_ms``, waits, and calls ``run_due``; a test calls
-``advance``, which moves both times. Other threads give work to the loop, which has
-a thread of its own, or is somebody's; a thread beside it does what would hold up others.
+A clock has two times. ``now_ms`` is the wall time, for times that are stored, displayed or compared with stored times.
+``monotonic_ms`` is for timeouts, intervals and durations. A change of the system time does not affect it, and timers
+use it. The clock never sleeps: the server reads ``next_due_ms``, waits, and calls ``run_due``. A test calls
+``advance``, which moves both times. The event loop has its own thread or is the application's. Slow work runs in
+further threads (``Beside``).
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ def system_time_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds since some moment; they go on evenly when the system's time is set."""
+    """Return milliseconds since an arbitrary moment. They are not affected by changes of the system time."""
     return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(slots=True)
 class Timer:
-    """Something that is due at a time of the monotonic clock; made by ``Clock.call_later``."""
+    """A call that is due at a monotonic time, created by ``Clock.call_later``."""
 
     due_ms: int
     call: Callable[[], None] | None
 
     def cancel(self) -> None:
-        """Never call it."""
+        """Cancel the call."""
         self.call = None
 
 
 @dataclass(slots=True)
 class Clock:
-    """Time that goes on by itself, and that can be moved forward; with ``is_frozen`` it moves only so.
+    """A clock that runs with the system time and can be advanced.
 
     Attributes:
-        source: milliseconds since 1970.
-        monotonic_source: milliseconds since some moment; None for the system's monotonic clock, or for ``source`` if
-            that is not the system's time.
-        is_frozen: the time stands still but for ``advance``.
-        on_change: called when something is due earlier than all that was known, or time was moved.
+        source: function that returns milliseconds since 1970.
+        monotonic_source: function that returns milliseconds since an arbitrary moment. If None, the system's monotonic
+            clock, or ``source`` if that is not the system time.
+        is_frozen: whether the time changes only by ``advance``.
+        on_change: called when ``next_due_ms`` gets earlier, and after ``advance``.
     """
 
     source: Callable[[], int] = system_time_ms
@@ -73,16 +73,16 @@ class Clock:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since 1970, by this clock."""
+        """Milliseconds since 1970."""
         return (self._frozen_ms[0] if self.is_frozen else self.source()) + self._moved_ms
 
     @property
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, by this clock; they never jump."""
+        """Milliseconds since an arbitrary moment. They never go back."""
         return (self._frozen_ms[1] if self.is_frozen else self._monotonic()) + self._moved_ms
 
     def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
-        """Call ``call`` after ``delay_ms`` milliseconds of this clock; return what can be cancelled."""
+        """Call ``call`` after ``delay_ms`` milliseconds of this clock; return its timer."""
         timer = Timer(self.monotonic_ms + max(int(delay_ms), 0), call)
         first = self.next_due_ms
         heapq.heappush(self._heap, (timer.due_ms, next(self._numbers), timer))
@@ -92,13 +92,13 @@ class Clock:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next thing is due, by ``monotonic_ms``; None if nothing is."""
+        """The monotonic time of the next timer; None if there are no timers."""
         while self._heap and self._heap[0][2].call is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run_due(self) -> int:
-        """Call everything that is due, in the order of its time; return how many."""
+        """Run all due timers in order of their time; return their number."""
         done = 0
         while (due := self.next_due_ms) is not None and due <= self.monotonic_ms:
             call = heapq.heappop(self._heap)[2].call
@@ -108,9 +108,9 @@ class Clock:
         return done
 
     def advance(self, seconds: float) -> None:
-        """Move the time forward; what becomes due is called at its own time, in order.
+        """Move the time forward. Each timer that becomes due runs at its own time, in order.
 
-        A timer that is set while time moves, and is due within it, is called too.
+        This includes timers that are created in the meantime and are due within this period.
         """
         target = self.monotonic_ms + int(seconds * 1000)
         while (due := self.next_due_ms) is not None and due <= target:
@@ -122,7 +122,7 @@ class Clock:
 
 
 class BrokerClock:
-    """A running broker's clock, as another thread holds it."""
+    """The clock of a running broker, for use from other threads."""
 
     def __init__(self, call: Callable[[Callable[[object], None]], None], clock: Clock) -> None:
         self._call = call
@@ -134,7 +134,7 @@ class BrokerClock:
         return self._clock.now_ms
 
     def advance(self, seconds: float) -> None:
-        """Move the broker's time forward; what becomes due happens before this returns."""
+        """Move the broker's time forward. Timers that become due have run when this returns."""
         self._call(lambda _: self._clock.advance(seconds))
 
 
@@ -143,7 +143,7 @@ _SECONDS = 60.0
 
 
 class LoopThread:
-    """The loop of one broker."""
+    """The event loop of a broker."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -152,7 +152,7 @@ class LoopThread:
 
     @property
     def is_own(self) -> bool:
-        """Whether the loop runs in a thread of its own."""
+        """Whether the loop runs in its own thread."""
         return self._thread is not None
 
     @property
@@ -161,12 +161,12 @@ class LoopThread:
         return threading.get_ident() == self._ident
 
     def join_running(self) -> None:
-        """Take the loop that runs now, in its thread."""
+        """Use the running event loop of the caller's thread."""
         self.loop = asyncio.get_running_loop()
         self._ident = threading.get_ident()
 
     def start(self) -> None:
-        """Begin a loop in a new thread."""
+        """Start an event loop in a new thread."""
         loop = self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(loop,), name="kafkaframes-broker", daemon=True)
         self._thread.start()
@@ -177,16 +177,16 @@ class LoopThread:
         loop.run_forever()
 
     def call(self, work: Coroutine[Any, Any, _Answer], *, timeout: float | None = _SECONDS) -> _Answer:
-        """Do work on the loop, from another thread; return its result.
+        """Run a coroutine on the loop from another thread; return its result.
 
         Raises:
-            TimeoutError: it takes longer than ``timeout`` (seconds; None: however long it takes).
+            TimeoutError: it takes longer than ``timeout`` seconds (None: unlimited).
         """
         assert self.loop is not None
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout)
 
     def end(self) -> None:
-        """End the thread, if there is one, and let the loop go."""
+        """End the loop's own thread, if it has one, and release the loop."""
         if self._thread is not None and self.loop is not None:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(_SECONDS)
@@ -195,14 +195,14 @@ class LoopThread:
 
 
 class Beside:
-    """Threads beside a loop, for what would hold up others; with one, memory is that of one work at a time."""
+    """Threads for slow work of an event loop. With one thread, at most one task uses memory at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 1) -> None:
         self._loop = loop
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="kafkaframes-beside")
 
     def __call__(self, work: Callable[[], None]) -> Later:
-        """Begin when what came before is done; return what is complete on the loop when the work is."""
+        """Run work in a thread, after earlier work. The result is completed on the loop when the work has finished."""
         later = Later()
 
         def finish(done: asyncio.Future[None]) -> None:
@@ -216,5 +216,5 @@ class Beside:
         return later
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Cancel work that has not started."""
         self._threads.shutdown(wait=False, cancel_futures=True)

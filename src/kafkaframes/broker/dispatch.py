@@ -1,4 +1,4 @@
-"""From a frame to its answer: header, hooks, rights, quotas, the API's handler, the answer's bytes. No I/O."""
+"""``Dispatcher``: answers a request frame: header, hooks, permissions, quotas, handler, encoded response. No I/O."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from kafkaframes.protocol.messages.headers import peek_request, read_request_hea
 from kafkaframes.wire.primitives import Part
 
 Buffers = list["bytes | memoryview | Part"]
-_LONG_BYTES: Final = 4096  # what is shorter is copied, behind its neighbours, into one buffer
+_LONG_BYTES: Final = 4096  # shorter parts are joined into one buffer
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _ID_BYTES: Final = 4
 _NO_TAGS: Final = b"\x00"
 
 
 class Hook(Protocol):
-    """Sees every request and every answer; the journal, the faults and the request log are hooks."""
+    """A listener of all requests and responses, such as the journal, the faults and the request log."""
 
     def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
-        """Return None to let the request pass, or what answers it, given what would have."""
+        """Return None to handle the request as usual, or a function that answers it; its argument is the handler."""
 
     def after(self, request: Request, answer: Answer) -> None:
-        """See the answer; a ``Later`` is seen when it is complete."""
+        """Process the response. This is called after a ``Later`` is complete."""
 
 
 @dataclass(slots=True, eq=False)
 class Dispatcher:
-    """Answers the frames of one broker.
+    """Answers the request frames of a broker.
 
     Attributes:
-        apis: what is served, by key: all, or those of a release.
-        hooks: asked in order, all of them; the first that answers does.
+        apis: served APIs by key: all, or those of an emulated release.
+        hooks: hooks in order. All are called; the first one that returns a function answers the request.
     """
 
     broker: BrokerState
@@ -53,7 +53,7 @@ class Dispatcher:
     class_of: ClassOf = class_in_catalog
 
     def request_of(self, frame: bytes, session: Session) -> Request:
-        """Read the header of a request; ``CloseConnection``, as in Kafka, where it is not known, or broken."""
+        """Decode a request header. As in Kafka, an unknown API or invalid header raises ``CloseConnection``."""
         try:
             return self._request_of(frame, session)
         except DecodeError as error:
@@ -86,7 +86,7 @@ class Dispatcher:
         return request
 
     def answer(self, request: Request) -> Answer:
-        """Ask the hooks, then the handler; ``CloseConnection`` where nothing can be answered."""
+        """Call the hooks, then the handler. Raise ``CloseConnection`` if no response is possible."""
         if not may_call(request.session, request.api.name):
             if not request.api.before_authentication:
                 raise CloseConnection(f"{request.api.name} before the connection has authenticated")
@@ -134,7 +134,7 @@ class Dispatcher:
             hook.after(request, answer)
 
     def encode(self, request: Request, answer: Message | Encoded) -> Buffers:
-        """Return a complete answer's frame, in parts; ``EncodeError`` where its version cannot say it."""
+        """Return the frame of a response in parts. Raise ``EncodeError`` if the version cannot encode it."""
         parts = answer.parts if isinstance(answer, Encoded) else encode_answer(answer, request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
@@ -145,7 +145,7 @@ class Dispatcher:
 
 
 def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
-    """Encode an answer in parts; texts of errors that no string can hold are cut."""
+    """Encode a response in parts. Error messages that exceed the limit for strings are shortened."""
     try:
         return answer.encode_parts(version)
     except EncodeError:
@@ -154,7 +154,7 @@ def encode_answer(answer: Message, version: int) -> list[bytes | Part]:
 
 
 def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
-    """Join what is short; long buffers and stretches of files stay as they are.
+    """Join short parts. Long buffers and file ranges stay separate.
 
     >>> together([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
     True
@@ -186,7 +186,7 @@ _FRAME_BYTES = 4
 
 
 def charged(request: Request, broker: BrokerState, call: Callable[[], Answer]) -> Answer:
-    """Return an answer with its throttle time, which ``request.throttle_ms`` has, too."""
+    """Handle a request and charge its quotas. The throttle time is set in the response and the request."""
     if not broker.quotas.limits:
         return call()
     began = time.perf_counter()
@@ -218,7 +218,10 @@ def _charge(request: Request, broker: BrokerState, answer: Any, seconds: float) 
 
 
 def _leave_out_records(request: Request, broker: BrokerState, answer: Any) -> None:
-    """Answer a Fetch over its quota with nothing, and begin no session (FetchContext.getThrottledResponse)."""
+    """Remove the records and the new session from the response to a throttled Fetch.
+
+    See Kafka's FetchContext.getThrottledResponse.
+    """
     answer.responses = []
     if request.body.session_epoch <= 0 and answer.session_id:
         broker.fetch_sessions.end(answer.session_id)

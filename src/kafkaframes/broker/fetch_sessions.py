@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a consumer asked for last time, so that it need not say it again."""
+"""Fetch sessions (KIP-227): the partitions of a consumer's last fetch, so that the next one only sends changes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SESSIONLESS: Final = -1
 FIRST: Final = 0
 _LARGEST = 2**31 - 1
 _RANDOM: Final = random.Random()
-Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and the partition's number
+Key = tuple[str, UUID, int]  # topic name (v12 and before) or id, and partition number
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition of a fetch, as it was asked for last, and what was answered last.
+    """A partition of a fetch session: its last request and response.
 
     Attributes:
         fields: the request's FetchPartition.
-        name: the topic's, as soon as it is known; a session by ids remembers it when the topic is gone.
-        high_watermark, log_start_offset: as last answered; an answer that changes neither and brings no records is
-            left out of an incremental fetch.
+        name: topic name; empty until it is known. It is kept after the topic is deleted.
+        high_watermark, log_start_offset: values in the last response. An incremental response omits a partition without
+            records if both are unchanged.
     """
 
     fields: Any
@@ -37,7 +37,7 @@ class FetchedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one consumer wants from one node."""
+    """The partitions that a consumer fetches from a node."""
 
     session_id: int
     uses_ids: bool
@@ -47,7 +47,7 @@ class FetchSession:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the session epoch that follows; 1 follows the largest.
+    """Return the next session epoch. After the largest one, epochs continue with 1.
 
     >>> next_epoch(1), next_epoch(2**31 - 1)
     (2, 1)
@@ -56,10 +56,10 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchSessions:
-    """The fetch sessions of one broker; the one that was not used for longest goes when all slots are taken.
+    """The fetch sessions of a broker. If all slots are used, the least recently used session is evicted.
 
     Args:
-        slots: ``max.incremental.fetch.session.cache.slots``; 0 serves full fetches only.
+        slots: ``max.incremental.fetch.session.cache.slots``; 0 disables sessions.
     """
 
     def __init__(self, slots: int, new_id: Callable[[], int] | None = None) -> None:
@@ -71,17 +71,17 @@ class FetchSessions:
         return len(self._by_id)
 
     def count(self, session_id: int) -> int:
-        """Return how many partitions a session has; 0 where there is none."""
+        """Return the number of partitions of a session; 0 if it does not exist."""
         session = self._by_id.get(session_id)
         return 0 if session is None else len(session.partitions)
 
     def partitions(self, session_id: int) -> list[tuple[Key, FetchedPartition]]:
-        """Return the partitions of a session; none where there is no such session."""
+        """Return the partitions of a session; none if it does not exist."""
         session = self._by_id.get(session_id)
         return [] if session is None else list(session.partitions.items())
 
     def find(self, session_id: int, epoch: int, *, uses_ids: bool) -> tuple[FetchSession | None, int]:
-        """Return the session of an incremental fetch, or None and an error code; its epoch goes on."""
+        """Return the session of an incremental fetch and increment its epoch, or return None and an error code."""
         session = self._by_id.get(session_id)
         if session is None:
             return None, ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -96,7 +96,7 @@ class FetchSessions:
     def begin(
         self, partitions: OrderedDict[Key, FetchedPartition], *, uses_ids: bool, principal: str
     ) -> FetchSession | None:
-        """Begin a session; None where there is no slot for one."""
+        """Create a session; return None if sessions are disabled."""
         if self._slots < 1:
             return None
         while len(self._by_id) >= self._slots:
@@ -109,24 +109,24 @@ class FetchSessions:
         return session
 
     def drop_empty(self, session: FetchSession) -> FetchSession | None:
-        """Return a session, or end it and return None if it has no partition left."""
+        """Return the session, or remove it and return None if it has no partitions."""
         if session.partitions:
             return session
         self.end(session.session_id)
         return None
 
     def end(self, session_id: int) -> None:
-        """Forget a session."""
+        """Remove a session."""
         self._by_id.pop(session_id, None)
 
 
 def is_news(fetched: FetchedPartition, row: Any) -> bool:
-    """Return whether an answer is news to a consumer that remembers the last one; remember this one."""
+    """Return whether a partition is part of an incremental response, and note the response's values."""
     failed = row.error_code != ErrorCode.NONE
     changed = (row.high_watermark, row.log_start_offset) != (fetched.high_watermark, fetched.log_start_offset)
     redirects = row.preferred_read_replica >= 0
     is_new = bool(row.records) or failed or changed or redirects or row.diverging_epoch.epoch >= 0
     fetched.high_watermark, fetched.log_start_offset = row.high_watermark, row.log_start_offset
-    if failed:  # Kafka tells the partition anew once it is well again (CachedPartition.maybeUpdateResponseData)
+    if failed:  # Kafka includes the partition again after the error (CachedPartition.maybeUpdateResponseData)
         fetched.high_watermark = -1
     return is_new

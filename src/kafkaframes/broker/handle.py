@@ -568,7 +568,7 @@ class Broker:
 
     @property
     def journal(self) -> Journal:
-        """The requests and responses since the broker was created.
+        """The journal: the last requests with their responses.
 
         Raises:
             OptionError: the broker was created with ``journal=False``.

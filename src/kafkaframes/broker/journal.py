@@ -1,8 +1,9 @@
-"""Two hooks of the dispatcher that record requests: the journal, which tests ask, and the request log.
+"""Two hooks of the dispatcher that record requests: the journal, which tests query, and the request log.
 
-The journal has every request that came, what was answered, and how long it took. The request log has a line of JSON for
-each, as Kafka writes them (``kafka.request.logger``, KIP-673); whatever reads Kafka's own reads it. Records are shown
-there by their size, as in Kafka's. What is secret (``errors.sensitive``) is ``(redacted)`` in both.
+The journal contains each request, its response and its duration. The request log has one JSON line for each request, in
+the format of Kafka's request log (``kafka.request.logger``, KIP-673), so that tools for Kafka's log can read it. As in
+Kafka, the log contains the size of records instead of the records. Both show secrets (``errors.sensitive``) as
+``(redacted)``.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from kafkaframes.protocol.messages.structs import Struct
 
 _KEPT = 10_000
 _MOST_BYTES = 64 << 20
-_SMALL = 512  # what an entry takes beside its bodies
-_SAMPLE = 32  # of a long list as many elements are weighed
+_SMALL = 512  # size of an entry without its bodies
+_SAMPLE = 32  # elements of a long list whose size is measured
 
 
 @dataclass(slots=True)
 class Entry:
-    """One request and its answer.
+    """A request and its response.
 
     Attributes:
-        number: counts the broker's requests.
-        connection: the number of its connection.
-        peer: the client's address.
-        software: name and version of the client's library, as far as it has told.
-        received_ms: the broker's clock when it came.
-        duration_ms: until it was answered; None while it is not.
-        body: the decoded request; None where nobody could decode it.
-        answer: the decoded answer; None where there was none, or not yet.
-        header_tags: tagged fields of the request's header that no spec declares, as ``(tag, bytes)``.
-        answer_tags: those of the answer's header.
-        unknown_tags: those of the request's body, at its top level.
-        fault: what a fault did to it, in words.
-        size_bytes: what its bodies take, roughly; the oldest bodies go when all take too much.
+        number: sequence number of the request in the broker, from 1.
+        connection: number of the connection.
+        peer: client address.
+        software: name and version of the client library, from ApiVersions; empty texts if the client sent none.
+        received_ms: time of arrival, by the broker's clock.
+        duration_ms: time until the response, in milliseconds; None before it.
+        body: decoded request; None if it cannot be decoded.
+        answer: decoded response; None before it, or if no response is sent.
+        header_tags: unknown tagged fields of the request header, as ``(tag, bytes)``.
+        answer_tags: unknown tagged fields of the response header.
+        unknown_tags: unknown top-level tagged fields of the request body.
+        fault: description of the fault that a rule caused.
+        size_bytes: approximate memory of the bodies. The oldest bodies are dropped if the total is too large.
     """
 
     number: int
@@ -67,7 +68,7 @@ class Entry:
     size_bytes: int = 0
 
     def __str__(self) -> str:
-        """Return a line: number, connection, API and version, client, time, and what was done to it."""
+        """Return one line: number, connection, API and version, client id, duration and fault."""
         took = "unanswered" if self.duration_ms is None else f"{self.duration_ms} ms"
         fault = f"  [{self.fault}]" if self.fault else ""
         return f"#{self.number:<5} {self.connection:>4}  {self.api} v{self.version:<3} {self.client_id!r} {took}{fault}"
@@ -76,7 +77,7 @@ class Entry:
 class Journal:
     """The last requests of a broker, oldest first; a hook of the dispatcher.
 
-    Requests that the short way answers are journalled too: while a journal listens, nothing goes the short way.
+    The fast path is disabled while a broker has a journal, so that the journal contains every request.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
@@ -87,7 +88,7 @@ class Journal:
         self._with_bodies: deque[Entry] = deque()
 
     def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
-        """Note a request."""
+        """Add an entry for a request."""
         self._number += 1
         session = request.session
         entry = Entry(
@@ -113,7 +114,7 @@ class Journal:
         return None
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Note an answer."""
+        """Add the response to the request's entry."""
         entry = request.journal_entry
         entry.duration_ms = self._monotonic_ms() - request.began_ms
         entry.software = request.session.software
@@ -124,7 +125,7 @@ class Journal:
             self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
 
     def _weigh(self, entry: Entry, size_bytes: int) -> None:
-        """Count what an entry holds; let the oldest bodies go when it is too much."""
+        """Add to the memory of an entry, and drop the oldest bodies if the total is too large."""
         if not entry.size_bytes:
             self._with_bodies.append(entry)
         entry.size_bytes += size_bytes
@@ -139,13 +140,13 @@ class Journal:
         return self._bytes > _MOST_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries.copy())  # in one step: the broker goes on in its own thread
+        return iter(self._entries.copy())  # a copy, because the broker's thread appends entries
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget everything so far."""
+        """Remove all entries."""
         self._entries.clear()
         for entry in self._with_bodies:
             entry.size_bytes = 0
@@ -160,7 +161,7 @@ class Journal:
         client_id: str | None = None,
         where: Callable[[Entry], bool] | None = None,
     ) -> list[Entry]:
-        """Return the requests that fit, oldest first."""
+        """Return the matching requests, oldest first."""
         return [
             entry
             for entry in self
@@ -171,14 +172,14 @@ class Journal:
         ]
 
     def count(self, api: str | None = None, **conditions: Any) -> int:
-        """Return how many requests fit."""
+        """Return the number of matching requests."""
         return len(self.requests(api, **conditions))
 
     def assert_requested(self, api: str, *, times: int | None = None, **named: Any) -> list[Entry]:
-        """Return the requests that fit.
+        """Return the matching requests.
 
         Raises:
-            AssertionError: there are none, or not ``times``; it shows what there was instead.
+            AssertionError: there is none, or their number is not ``times``. The message lists the last requests.
         """
         entries = self.requests(api, **named)
         if (times is None and entries) or len(entries) == times:
@@ -188,18 +189,18 @@ class Journal:
         raise AssertionError(f"{expected} {api}{conditions} expected, {len(entries)} came\n{self.text()}")
 
     def assert_not_requested(self, api: str, **conditions: Any) -> None:
-        """Pass if nothing fits.
+        """Check that no request matches.
 
         Raises:
-            AssertionError: something does; it shows what there was.
+            AssertionError: a request matches. The message lists the last requests.
         """
         self.assert_requested(api, times=0, **conditions)
 
     def assert_order(self, *apis: str) -> None:
-        """Pass if requests of these APIs came in this order, whatever came between.
+        """Check that requests of these APIs arrived in this order. Other requests may be in between.
 
         Raises:
-            AssertionError: they did not.
+            AssertionError: they did not. The message lists the last requests.
         """
         names = iter([entry.api for entry in self])
         for api in apis:
@@ -207,7 +208,7 @@ class Journal:
                 raise AssertionError(f"no {api} in the order {' -> '.join(apis)}\n{self.text()}")
 
     def text(self, *, last: int = 40) -> str:
-        """Return the last requests, a line each."""
+        """Return the last requests as text, one line each."""
         entries = list(self)[-last:]
         skipped = len(self) - len(entries)
         lines = [f"... {skipped} earlier requests"] if skipped else []
@@ -215,7 +216,7 @@ class Journal:
 
 
 def _memory_of(value: Any) -> int:
-    """Return how many bytes of memory a body takes, roughly: of long lists some elements are weighed, evenly chosen."""
+    """Return the approximate memory of a body, in bytes. A sample of long lists is measured."""
     if isinstance(value, list | tuple):
         step = max(len(value) // _SAMPLE, 1)
         weighed = value[::step]
@@ -228,7 +229,7 @@ def _memory_of(value: Any) -> int:
 
 
 def _record_bytes(answer: Any) -> int:
-    """Return the bytes of records in the answer to a fetch."""
+    """Return the bytes of records in a Fetch response."""
     rows = (row for topic in getattr(answer, "responses", None) or () for row in getattr(topic, "partitions", ()))
     return sum(len(getattr(row, "records", None) or b"") for row in rows)
 
@@ -237,7 +238,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def open_request_log(path: str) -> TextIO:
-    """Open a request log to append to; a new one is its owner's alone."""
+    """Open a request log for appending. A new file is readable only by its owner."""
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
@@ -247,17 +248,17 @@ def open_request_log(path: str) -> TextIO:
 
 @dataclass(frozen=True, slots=True)
 class RequestLog:
-    """Gives ``write`` a line, without its end, for each answered request."""
+    """A hook that calls ``write`` with one line, without a newline, for each answered request."""
 
     write: Callable[[str], None]
     now_ms: Callable[[], int]
     monotonic_ms: Callable[[], int]
 
     def before(self, request: Request) -> None:
-        """Let every request pass."""
+        """Handle the request as usual."""
 
     def after(self, request: Request, answer: Answer) -> None:
-        """Write the line."""
+        """Write the line of a request."""
         if request.is_unknown_version:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a broker begins with: its own data directory, or directories and stores that it only reads."""
+"""Opens what a broker serves: log directories and tiered stores, read-only; and takes and restores snapshots."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from kafkaframes.storage.partition import LogManager
 
 
 def paths_of(paths: Paths | None) -> tuple[str, ...]:
-    """Return what is to be served as texts; nothing for None."""
+    """Return the paths to serve as a tuple of texts; empty for None."""
     if paths is None:
         return ()
     return (fspath(paths),) if isinstance(paths, str | PathLike) else tuple(fspath(path) for path in paths)
 
 
 def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping[str, Any] | None = None) -> Served:
-    """Show what lies under paths as one log directory; ``copies.served_tree`` names the files that lie elsewhere.
+    """Combine log directories and tiered stores into one read-only log directory.
 
     Args:
-        paths: log directories, partitions' directories, directories of such, tiered stores; on a disk or by URL.
-        replicas: ``merge``: of several copies of a partition one log is made, as ``read_records`` does; ``all``: a
-            broker has each partition once, so that several copies are refused.
+        paths: log directories, partition directories, directories that contain them, or tiered stores; local paths or
+            URLs.
+        replicas: policy if a partition has several copies. ``merge``: combine them, as ``read_records`` does. ``all``:
+            reject them, because a broker serves one log for each partition.
 
     Raises:
-        LogDirError: a path holds nothing of Kafka's, or copies are of different topics or clusters.
-        OptionError: no path, no such word for ``replicas``, or several copies although they are not to be merged.
+        LogDirError: a path contains no Kafka data, or copies belong to different topics or clusters.
+        OptionError: ``paths`` is empty, ``replicas`` is unknown, or there are several copies with ``all``.
     """
     if not paths or replicas not in REPLICAS:
         raise OptionError(f"directories are served with replicas {' or '.join(REPLICAS)}, not {replicas!r}")
@@ -64,7 +65,7 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
 def served_of(
     paths: Sequence[str], *, replicas: str, options: Mapping[str, Any] | None
 ) -> tuple[Served | None, StoreReads | None]:
-    """Return what ``serve_paths`` shows, None of no paths; a store is read in threads, and returned, too."""
+    """Return the result of ``serve_paths`` (None without paths), and the reader of a store that is not local."""
     if not paths:
         return None, None
     served = serve_paths(paths, replicas=replicas, options=options)
@@ -75,10 +76,11 @@ def served_of(
 
 
 def not_served(logs: LogManager) -> tuple[Remark, ...]:
-    """Say what lies in a log directory and is not served: logs that cannot be read, what recovery cuts off, and what a
-    reader has met since; then which small files are treated as missing, because they cannot be read.
+    """Return findings about data in a log directory that is not served.
 
-    A broker keeps the batches of a segment up to the first that is not whole, and nothing behind it (LogLoader).
+    These are unreadable logs, data that recovery drops, and damage that later reads have found. Warnings follow for
+    small files that are ignored because they cannot be read. As Kafka's LogLoader, a broker serves the batches of a
+    segment up to the first incomplete one.
     """
     lines = [f"error: not served: {one}" for one in logs.unreadable.values()]
     for key, log in logs.logs.items():
@@ -102,9 +104,9 @@ def _is_of_store(directory: LogDirectory) -> bool:
 
 
 async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
-    """Open what is served in a thread: a store may take long, and the loop may be somebody's.
+    """Open the state of a broker in a thread: opening a store may be slow, and must not block the event loop.
 
-    What is opened when nobody waits any more is let go.
+    If the caller is cancelled, the state is closed as soon as it is open.
     """
     opening = asyncio.get_running_loop().run_in_executor(None, open_state)
     try:
@@ -115,7 +117,7 @@ async def open_in_thread(open_state: Callable[[], BrokerState]) -> BrokerState:
 
 
 def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
-    """Let go what was opened for somebody who waits no more."""
+    """Close the state that a cancelled caller no longer needs."""
     if not opening.cancelled() and opening.exception() is None:
         state = opening.result()
         state.logs.abandon()
@@ -129,16 +131,16 @@ _KEPT = (FILE_NAME, names.META_PROPERTIES, names.PARTITION_METADATA, names.LEADE
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a broker holds: files by their path in the log directory.
+    """The data of a broker: files by their path in the log directory.
 
-    Indexes and checkpoints of offsets are left out: a broker that opens the copy recovers them, as after a crash.
+    Indexes and offset checkpoints are excluded. A broker that opens the copy recovers them, as after a crash.
     """
 
     files: dict[str, bytes]
 
 
 def take_snapshot(state: BrokerState) -> Snapshot:
-    """Copy what a broker's logs and topics are made of."""
+    """Copy the files of a broker's logs and metadata."""
     disk, root = state.logs.disk, state.logs.path
     state.logs.checkpoint_all()
     files = {}
@@ -152,7 +154,7 @@ def take_snapshot(state: BrokerState) -> Snapshot:
 
 
 def put_snapshot(snapshot: Snapshot, data_dir: str | None) -> Disk:
-    """Write a snapshot into an empty directory, in memory or in place of what ``data_dir`` holds; return the disk."""
+    """Write a snapshot to memory, or to ``data_dir``, whose files it replaces; return the disk."""
     disk: Disk = MemoryDisk() if data_dir is None else LocalDisk()
     root = data_dir or MEMORY_DIRECTORY
     if data_dir is not None:

@@ -1,7 +1,8 @@
-"""The one file that knows asyncio and sockets: it pumps bytes between connections and the dispatcher.
+"""``Server``: the listeners and connections of a broker. The only module that reads from sockets.
 
-A connection handles one request at a time, as Kafka's does: while an answer is not there yet (``Later``), or is not on
-the disk yet (``fsync``), the next request waits in the buffer, and no more is read than ``_READ_AHEAD`` bytes.
+It transfers bytes between connections and the dispatcher. As in Kafka, a connection's requests are handled one at a
+time. While a response is pending (``Later``), or not yet flushed (``fsync``), the next request waits in the buffer, and
+at most ``_READ_AHEAD`` bytes are read.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from kafkaframes.protocol.messages import Message
 from kafkaframes.storage.files.memory_disk import MemoryDisk
 
 _READ_AHEAD = 256 << 10
-_FREE_FRAME_BYTES = 1 << 20  # of frames that find memory however much others take
-_MOST_UNSENT = 64 << 20  # bytes of answers in memory that clients do not take, of all connections
-_RESTING_SECONDS = 5.0  # after which a connection gives back memory that only large requests need
-_AT_ONCE = 64  # requests of one connection before others have their turn
-_LONG_ANSWER = 16 << 10  # is sent before the next request is looked at
-_FRAME_SECONDS = 30.0  # from a frame's first byte to its last
+_FREE_FRAME_BYTES = 1 << 20  # frames up to this size are not counted against max_queued_bytes
+_MOST_UNSENT = 64 << 20  # bytes of unsent responses in memory, of all connections
+_RESTING_SECONDS = 5.0  # an idle connection then frees the memory that only large requests need
+_AT_ONCE = 64  # requests of one connection before other connections are served
+_LONG_ANSWER = 16 << 10  # a longer response is sent before the next request is handled
+_FRAME_SECONDS = 30.0  # longest time from a frame's first byte to its last
 _SWEEP_SECONDS = 5.0
-_CLOSING_TURNS, _MOST_TURNS = 4, 100  # of the loop, until closed ports and their connections are gone
+_CLOSING_TURNS, _MOST_TURNS = 4, 100  # event loop iterations until ports and connections are closed
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A way in: where it is bound, how it is secured, which node it belongs to.
+    """A listener: its address, its security, and the node that it belongs to.
 
     Attributes:
-        name: as in ``listeners``: ``PLAINTEXT``, ``EXTERNAL`` ...
-        tls: for SSL and SASL_SSL.
-        needs_sasl: a connection authenticates before anything else.
+        name: listener name, as in ``listeners``: ``PLAINTEXT``, ``EXTERNAL`` ...
+        tls: TLS context for SSL and SASL_SSL; None for plaintext.
+        needs_sasl: whether connections must authenticate with SASL.
     """
 
     name: str = "PLAINTEXT"
@@ -57,7 +58,7 @@ class Listener:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client's connection."""
+    """The connection of a client."""
 
     def __init__(self, server: Server, listener: Listener) -> None:
         self._server = server
@@ -65,8 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._later: Later | None = None
-        self._is_held = False  # an answer waits for the disk, or a turn is given to others
-        self._is_muted = False  # a quota was exceeded
+        self._is_held = False  # a response waits for a flush, or other connections are served first
+        self._is_muted = False  # because of a quota
         self._outbox: Outbox | None = None
         self._is_paused = False
         self.session = Session(
@@ -85,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------------------------------------- asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Set up the connection, or close it if the broker does not admit it."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -106,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_later(refused_ms / 1000, self.close)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End."""
+        """Release the connection's resources, and cancel its pending response."""
         self.transport = None
         if self._outbox is not None:
             self._outbox.drop()
@@ -118,11 +119,11 @@ class Connection(asyncio.BufferedProtocol):
             call()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where bytes go."""
+        """Return the buffer for the next bytes."""
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes, answer what is whole."""
+        """Handle the complete requests in the buffer."""
         self._frames.buffer_updated(nbytes)
         self.last_active = self._server.loop.time()
         self._pump()
@@ -131,13 +132,13 @@ class Connection(asyncio.BufferedProtocol):
             self._server.bound_frame_memory()
 
     def pause_writing(self) -> None:
-        """Stop answering: the client does not read."""
+        """Stop handling requests, because the client does not read its responses."""
         if self._outbox is not None:
             self._outbox.is_choked = True
             self._server.not_taken(self, self._outbox.held_bytes)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue after ``pause_writing``."""
         if self._outbox is not None:
             self._server.taken(self)
             self._outbox.resume()
@@ -145,13 +146,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_choked(self) -> bool:
-        """Whether the client does not read."""
+        """Whether the client does not read its responses, or the connection is closing."""
         return self._outbox is not None and (self._outbox.is_choked or self._outbox.is_ending)
 
     # ---------------------------------------------------------------------------------------------- pumping
 
     def _pump(self) -> None:
-        """Answer the whole requests that are there, one after another."""
+        """Handle the complete requests in the buffer, one after the other."""
         out: Buffers = []
         try:
             self._answer_frames(out)
@@ -177,11 +178,11 @@ class Connection(asyncio.BufferedProtocol):
             if frame is None:
                 return
             done += 1
-            self.frame_began = None  # what follows is another frame
+            self.frame_began = None  # the next bytes belong to another frame
             self._answer_frame(frame, out)
 
     def _give_turn(self) -> None:
-        """Let other connections be answered before this one's next request."""
+        """Serve other connections before this one's next request."""
         self._is_held = True
         self._server.loop.call_soon(self._go_on)
 
@@ -218,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
 
     def _answer_raw(self, answer: Answer, out: Buffers) -> None:
-        """Answer a SASL token; one that is refused, by closing the connection later."""
+        """Answer a SASL token without headers. If it is rejected, the connection is closed after a delay."""
         if isinstance(answer, Encoded):
             out.extend(answer.parts)
             return
@@ -236,14 +237,14 @@ class Connection(asyncio.BufferedProtocol):
         answer.when_complete(go_on)
 
     def _answer_apart(self, request: Request) -> None:
-        """Answer a request that may have long lists: it is decoded, and its answer encoded, beside the loop."""
+        """Answer a request that may be large: decode it and encode its response in a thread."""
         self._later = later = Later()
         later.when_complete(lambda done: self._late(request, done))
         decoding = self._server.loop.run_in_executor(None, lambda: request.body)
         decoding.add_done_callback(lambda done: self._decoded(request, later, done.exception()))
 
     def _decoded(self, request: Request, later: Later, error: BaseException | None) -> None:
-        if later.is_done:  # the connection is gone
+        if later.is_done:  # the connection is closed
             return
         try:
             if error is not None:
@@ -279,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             later.complete(answer)
 
     def _late(self, request: Request, later: Later) -> None:
-        """Send the answer that was waited for, and go on with the next request."""
+        """Send a response that was pending, and continue with the next request."""
         if self._later is not later:
             return
         self._later = None
@@ -301,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.loop.call_soon(self._pump)
 
     def _mute(self, milliseconds: int) -> None:
-        """Read no request for a time."""
+        """Handle no requests for a time, because of a quota."""
         self._is_muted = True
 
         def go_on() -> None:
@@ -321,10 +322,10 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(self.close)
 
     def _give(self, buffers: Buffers, out: Buffers) -> None:
-        """Send what is answered, once the disk has what it stands for."""
+        """Send a response, with ``fsync`` after the records are flushed."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
-            if len(buffers) > 1 or len(buffers[0]) > _LONG_ANSWER:  # else joined with those that follow
+            if len(buffers) > 1 or len(buffers[0]) > _LONG_ANSWER:  # shorter ones are sent together
                 self._send(out)
                 out.clear()
             return
@@ -361,44 +362,44 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Close the connection, after what was answered is sent."""
+        """Close the connection after all responses are sent."""
         if self.transport is not None and self._outbox is not None:
             self._outbox.end()
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         if self.transport is not None:
             self.transport.abort()
 
     def rest(self) -> None:
-        """Give back memory that only large requests need."""
+        """Free the memory that only large requests need."""
         self._frames.shrink()
         if self.holds_memory:
             self._server.note_frame_memory(self, self._frames.capacity_bytes)
 
     def drop_frames(self) -> None:
-        """Give back all memory of frames; nothing more is read."""
+        """Free all buffers of received bytes. The caller closes the connection."""
         self._frames = FrameBuffer(self._frames.max_bytes)
         self._server.note_frame_memory(self, 0)
 
     @property
     def is_ending(self) -> bool:
-        """Whether it closes once everything is sent."""
+        """Whether the connection closes after all responses are sent."""
         return self._outbox is not None and self._outbox.is_ending
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes of answers the client has not read yet, beside what the system holds."""
+        """The bytes of responses that are not yet passed to the operating system."""
         return 0 if self.transport is None or self._outbox is None else self._outbox.unsent_bytes
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request has no answer yet."""
+        """Whether a response is pending."""
         return self._later is not None or self._is_held
 
 
 class Alarm:
-    """Wakes a loop when something of a clock is due."""
+    """Runs the due timers of a clock on an event loop."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -424,7 +425,7 @@ class Alarm:
         self._schedule()
 
     def stop(self) -> None:
-        """Wake nobody any more."""
+        """Stop running timers."""
         self._clock.on_change = None
         if self._wake is not None:
             self._wake.cancel()
@@ -435,9 +436,9 @@ class Server:
     """The listeners of one broker and their connections.
 
     Attributes:
-        clock: what drives timers; the server wakes when something is due.
-        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72): the memory of frames above 1 MiB each; -1: unlimited.
-        fast: answers ordinary frames without the dispatcher; None from it: not ordinary.
+        clock: clock whose due timers the server runs.
+        max_queued_bytes: ``queued.max.request.bytes`` (KIP-72): total memory of frames above 1 MiB; -1: unlimited.
+        fast: fast path, which answers ordinary requests without the dispatcher. It returns None for other requests.
     """
 
     dispatcher: Dispatcher
@@ -451,11 +452,11 @@ class Server:
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, Acceptor]] = field(default_factory=list)
-    _not_taken: dict[Connection, int] = field(default_factory=dict)  # the one that has waited for longest first
+    _not_taken: dict[Connection, int] = field(default_factory=dict)  # bytes of unread responses, longest wait first
     _sweep: asyncio.TimerHandle | None = None
     _frame_memory: dict[Connection, int] = field(default_factory=dict)  # of connections with large buffers
     _frame_memory_bytes: int = 0
-    _closing: list[Acceptor] = field(default_factory=list)  # with connections that are being established
+    _closing: list[Acceptor] = field(default_factory=list)  # closed acceptors that may still establish connections
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -487,7 +488,7 @@ class Server:
             acceptor.resume()
 
     def stop_listening(self, node_id: int | None = None) -> None:
-        """Close the listeners, of one node or of all, and their connections. Nothing is accepted from now on."""
+        """Close the listeners and connections of one node, or of all nodes."""
         for listener, acceptor in tuple(self._listening):
             if node_id in (None, listener.node_id):
                 acceptor.close()
@@ -498,7 +499,7 @@ class Server:
                 connection.abort()
 
     async def wait_closed(self) -> None:
-        """Return when the ports that were closed are, and the connections that broke with them."""
+        """Wait until the ports and connections that ``stop_listening`` closes are closed."""
         for turn in range(_MOST_TURNS):
             await asyncio.sleep(0)
             nodes = {listener.node_id for listener, _ in self._listening}
@@ -508,7 +509,7 @@ class Server:
                 return
 
     def admit(self, connection: Connection) -> bool:
-        """Take a new connection, unless there are too many, or its port was closed when it came."""
+        """Register a new connection. Return False if there are too many, or if its port has been closed."""
         is_open = any(listener is connection.listener for listener, _ in self._listening)
         if not is_open or len(self.connections) >= self.max_connections:
             return False
@@ -516,7 +517,7 @@ class Server:
         return True
 
     def not_taken(self, connection: Connection, size_bytes: int) -> None:
-        """Note answers that a client does not take; where all of them are too many, who has waited longest goes."""
+        """Note unread responses of a client. If all exceed the limit, close the connections that wait longest."""
         self._not_taken[connection] = size_bytes
         while sum(self._not_taken.values()) > _MOST_UNSENT:
             oldest = next(iter(self._not_taken))
@@ -525,22 +526,22 @@ class Server:
             oldest.abort()
 
     def taken(self, connection: Connection) -> None:
-        """Note that a client goes on reading, or is gone."""
+        """Note that a client reads again, or has closed its connection."""
         self._not_taken.pop(connection, None)
 
     def note_frame_memory(self, connection: Connection, size_bytes: int) -> None:
-        """Note the size of a connection's buffer; those up to 1 MiB are not counted: ordinary requests find memory."""
+        """Note the size of a connection's buffer. Buffers up to 1 MiB are not counted and always available."""
         connection.holds_memory = size_bytes > _FREE_FRAME_BYTES
         self._frame_memory_bytes += size_bytes * connection.holds_memory - self._frame_memory.pop(connection, 0)
         if connection.holds_memory:
             self._frame_memory[connection] = size_bytes
 
     def bound_frame_memory(self) -> None:
-        """If the large buffers take too much, close the connection whose frame has been unfinished for longest."""
+        """While large buffers exceed ``max_queued_bytes``, close the connection with the oldest incomplete frame."""
         if not 0 <= self.max_queued_bytes < self._frame_memory_bytes:
             return
         for connection in tuple(self._frame_memory):
-            connection.rest()  # those without an unfinished frame
+            connection.rest()  # frees buffers without an incomplete frame
         unfinished = {one: one.frame_began for one in self._frame_memory if one.frame_began is not None}
         for connection, _ in sorted(unfinished.items(), key=lambda item: item[1]):
             if self._frame_memory_bytes <= self.max_queued_bytes:
@@ -553,20 +554,20 @@ class Server:
             connection.abort()
 
     def forget(self, connection: Connection) -> None:
-        """Note that a connection is closed; one that waited for its descriptor may be accepted."""
+        """Remove a closed connection. Acceptors that wait for its file descriptor continue."""
         self.note_frame_memory(connection, 0)
         self.connections.discard(connection)
         self.taken(connection)
         for _, acceptor in self._listening:
             if acceptor.is_waiting:
-                self.loop.call_soon(acceptor.resume)  # once the system has closed the socket
+                self.loop.call_soon(acceptor.resume)  # after asyncio has closed the socket
 
     def closed(self, session: Session, reason: str) -> None:
-        """Tell that a connection was dropped."""
+        """Log why a connection was closed."""
         _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
 
     def _look_around(self) -> None:
-        """Close connections that are idle, or that do not finish a frame."""
+        """Close idle connections, and connections that do not complete a frame in time."""
         now = self.loop.time()
         for connection in tuple(self.connections):
             if connection.is_waiting:
@@ -583,7 +584,7 @@ class Server:
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def close(self) -> None:
-        """Close everything."""
+        """Close all listeners and connections."""
         self.stop_listening()
         for alarm in self._alarms:
             alarm.stop()

@@ -1,6 +1,6 @@
-"""Topics and partitions, and the virtual nodes that have their replicas.
+"""Topics, partitions, and the virtual nodes of a broker.
 
-One process serves all nodes, and every partition has one log: its replicas are all in sync as long as they are up.
+One process serves all nodes, and each partition has one log. All replicas on running nodes are therefore in sync.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from kafkaframes.storage.partition.state import UNDEFINED, EpochEnd
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
-Replicas = Sequence[tuple[int, ...]]  # nodes of each of some partitions, the preferred leader first
+Replicas = Sequence[tuple[int, ...]]  # node ids for each partition, preferred leader first
 INTERNAL_TOPICS = (GROUP_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Partition:
-    """One partition: its log, who leads it, and who waits for it to change.
+    """A partition: its log, its leader and replicas, and the requests that wait for changes.
 
     Attributes:
-        replicas: the nodes that have it, the preferred leader first; all of them on the one log.
-        in_sync: those of them that were up with a leader (ISR); the last one stays.
-        leader_epoch: grows with each change of leader; written into batches of format 2.
-        waiting: called when something was appended, its last stable offset moved, or it went.
-        is_offline: deleted, or its disk has failed.
-        min_insync_replicas: ``min.insync.replicas``; with fewer in sync, acks=all is refused, unless all replicas are.
+        replicas: node ids of the replicas, preferred leader first; they share one log.
+        in_sync: node ids of the in-sync replicas (ISR). The last one stays in the ISR when its node stops.
+        leader_epoch: leader epoch; it grows with each change of leader and is written into batches of format 2.
+        waiting: callbacks by waiter, called after an append, a change of the last stable offset, or the deletion.
+        is_offline: whether the partition is deleted, or its disk has failed.
+        min_insync_replicas: ``min.insync.replicas``. With a smaller ISR, acks=all is rejected unless all replicas are
+            in sync.
         may_down_convert: ``message.downconversion.enable``.
     """
 
@@ -49,7 +50,7 @@ class Partition:
     may_down_convert: bool = True
 
     def __post_init__(self) -> None:
-        """Begin with every replica in sync, led by the preferred one."""
+        """Start with all replicas in sync and the preferred leader."""
         self.in_sync, self.leader_id = self.replicas, self.replicas[0]
 
     def __repr__(self) -> str:
@@ -58,11 +59,11 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether acks=all is refused; all replicas are enough, where there are fewer than the minimum."""
+        """Whether acks=all is rejected. All replicas suffice if there are fewer than the minimum."""
         return len(self.in_sync) < min(self.min_insync_replicas, len(self.replicas))
 
     def take_in(self, node_id: int) -> None:
-        """Let a node have a replica in sync; one that has none gets the leader's."""
+        """Add a node to the ISR. If it has no replica, it gets the leader's."""
         if node_id not in self.replicas:
             self.replicas = tuple(node_id if one == self.leader_id else one for one in self.replicas)
             self.in_sync = tuple(one for one in self.in_sync if one in self.replicas)
@@ -74,14 +75,14 @@ class Partition:
         return self.topic_partition.partition
 
     def end_of_epoch(self, leader_epoch: int) -> EpochEnd:
-        """Return where a leader epoch ends; that of the leader has begun, even without a record."""
+        """Return the end offset of a leader epoch. The current epoch is included even if it has no records."""
         epochs, end = self.log.epochs, self.log.log_end_offset
         if not epochs.entries and UNDEFINED != leader_epoch <= self.leader_epoch:
             return EpochEnd(leader_epoch, end)
         return epochs.end_offset_for(leader_epoch, log_end_offset=end)
 
     def notify(self) -> None:
-        """Wake all who wait."""
+        """Call all waiting callbacks."""
         if self.waiting:
             for call in tuple(self.waiting.values()):
                 call()
@@ -89,7 +90,7 @@ class Partition:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Topic:
-    """A topic: its id, its own settings and its partitions, by number."""
+    """A topic: its id, its own settings, and its partitions in order of their number."""
 
     name: str
     topic_id: UUID
@@ -102,17 +103,17 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is a coordinator's."""
+        """Whether the topic is internal to a coordinator."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
-        """Return a partition by its number; None if there is none."""
+        """Return a partition by its number; None if it does not exist."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address as clients get it."""
+    """An advertised address."""
 
     host: str
     port: int
@@ -120,11 +121,11 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Node:
-    """One virtual node.
+    """A virtual node.
 
     Attributes:
-        endpoints: its addresses, by the name of the listener.
-        is_up: it answers; a node that is down refuses connections and leads nothing.
+        endpoints: advertised addresses by listener name.
+        is_up: whether the node is running. A stopped node rejects connections and leads no partitions.
     """
 
     node_id: int
@@ -135,36 +136,36 @@ class Node:
 
 @dataclass(slots=True)
 class Nodes:
-    """All nodes, by number; and the ``coordinators`` that a test has moved, by kind and key."""
+    """The virtual nodes by id, and the ``coordinators`` that a test has moved, by type and key."""
 
     by_id: dict[int, Node] = field(default_factory=lambda: {1: Node(1)})
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
 
     @property
     def ids(self) -> list[int]:
-        """The numbers of the nodes that are up."""
+        """The ids of the running nodes."""
         return [node.node_id for node in self.by_id.values() if node.is_up]
 
     @property
     def has_racks(self) -> bool:
-        """Whether consumers may read from another replica than the leader (KIP-392)."""
+        """Whether a node has a rack, so that consumers may read from a follower (KIP-392)."""
         return any(node.rack for node in self.by_id.values())
 
     def read_replica(self, partition: Partition, rack: str) -> int | None:
-        """Return the replica to read from instead of the leader, as Kafka's RackAwareReplicaSelector chooses."""
+        """Return the preferred read replica if it is not the leader (Kafka's RackAwareReplicaSelector)."""
         same = [number for number in sorted(partition.in_sync) if rack and self.by_id[number].rack == rack]
         return None if not same or partition.leader_id in same else same[0]
 
     @property
     def controller_id(self) -> int:
-        """The lowest of them."""
+        """The lowest id of a running node; -1 if all nodes are stopped."""
         return min(self.ids, default=-1)
 
     def replicas_for(self, topic: str, index: int, factor: int) -> tuple[int, ...]:
-        """Return the replicas of a new partition, the preferred leader first.
+        """Return the replicas of a new partition, preferred leader first.
 
-        Nodes take turns, starting with a node that the topic's name decides. Replicas are in as many racks as possible.
-        Nodes that are down come last (StripedReplicaPlacer).
+        Nodes are assigned round-robin, from a node that depends on the topic's name. Replicas are in as many racks as
+        possible. Stopped nodes are last (StripedReplicaPlacer).
         """
         if len(self.by_id) == 1:
             return tuple(self.by_id)
@@ -178,7 +179,7 @@ class Nodes:
         return (*nodes, *_rotated(down, turn))[:factor]
 
     def _alternate_racks(self, numbers: Sequence[int]) -> list[int]:
-        """Return nodes so that neighbours are in different racks, as far as possible: the first of each rack first."""
+        """Order nodes so that neighbours are in different racks if possible: first the first node of each rack."""
         rank_in_rack: Counter[str] = Counter()
         ranks = {}
         for number in numbers:
@@ -188,7 +189,7 @@ class Nodes:
         return sorted(numbers, key=ranks.__getitem__)
 
     def _spread_over_racks(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return nodes with the first one of each rack first, otherwise in the same order."""
+        """Move the first node of each rack to the front; the order is otherwise unchanged."""
         racks: set[str | None] = set()
         firsts = []
         for number in numbers:
@@ -199,24 +200,24 @@ class Nodes:
         return [*firsts, *(number for number in numbers if number not in firsts)]
 
     def are_replicas(self, numbers: Sequence[int]) -> bool:
-        """Return whether numbers can be the replicas of a partition: nodes that there are, each once, at least one."""
+        """Return whether node ids are valid replicas of a partition: at least one, existing, without duplicates."""
         return 0 < len(numbers) == len(set(numbers)) and self.by_id.keys() >= set(numbers)
 
     def let_lead(self, partition: Partition) -> None:
-        """Let a partition be led by its first replica that is up; those that are down are not in sync."""
+        """Elect the first replica on a running node as leader, and remove stopped nodes from the ISR."""
         up = tuple(number for number in partition.replicas if self.by_id[number].is_up)
         partition.in_sync = up or partition.replicas[:1]
         partition.leader_id = partition.in_sync[0]
 
     def is_led(self, partition: Partition) -> bool:
-        """Return whether the leader of a partition is up."""
+        """Return whether the leader's node is running."""
         leader = self.by_id.get(partition.leader_id)
         return leader is not None and leader.is_up
 
     def coordinator_of(self, kind: int, key: str) -> Node | None:
-        """Return the coordinator of a group (0), a transactional id (1) or a share group (2); None if all are down.
+        """Return the coordinator of a group (0), a transactional id (1) or a share group (2); None if all are stopped.
 
-        While a node is down the next one coordinates in its place; what others coordinate stays with them.
+        The next running node replaces a stopped one. The keys of other coordinators do not move.
         """
         chosen = self.coordinators.get((kind, key))
         if chosen is not None and self.by_id[chosen].is_up:
@@ -225,12 +226,12 @@ class Nodes:
         return next((self.by_id[number] for number in in_turn if self.by_id[number].is_up), None)
 
     def endpoint(self, node: Node, listener: str) -> Endpoint:
-        """Return the address of a node for clients that came by a listener."""
+        """Return the advertised address of a node for clients of a listener."""
         return node.endpoints.get(listener) or next(iter(node.endpoints.values()), Endpoint("", -1))
 
 
 def _rotated(numbers: Sequence[int], turn: int) -> Sequence[int]:
-    """Return numbers in their order, from another one on.
+    """Rotate numbers to the left by ``turn`` positions.
 
     >>> _rotated([1, 2, 3], 4)
     [2, 3, 1]

@@ -1,4 +1,4 @@
-"""An authorizer: rules that allow or deny an operation on a resource to a principal, as Kafka's StandardAuthorizer."""
+"""``AclAccess``, an authorizer with ACLs, as Kafka's StandardAuthorizer."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 DENY, ALLOW = 2, 3
 WILDCARD = "*"
-_ANY_NAME = "hardcode"  # Kafka's name for a topic of any name
+_ANY_NAME = "hardcode"  # the topic name with which Kafka checks for permissions on all topics
 RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
 _DESCRIBE, _DESCRIBE_CONFIGS = OPERATIONS["DESCRIBE"], OPERATIONS["DESCRIBE_CONFIGS"]
-# An allowed operation allows these, too (AclEntry, StandardAuthorizerData).
+# Operation -> the operations that imply it (AclEntry, StandardAuthorizerData).
 _IMPLY = {
     _DESCRIBE: {OPERATIONS[name] for name in ("READ", "WRITE", "DELETE", "ALTER")},
     _DESCRIBE_CONFIGS: {OPERATIONS["ALTER_CONFIGS"]},
 }
 
-_Pattern = tuple[int, bool, str]  # the type of a resource, whether names only begin so, the name
+_Pattern = tuple[int, bool, str]  # resource type, whether the pattern is prefixed, resource name
 
 
 class Acl(NamedTuple):
-    """One rule; numbers are Kafka's."""
+    """An ACL; its numbers are Kafka's."""
 
     resource_type: int
     resource_name: str
@@ -39,7 +39,7 @@ class Acl(NamedTuple):
     permission: int
 
     def is_about(self, resource_type: int, name: str) -> bool:
-        """Return whether the rule is about a resource."""
+        """Return whether the ACL's pattern matches a resource."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == PREFIXED:
@@ -47,18 +47,18 @@ class Acl(NamedTuple):
         return self.resource_name in (name, WILDCARD)
 
     def covers(self, other: Acl) -> bool:
-        """Return whether the rule's pattern takes every name that the other's does."""
+        """Return whether this pattern matches every name that the other ACL's pattern matches."""
         if self.pattern_type == LITERAL and self.resource_name != WILDCARD:
             return other.pattern_type == LITERAL and other.resource_name == self.resource_name
         return self.pattern_type == LITERAL or other.resource_name.startswith(self.resource_name)
 
     def is_for(self, principal: str, host: str) -> bool:
-        """Return whether the rule is about a client."""
+        """Return whether the ACL applies to a client."""
         return self.principal in (principal, "User:*") and self.host in (host, WILDCARD)
 
 
 class AclFilter(NamedTuple):
-    """Which rules somebody asks about; None and 1 take all."""
+    """A filter for ACLs; None and 1 match everything."""
 
     resource_type: int
     resource_name: str | None
@@ -69,7 +69,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def takes(self, acl: Acl) -> bool:
-        """Return whether a rule fits."""
+        """Return whether the filter matches an ACL."""
         if self.principal not in (None, acl.principal) or self.host not in (None, acl.host):
             return False
         numbers = (
@@ -86,11 +86,13 @@ class AclFilter(NamedTuple):
 
 
 class AclAccess:
-    """An ``Access`` by rules.
+    """An authorizer with ACLs.
 
     Args:
-        acls: the rules; changed by ``add`` and ``remove``.
-        allows_unruled: what no rule is about is allowed (``allow.everyone.if.no.acl.found``).
+        acls: initial ACLs.
+        super_users: principals that may execute every operation.
+        allows_unruled: whether operations on resources without ACLs are allowed
+            (``allow.everyone.if.no.acl.found``).
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class AclAccess:
     ) -> None:
         self._acls: dict[Acl, None] = {}
         self._by_pattern: dict[_Pattern, dict[Acl, None]] = {}
-        self._prefix_lengths: Counter[int] = Counter()  # of prefixed patterns
+        self._prefix_lengths: Counter[int] = Counter()  # length of a prefix -> number of prefixed patterns
         self._super_users = frozenset(super_users)
         self._allows_unruled = allows_unruled
         self.version = 0
@@ -110,11 +112,11 @@ class AclAccess:
 
     @property
     def rule_count(self) -> int:
-        """How many rules there are; no ``__len__``, for an authorizer without rules is not false."""
+        """The number of ACLs. There is no ``__len__``, because an authorizer without ACLs is not false."""
         return len(self._acls)
 
     def add(self, acl: Acl) -> None:
-        """Add a rule; one that is there stays."""
+        """Add an ACL, unless it exists."""
         pattern = _pattern(acl)
         if pattern not in self._by_pattern and acl.pattern_type == PREFIXED:
             self._prefix_lengths[len(acl.resource_name)] += 1
@@ -122,7 +124,7 @@ class AclAccess:
         self.version += 1
 
     def remove(self, acl_filter: AclFilter) -> list[Acl]:
-        """Remove the rules that fit; return them."""
+        """Remove the ACLs that match a filter; return them."""
         removed = [acl for acl in self._acls if acl_filter.takes(acl)]
         for acl in removed:
             self._drop(acl)
@@ -142,13 +144,13 @@ class AclAccess:
                 del self._prefix_lengths[length]
 
     def _about(self, kind: int, name: str) -> list[Acl]:
-        """Return the rules about a resource, looked up by its name and by what it begins with."""
+        """Return the ACLs of a resource: by its name, by the wildcard, and by each prefix of its name."""
         prefixes = [(kind, True, name[:length]) for length in self._prefix_lengths if length <= len(name)]
         patterns = [(kind, False, name), (kind, False, WILDCARD), *prefixes]
         return [acl for pattern in patterns for acl in self._by_pattern.get(pattern, ())]
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
-        """Return whether the client may do it: no rule denies it, and one allows it."""
+        """Return whether the client may execute an operation: an ACL allows it, and none denies it."""
         if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
@@ -163,9 +165,9 @@ class AclAccess:
         return any(acl.permission == ALLOW and acl.operation in enough for acl in own)
 
     def may_write_idempotently(self, session: Session) -> bool:
-        """Return whether the client may have a producer id: by itself, or because it may write to some topic (KIP-679).
+        """Return whether the client may get a producer id: IDEMPOTENT_WRITE, or WRITE to any topic (KIP-679).
 
-        A topic may be written to in general if a rule allows its pattern, and none denies a pattern that covers it.
+        WRITE to a topic is sufficient if an ACL allows a pattern, and no ACL denies a pattern that covers it.
         """
         if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
             return True
@@ -178,7 +180,7 @@ class AclAccess:
         return any(acl.permission == ALLOW and not any(no.covers(acl) for no in denying) for acl in writing)
 
     def operations(self, session: Session, resource: str, name: str) -> int:
-        """Return what the client may do, one bit for each operation's number; 0 where it may not describe it."""
+        """Return the client's permitted operations as bits; 0 if it may not describe the resource."""
         if not self.allows(session, "DESCRIBE", resource, name):
             return 0
         allowed = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
@@ -199,24 +201,24 @@ _FILTER = attrgetter(
 
 
 def acl_of(row: Any) -> Acl:
-    """Return the rule of a row of CreateAcls."""
+    """Return the ACL of a CreateAcls row."""
     return Acl(*_RULE(row))
 
 
 def filter_of(row: Any) -> AclFilter:
-    """Return the filter of DescribeAcls, or of a row of DeleteAcls."""
+    """Return the filter of a DescribeAcls request or DeleteAcls row."""
     return AclFilter(*_FILTER(row))
 
 
 def check_elements(rows: Iterable[Acl | AclFilter]) -> None:
-    """Refuse UNKNOWN types, patterns, operations and permissions: Kafka cannot read such a request, and closes."""
+    """Close the connection if a type, operation or permission is UNKNOWN (0): Kafka cannot decode such a request."""
     for row in rows:
         if 0 in (row.resource_type, row.pattern_type, row.operation, row.permission):
             raise CloseConnection("a rule or filter with unknown elements")
 
 
 def mistake_in(acl: Acl) -> str | None:
-    """Return what is wrong with a rule that shall be made; None if nothing is."""
+    """Return why a new ACL is invalid; None if it is valid."""
     if acl.resource_type not in RESOURCE_TYPES.values():
         return f"there is no type of resource {acl.resource_type}"
     if acl.pattern_type not in (LITERAL, PREFIXED):

@@ -1,6 +1,6 @@
-"""What secures a broker's listener, as its maker says it, and the mechanisms of SASL.
+"""``Security``, the security options of a broker, and the SASL mechanisms.
 
-These are PLAIN (RFC 4616), SCRAM, OAUTHBEARER (RFC 7628) and GSSAPI.
+The mechanisms are PLAIN (RFC 4616), SCRAM, OAUTHBEARER (RFC 7628) and GSSAPI.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER, GSSAPI)
 _GS2_HEADER = re.compile(r"[ny],(?:a=(?P<authzid>[^,]*))?,")
 _KEY_VALUE = re.compile(r"[A-Za-z]+=.*", re.DOTALL)
 _BEARER = re.compile(r"auth=Bearer +(?P<token>\S+)")
-CheckToken = Callable[[str, int], str]  # a token and the time in milliseconds -> the user; AuthenticationError
+CheckToken = Callable[[str, int], str]  # token, time in milliseconds -> user; raises AuthenticationError
 
 
 class PlainExchange(Exchange):
-    """A user's name and password in one message."""
+    """A PLAIN authentication: user name and password in one message."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
 
     def respond(self, message: bytes) -> bytes:
-        """Return nothing, if the password is right."""
+        """Return an empty response if the password is correct."""
         parts = message.split(b"\0")
         if len(parts) != 3:
             raise AuthenticationError("PLAIN has three parts: whom to act for, the user, the password")
@@ -66,12 +66,12 @@ class PlainExchange(Exchange):
 
 
 def _digest(text: str) -> bytes:
-    """Return a password as a number of bytes that tells nothing of its length."""
+    """Return a hash of a password: comparing hashes does not reveal the password's length."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class BearerExchange(Exchange):
-    """A token; a wrong one is answered as JSON first, and refused when the client has seen it (RFC 7628)."""
+    """An OAUTHBEARER authentication. It fails after the client has received the error as JSON (RFC 7628)."""
 
     def __init__(self, check: CheckToken, now_ms: Callable[[], int]) -> None:
         self._check = check
@@ -79,7 +79,7 @@ class BearerExchange(Exchange):
         self._refusal: str | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Return nothing for a right token; an ``AuthenticationError`` once the client knows that it is wrong."""
+        """Return an empty response for a valid token, else the error; then raise an ``AuthenticationError``."""
         if self._refusal is not None:
             raise AuthenticationError(self._refusal)
         authzid, token = _parse_initial_response(message.decode("utf-8", "replace"))
@@ -98,7 +98,7 @@ def _parse_initial_response(text: str) -> tuple[str, str]:
     """Return the authorization id and the token of a client's initial response (RFC 7628, section 3.1).
 
     Raises:
-        AuthenticationError: the text is not such a response.
+        AuthenticationError: the text is not an initial response.
     """
     header, *pairs = text.split("\x01")
     gs2 = _GS2_HEADER.fullmatch(header)
@@ -116,17 +116,17 @@ def _parse_initial_response(text: str) -> tuple[str, str]:
 class Credentials:
     """The users of a broker.
 
-    An unknown user is answered as a known one with a wrong password: in the same time, and by SCRAM with a salt and a
-    number of iterations that real users have, which follow from a secret.
+    Responses do not reveal whether a user exists. A login of an unknown user takes as long as one with a wrong
+    password. For SCRAM, an unknown user gets a salt and an iteration count as of existing users, derived from a secret.
 
     Attributes:
-        passwords: for PLAIN; SCRAM knows the same users.
-        scram: credentials by (user, mechanism) that clients have set.
-        kerberos: for GSSAPI: how tickets are taken, and users' names.
-        in_thread: does what may wait for files and other machines in a thread, and completes an answer on the loop when
-            it is done; None: it is done here.
-        tokens: delegation tokens, which SCRAM takes.
-        secret: what salts follow from; of a data directory, or of this process.
+        passwords: passwords by user, for PLAIN and SCRAM.
+        scram: SCRAM credentials that clients have set, by (user, mechanism).
+        kerberos: for GSSAPI, the keytab's options and the mapping of principals to users.
+        in_thread: runs a function that may wait for files or other hosts in a thread, and completes its result on the
+            event loop; None: the function runs in the caller.
+        tokens: delegation tokens, which are valid for SCRAM.
+        secret: secret from which salts are derived. It is stored in the data directory, or random without one.
     """
 
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
@@ -140,7 +140,7 @@ class Credentials:
     _made: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
     def exchange(self, mechanism: str, now_ms: Callable[[], int]) -> Exchange:
-        """Begin an authentication by a mechanism that is offered."""
+        """Start an authentication with an enabled mechanism."""
         if mechanism == PLAIN:
             return PlainExchange(self.passwords)
         if mechanism == OAUTHBEARER:
@@ -156,14 +156,14 @@ class Credentials:
         )
 
     def prepare(self) -> None:
-        """Make the SCRAM credentials of all passwords: nobody's first attempt takes longer than another's."""
+        """Compute the SCRAM credentials of all passwords in advance, so that all logins take the same time."""
         for mechanism in (name for name in self.mechanisms if name in HASHES):
             for user, password in self.passwords.items():
                 salt = self._derived(user, mechanism)[:SALT_BYTES]
                 self._made[user, mechanism] = credential_of_password(mechanism, password, salt=salt)
 
     def find_scram(self, user: str, mechanism: str) -> ScramCredential:
-        """Return a user's SCRAM credential; one that no password fits, for an unknown user."""
+        """Return a user's SCRAM credential. For an unknown user, return one that no password matches."""
         if self.passwords and not self._made:
             self.prepare()
         key = (user, mechanism)
@@ -177,7 +177,7 @@ class Credentials:
         return credential, token.owner.partition(":")[2], token.expires_ms
 
     def _unknown(self, user: str, mechanism: str) -> ScramCredential:
-        """Return a credential that looks as one of the real users' does, always the same for a name."""
+        """Return a credential that looks like an existing user's. A name always gets the same salt and iterations."""
         seed = self._derived(user, mechanism)
         real = [one for (_, name), one in (*self.scram.items(), *self._made.items()) if name == mechanism]
         shapes = sorted((len(one.salt), one.iterations) for one in real) or [(SALT_BYTES, LEAST_ITERATIONS)]
@@ -192,20 +192,22 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """SASL, TLS and access rules of a broker.
+    """SASL, TLS and ACLs of a broker.
 
     Attributes:
-        users: passwords by user; with any, clients authenticate by SASL (PLAIN, and SCRAM with the same passwords).
-        mechanisms: that are offered: those with passwords by default.
-        needs_sasl: clients authenticate; True by itself where there are users.
-        check_token: for OAUTHBEARER, which needs it: a token and the time in milliseconds to a user, or an
-            ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures; ``tokens.unsecured_token`` takes what
-            anybody can write, for tests.
-        kerberos: for GSSAPI, which needs it: the keytab, and rules from principals to users.
-        tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.
-        authorizer: refuse what no rule allows; by default what no rule is about is allowed. A setting
-            ``authorizer.class.name`` means the same; empty, it switches rules off: SECURITY_DISABLED.
-        acls: the rules to begin with.
+        users: passwords by user. If it is not empty, clients must authenticate with SASL (PLAIN, or SCRAM with the same
+            passwords).
+        mechanisms: enabled SASL mechanisms. By default, those with passwords.
+        needs_sasl: whether clients must authenticate; always True if there are users.
+        check_token: required for OAUTHBEARER: a function of a token and the time in milliseconds that returns the user
+            or raises an ``AuthenticationError``. ``tokens.SignedTokens`` verifies signatures.
+            ``tokens.unsecured_token`` accepts unsigned tokens, for tests.
+        kerberos: required for GSSAPI: the keytab, and rules that map principals to users.
+        tls: server-side ``ssl.SSLContext``, see ``security.tls.server_context``.
+        authorizer: whether operations without an allowing ACL are rejected. By default, operations on resources without
+            ACLs are allowed. The setting ``authorizer.class.name`` has the same effect. If it is empty, ACLs are
+            disabled: SECURITY_DISABLED.
+        acls: initial ACLs.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -237,11 +239,11 @@ class Security:
 
     @property
     def listener_name(self) -> str:
-        """The security protocol's name, which is the listener's, too."""
+        """The name of the security protocol, which is also the default listener's name."""
         return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
 
     def credentials(self) -> Credentials:
-        """Return the users, as a broker keeps them; refused as by ``Kerberos.names``."""
+        """Return the users of a broker. Raise the errors of ``Kerberos.names``."""
         kerberos = None if self.kerberos is None else (self.kerberos, self.kerberos.names())
         return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token, kerberos)
 

@@ -1,11 +1,11 @@
-"""SCRAM on the server's side, and delegation tokens, which it takes as passwords.
+"""The server side of SCRAM, and delegation tokens, with which clients authenticate through SCRAM.
 
-SCRAM is that of RFC 5802 with SHA-256 and SHA-512, as Kafka speaks it (KIP-84). The nonce of the client's last message
-is verified (CVE-2024-56128), and proofs are compared in constant time.
+SCRAM follows RFC 5802 with SHA-256 and SHA-512, as in Kafka (KIP-84). The nonce of the client's final message is
+verified (CVE-2024-56128), and proofs are compared in constant time.
 
-Delegation tokens (KIP-48, KIP-373) are made, renewed and ended by principals. A token's HMAC, which is its password,
-follows from its id and the broker's ``delegation.token.secret.key``. What is stored of a token does not let anybody in
-without that key.
+Principals create, renew and expire delegation tokens (KIP-48, KIP-373). A token's HMAC is its password. It is derived
+from the token's id and the broker's ``delegation.token.secret.key``. Without this key, stored tokens cannot be used to
+authenticate.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _FINAL = re.compile(r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[!-+\--~]+)(?:,[
 
 
 class AuthenticationError(Exception):
-    """The client is not who it says; the text is for the client."""
+    """The authentication failed. The text is sent to the client."""
 
 
 class Exchange(Protocol):
-    """One authentication under way.
+    """An authentication in progress.
 
     Attributes:
-        user: who the client is, once it has proven it.
-        expires_ms: when its token ends; None: never, or it has none.
-        by_token: by a delegation token.
+        user: name of the authenticated user; None before that.
+        expires_ms: expiry of the client's token in milliseconds since 1970; None if it does not expire.
+        by_token: whether the client uses a delegation token.
     """
 
     user: str | None = None
@@ -53,16 +53,16 @@ class Exchange(Protocol):
     by_token: bool = False
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to the client's message; ``user`` is set when it has proven who it is.
+        """Return the response to a client message. Set ``user`` when the client is authenticated.
 
         Raises:
-            AuthenticationError: it has not.
+            AuthenticationError: the authentication failed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps of a password; no password can be got from it."""
+    """The data that a server stores for a password. The password cannot be derived from it."""
 
     salt: bytes = field(repr=False)
     iterations: int
@@ -70,7 +70,7 @@ class ScramCredential:
     server_key: bytes = field(repr=False)
 
     def to_dict(self) -> dict[str, str | int]:
-        """Return it as text and numbers."""
+        """Return the credential as a dictionary of texts and numbers."""
         return {
             "salt": base64.b64encode(self.salt).decode(),
             "iterations": self.iterations,
@@ -80,13 +80,13 @@ class ScramCredential:
 
     @classmethod
     def of_dict(cls, values: Mapping[str, str | int]) -> ScramCredential:
-        """Return what ``to_dict`` gave."""
+        """Return a credential from the dictionary of ``to_dict``."""
         salt, stored, server = (base64.b64decode(str(values[key])) for key in ("salt", "stored_key", "server_key"))
         return cls(salt, int(values["iterations"]), stored, server)
 
 
 def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramCredential:
-    """Return the credential for a salted password (what AlterUserScramCredentials carries)."""
+    """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
     name = _hash_of(mechanism)
     client_key = hmac.digest(salted, b"Client Key", name)
     return ScramCredential(
@@ -97,7 +97,7 @@ def credential_of_salted(mechanism: str, salt: bytes, iterations: int, salted: b
 def credential_of_password(
     mechanism: str, password: str, *, iterations: int = LEAST_ITERATIONS, salt: bytes | None = None
 ) -> ScramCredential:
-    """Return the credential for a password."""
+    """Return the credential of a password."""
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(_hash_of(mechanism), password.encode(), salt, iterations)
     return credential_of_salted(mechanism, salt, iterations, salted)
@@ -110,12 +110,12 @@ def _hash_of(mechanism: str) -> str:
 
 
 class ScramExchange(Exchange):
-    """One authentication: two messages of the client, two answers.
+    """A SCRAM authentication: two client messages and two responses.
 
     Args:
-        find: gives a user's credential; for an unknown user one that no password fits.
-        find_token: gives the same of a delegation token, its owner's name, and when it ends.
-        new_nonce: gives the server's part of the nonce.
+        find: returns a user's credential. For an unknown user it returns one that no password matches.
+        find_token: returns a delegation token's credential, its owner's name and its expiry.
+        new_nonce: returns the server's part of the nonce.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ScramExchange(Exchange):
         self._name = ""
 
     def respond(self, message: bytes) -> bytes:
-        """Return the answer to a message; ``user`` is set once the client has proven who it is."""
+        """Return the response to a client message. Set ``user`` when the client is authenticated."""
         try:
             text = message.decode("utf-8")
         except UnicodeDecodeError:
@@ -191,13 +191,15 @@ class ScramExchange(Exchange):
 
 @dataclass(slots=True)
 class DelegationToken:
-    """One token; times are milliseconds since 1970.
+    """A delegation token; times are milliseconds since 1970.
 
     Attributes:
-        owner: the principal (``User:alice``) that its bearer is.
-        requester: who asked for it: the owner, or somebody who may make tokens for others.
-        renewers: who may renew it beside them.
-        issued_ms, expires_ms, ends_ms: made; over, unless it is renewed; the longest it can be renewed to.
+        owner: principal (``User:alice``) that the token authenticates.
+        requester: principal that requested the token: the owner, or one that may create tokens for others.
+        renewers: further principals that may renew the token.
+        issued_ms: time of creation.
+        expires_ms: expiry, unless the token is renewed.
+        ends_ms: latest possible expiry.
     """
 
     token_id: str
@@ -209,19 +211,20 @@ class DelegationToken:
     ends_ms: int
 
     def is_held_by(self, principal: str) -> bool:
-        """Return whether a principal is its owner, its requester or a renewer."""
+        """Return whether a principal is the owner, the requester or a renewer."""
         return principal in (self.owner, self.requester, *self.renewers)
 
 
 @dataclass(slots=True)
 class DelegationTokens:
-    """The tokens of one broker.
+    """The delegation tokens of a broker.
 
     Attributes:
-        secret_key: of all brokers of a cluster; empty: there are no tokens.
-        by_id: the tokens; those that are over stay for a while, so that their holders learn it.
-        longest_ms, default_ms: how long a token can last, and lasts until it is renewed.
-        kept_ms: how long it stays when it is over.
+        secret_key: ``delegation.token.secret.key``; if it is empty, delegation tokens are disabled.
+        by_id: tokens by id. Expired tokens stay for a while, so that clients get the correct error.
+        longest_ms: longest lifetime of a token.
+        default_ms: lifetime until a renewal is necessary.
+        kept_ms: how long an expired token is kept.
     """
 
     secret_key: str = field(default="", repr=False)
@@ -232,19 +235,23 @@ class DelegationTokens:
     _credentials: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
 
     def take_over(self, stored: Iterable[Mapping[str, Any]]) -> None:
-        """Take tokens that ``to_list`` gave."""
+        """Load tokens that ``to_list`` returned."""
         self.by_id = {values["token_id"]: DelegationToken(**values) for values in stored}
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return the tokens as they are stored."""
+        """Return the tokens for storage."""
         return [{name: getattr(token, name) for name in token.__slots__} for token in self.by_id.values()]
 
     def hmac_of(self, token: DelegationToken) -> bytes:
-        """Return what its bearer proves to know."""
+        """Return the HMAC of a token, which is its password."""
         return hmac.digest(self.secret_key.encode(), token.token_id.encode(), "sha512")
 
     def create(self, owner: str, requester: str, renewers: list[str], lifetime_ms: int, now_ms: int) -> DelegationToken:
-        """Make a token, for the longest time if ``lifetime_ms`` is not above 0; refused where there are none at all."""
+        """Create a token. A ``lifetime_ms`` of 0 or less selects the longest lifetime.
+
+        Raises:
+            RefusedError: delegation tokens are disabled.
+        """
         self._check(now_ms)
         token_id = uuid_to_text(uuid.uuid4())
         ends_ms = now_ms + (min(lifetime_ms, self.longest_ms) if lifetime_ms > 0 else self.longest_ms)
@@ -254,10 +261,12 @@ class DelegationTokens:
         return token
 
     def renew(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Let a token last for another period, the usual one at most, and if it is not above 0; return when it ends.
+        """Set a token's expiry to the end of a period from now; return the expiry.
+
+        The period is at most ``default_ms``, which also replaces a period of 0 or less.
 
         Raises:
-            RefusedError: there is no such token, the principal does not hold it, or it is over.
+            RefusedError: the token does not exist or has expired, or the principal may not renew it.
         """
         token = self._held(secret, principal, now_ms)
         self._check_time(token, now_ms)
@@ -266,7 +275,11 @@ class DelegationTokens:
         return token.expires_ms
 
     def expire(self, secret: bytes, principal: str, period_ms: int, now_ms: int) -> int:
-        """Let a token end after a period, now if it is negative; return when it ends. Refused as by ``renew``."""
+        """Set a token's expiry to the end of a period; a negative period removes it. Return the expiry.
+
+        Raises:
+            RefusedError: as ``renew``.
+        """
         token = self._held(secret, principal, now_ms)
         if period_ms < 0:
             del self.by_id[token.token_id]
@@ -276,12 +289,16 @@ class DelegationTokens:
         return token.expires_ms
 
     def current(self, now_ms: int) -> list[DelegationToken]:
-        """Return all tokens; refused where there are none at all."""
+        """Return all tokens.
+
+        Raises:
+            RefusedError: delegation tokens are disabled.
+        """
         self._check(now_ms)
         return list(self.by_id.values())
 
     def credential(self, token_id: str, mechanism: str, now_ms: int) -> tuple[ScramCredential, DelegationToken] | None:
-        """Return what SCRAM needs of a token; None if it is over, or there is none."""
+        """Return a token with its SCRAM credential; None if it does not exist or has expired."""
         token = self.by_id.get(token_id)
         if not self.secret_key or token is None or token.expires_ms < now_ms:
             return None
@@ -292,7 +309,7 @@ class DelegationTokens:
         return self._credentials[key], token
 
     def _check(self, now_ms: int) -> None:
-        """Forget what is over for long; refuse everything where there are no tokens."""
+        """Remove tokens that expired long ago. Raise a ``RefusedError`` if delegation tokens are disabled."""
         if not self.secret_key:
             raise RefusedError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "there is no delegation.token.secret.key")
         for token in [one for one in self.by_id.values() if one.expires_ms + self.kept_ms < now_ms]:
