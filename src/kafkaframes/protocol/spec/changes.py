@@ -1,4 +1,4 @@
-"""The vocabulary of evolution: the rules a change is held to, and a finding that names one. Tables only."""
+"""Evolution rules for changes of specs, and findings that refer to a rule. Tables only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEVERITY: Mapping[str, int] = MappingProxyType({"compatible": 0, "note": 1, "bre
 
 @dataclass(frozen=True, slots=True)
 class EvolutionRule:
-    """One rule: what its findings mean, and the sentence behind it in our own words."""
+    """One rule: its verdict and its reason in one sentence."""
 
     name: str
     verdict: Verdict
@@ -73,9 +73,9 @@ class Finding:
     """One change.
 
     Attributes:
-        versions: the versions it concerns, as text (``0-3, 5``); ``""`` for the message as a whole.
-        path: the names of the fields down to the one it is about.
-        text: what changed, from what to what.
+        versions: the versions with the change, as text (``0-3, 5``); ``""`` for the whole message.
+        path: the field names down to the changed field.
+        text: the change, with the old and the new value.
     """
 
     rule: EvolutionRule
@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The field path with dots, or ``-`` for the message as a whole."""
+        """The field path with dots, or ``-`` for the whole message."""
         return ".".join(self.path) or "-"
 
 
@@ -107,5 +107,5 @@ def version_text(versions: Iterable[int]) -> str:
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """Return the gravest verdict; ``compatible`` of nothing."""
+    """Return the most severe verdict; ``compatible`` without findings."""
     return max((one.verdict for one in findings), key=SEVERITY.__getitem__, default="compatible")

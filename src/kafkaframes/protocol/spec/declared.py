@@ -1,8 +1,8 @@
-"""What a spec file declares, read with Jackson's leniencies but not yet checked against the generator's rules.
+"""Declarations of a spec file, parsed as leniently as by Jackson, before the generator's rules are checked.
 
-The declarations mirror the JSON: names, ranges and default texts as written. ``rules`` judges them, ``load`` turns
-those that pass into the resolved ``model`` (named tuples, since they are made by the hundred on the way to every
-message). Each carries its JSON path (for the line) and its field path (for people).
+A declaration mirrors the JSON, with names, ranges and default texts as written. ``rules`` validates declarations, and
+``load`` converts valid ones to the resolved ``model``. Declarations are named tuples because each message needs
+hundreds of them. Each contains its JSON path, for the line number, and its field path, for error messages.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
 
 class FieldDecl(NamedTuple):
-    """One field as declared; ``fields`` are those of its inline struct."""
+    """A field's declaration; ``fields`` are those of its inline struct."""
 
     where: JsonPath
     path: tuple[str, ...]
@@ -84,7 +84,7 @@ class FieldDecl(NamedTuple):
 
 
 class StructDecl(NamedTuple):
-    """One struct as declared: the message's own, a common one, or (made by ``rules.registry``) an inline one."""
+    """A struct's declaration: the message's own, a common one, or an inline one (created by ``rules.registry``)."""
 
     where: JsonPath
     path: tuple[str, ...]
@@ -95,7 +95,7 @@ class StructDecl(NamedTuple):
 
 
 class MessageDecl(NamedTuple):
-    """One file as declared; ``flexible_versions`` is ``None`` where the key is missing."""
+    """A spec file's declaration; ``flexible_versions`` is ``None`` if the key is missing."""
 
     struct: StructDecl
     type: str
@@ -109,7 +109,7 @@ class MessageDecl(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A refusal with the JSON path it is about; ``load`` turns it into a SpecError with file and line."""
+    """A validation error with its JSON path; ``load`` converts it to a SpecError with file and line."""
 
     def __init__(self, reason: str, where: JsonPath, path: tuple[str, ...]) -> None:
         super().__init__(reason)
@@ -117,7 +117,7 @@ class RefusedError(Exception):
 
 
 class _Object:
-    """One JSON object, read key by key with Jackson's coercions; a null is an absent key."""
+    """One JSON object, read key by key with Jackson's coercions; null is equal to an absent key."""
 
     def __init__(self, value: Any, keys: frozenset[str], *, where: JsonPath, path: tuple[str, ...]) -> None:
         self.where, self.path = where, path
@@ -146,7 +146,7 @@ class _Object:
         return value
 
     def versions(self, key: str) -> Versions | None:
-        """Return the range under a key; ``None`` where it is absent or blank."""
+        """Return the range under a key; ``None`` if it is absent or blank."""
         text = self.text(key)
         if text is None or not trim(text):
             return None
@@ -173,7 +173,7 @@ class _Object:
         value = self._values.get(key)
         if value is None:
             return None
-        if isinstance(value, int) and not isinstance(value, bool):  # from a plain JSON parser: the catalog's own files
+        if isinstance(value, int) and not isinstance(value, bool):  # a plain JSON parser reads the catalog's files
             return value
         if not isinstance(value, str):
             raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
@@ -186,7 +186,7 @@ class _Object:
         return number
 
     def listed(self, key: str) -> list[Any]:
-        """Return the list under a key; one value that is no list is a list of itself."""
+        """Return the list under a key; a value that is not a list becomes a list of one element."""
         value = self._values.get(key)
         if value is None:
             return []
@@ -197,7 +197,7 @@ class _Object:
         return (*self.where, key, index) if is_list else (*self.where, key)
 
     def pairs(self, key: str) -> tuple[tuple[str, str], ...] | None:
-        """Return the map of texts under a key, in its order."""
+        """Return the map of texts under a key, in file order."""
         value = self._values.get(key)
         if value is None:
             return None
@@ -211,7 +211,7 @@ class _Object:
         return tuple(out)
 
     def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
-        """Return one of the choices, by its name or, as Jackson takes it too, by its number."""
+        """Return one of the choices by its name or, as in Jackson, by its index."""
         text = trim(value) if isinstance(value, str) else ""
         if text in choices:
             return text
@@ -222,7 +222,7 @@ class _Object:
 
 
 def _whole(text: str, *, is_number: bool) -> int | None:
-    """Return the whole number of a JSON number (a fraction is cut off, as Jackson does) or of a text."""
+    """Return the whole number in a JSON number (its fraction is discarded, as in Jackson) or in a text."""
     number = parse_integer(text)
     if number is not None or not is_number:
         return number
@@ -243,7 +243,7 @@ def parse_type(text: str) -> FieldType:
     """Parse a field's type (``int32``, ``[]Topic``) by the generator's rules.
 
     Raises:
-        SpecError: no primitive type has this name, and it does not start with a capital as a struct's does.
+        SpecError: the name is not a primitive type and does not start with a capital, as struct names must.
     """
     name = trim(text)
     if name.startswith("[]"):
@@ -269,7 +269,7 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
     tagged = _tagged(declared)
     versions, tag = declared.versions("versions"), declared.integer("tag", 32)
     if versions is None:
-        if tagged.is_empty and tag is None:  # a tag without versions is for a rule that knows the flexible ones
+        if tagged.is_empty and tag is None:  # a rule that has the flexible versions checks tags without versions
             raise declared.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
         versions = tagged
     return FieldDecl(
@@ -315,10 +315,10 @@ def _struct(value: Any, where: JsonPath) -> StructDecl:
 
 
 def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
-    """Read a parsed document as the declaration of a message.
+    """Return a parsed document as a message declaration.
 
     Raises:
-        RefusedError: a key is unknown, missing or has a value that Jackson could not coerce.
+        RefusedError: a key is unknown or missing, or has a value that Jackson could not coerce.
     """
     declared = _Object(value, MESSAGE_KEYS, where=(), path=())
     name = declared.required("name", "it is the name of the class")

@@ -1,4 +1,4 @@
-"""Default values: the text of a spec's ``default`` to a typed value, by the rules of Kafka's generator."""
+"""Parse default values: from the text of a spec's ``default`` to a typed value, by the rules of Kafka's generator."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 class BadDefaultError(ValueError):
-    """The text is no default of this type; the message says what would be."""
+    """The text is not a valid default of this type; the message has the expected form."""
 
 
 def parse_default(of: FieldType, text: str) -> Default:
-    """Return the typed default of a field; ``""`` is the type's own default.
+    """Return the typed default of a field; ``""`` means the type's own default.
 
-    ``null`` is ``None`` for every type that can be null; that all versions of the field allow it is a rule of its own.
+    ``null`` is ``None`` for every nullable type. A separate rule checks that all versions of the field allow null.
 
     Raises:
-        BadDefaultError: the generator would refuse the text.
+        BadDefaultError: the generator would reject the text.
     """
     if of.is_array or of.is_struct:
         return _empty_or_null(text, (), "array" if of.is_array else "struct")
@@ -89,7 +89,7 @@ def _hex_double(text: str) -> float:
 
 
 def _parse_uuid(text: str) -> Default:
-    """Base64url of at least 16 bytes, of which Kafka takes the first 16; more is a lint warning."""
+    """Parse base64url of at least 16 bytes. Kafka uses the first 16; more bytes are a lint warning."""
     if not text:
         return NIL_UUID
     bare = text.rstrip("=")
@@ -111,6 +111,6 @@ _PARSERS: dict[str, Callable[[str], Default]] = {
     "uuid": _parse_uuid,
     "string": lambda text: None if text == NULL_TEXT else text,
     "bytes": lambda text: _empty_or_null(text, b"", "bytes field"),
-    "records": lambda _text: None,  # the generator never looks at it
+    "records": lambda _text: None,  # the generator ignores the default of records
 }
 _PARSERS.update({name: _parse_integer(name) for name in INTEGER_RANGES})

@@ -1,17 +1,18 @@
-"""Specs under change: a proposal in a few lines of Python, from the specs of today to those with a new version.
+"""Change specs by a proposal (KIP) in a few lines of Python: from current specs to specs with a new version.
 
-``Kip`` is what a proposal is handed: select fields by name, type and path; tag, drop or add some; raise an API's
-version. Request and response get their new version together. What a proposal need not say:
+A proposal's function gets a ``Kip``. It selects fields by name, type and path, tags, drops or adds fields, and raises
+an API's version. Request and response always get their new version together. The following needs no code in a proposal:
 
-* A tag needs a number: the next free one of its struct.
-* A null text costs a byte today and would cost three as a tag, unless null is its default: it is made so wherever
-  every version of the field may be null.
-* A version that is not released yet (``latestVersionUnstable``) is changed in place: raising it would release it.
-* A range that ends at the newest version (``0-5``) must go on into the new one, or its field would be lost.
-* A version that carries tags is flexible from then on, with its headers.
+* A tag gets the next free number of its struct.
+* Null becomes the default of a tagged text if all versions of the field are nullable. Otherwise a null text, which
+  takes one byte untagged, would take three bytes as a tag.
+* An unreleased version (``latestVersionUnstable``) is changed in place, because a higher version would release it.
+* A range that ends at the newest version (``0-5``) is extended to the new one, because the field would otherwise be
+  lost.
+* A version with tags becomes flexible, with flexible headers.
 
-Each old version keeps its layout, and the new one has that of the version before but for what was changed: checked for
-each message. Specs in, specs out; no I/O.
+Old versions keep their layouts, and the new version differs from its predecessor only by the requested changes. Both
+are checked for each message. The functions take and return specs; they do no I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NOTHING: Final[Set[tuple[str, str]]] = frozenset()
 
 
 class FieldAt(NamedTuple):
-    """A field and where it stands: the name of its struct, the names that lead to it, in how many arrays."""
+    """A field and its position: the name of its struct, the path of field names, the number of enclosing arrays."""
 
     struct: str
     field: FieldSpec
@@ -45,7 +46,9 @@ class MessageDraft:
     """One message with a version under change.
 
     Attributes:
-        old: as it was; ``before`` the version whose layout the new one starts from, ``version`` the new one.
+        old: the message before the change.
+        before: the version whose layout the new version starts from.
+        version: the new version.
         changed: the fields that are tagged, dropped or added, as (struct, field).
     """
 
@@ -57,7 +60,7 @@ class MessageDraft:
         self._structs: dict[str, StructSpec] = {raised.name: raised.struct, **raised.structs}
 
     def fields(self) -> list[FieldAt]:
-        """Return the fields of every struct that ``before`` has, each struct once, in the order of the spec."""
+        """Return the fields of every struct that ``before`` has, each struct once, in spec order."""
         return list(self._walk(self._base.struct, (), 0, set()))
 
     def _walk(self, struct: StructSpec, path: Path, arrays: int, seen: set[str]) -> Iterator[FieldAt]:
@@ -65,11 +68,11 @@ class MessageDraft:
             yield FieldAt(struct.name, field, (*path, field.name), arrays)
             name = field.type.name
             if field.type.is_struct and field.is_present(self.before) and name not in seen:
-                seen.add(name)  # a common struct is changed once, wherever it is used
+                seen.add(name)  # a common struct is changed once for all its uses
                 yield from self._walk(self._structs[name], (*path, field.name), arrays + field.type.is_array, seen)
 
     def reason_not_to_tag(self, field: FieldSpec) -> str | None:
-        """Say why a field cannot become a tag; ``None`` if it can."""
+        """Return why a field cannot become a tag; ``None`` if it can."""
         if field.tag is not None:
             return f"it is tag {field.tag} already"
         if not field.is_present(self.before):
@@ -77,10 +80,10 @@ class MessageDraft:
         return "it is a key of its array, and a key cannot be tagged" if field.map_key else None
 
     def tag(self, at: FieldAt) -> FieldSpec:
-        """Make a field the next free tag of its struct from the new version on; return it.
+        """Tag a field with the next free number of its struct, from the new version on; return the tagged field.
 
         Raises:
-            SpecError: it cannot be.
+            SpecError: the field cannot be tagged.
         """
         reason = self.reason_not_to_tag(at.field)
         if reason is not None:
@@ -101,10 +104,10 @@ class MessageDraft:
         return tagged
 
     def drop(self, at: FieldAt) -> None:
-        """Leave a field out from the new version on.
+        """Drop a field from the new version on.
 
         Raises:
-            SpecError: it is a tag, whose declaration has to stay, or older versions end it already.
+            SpecError: the field is tagged, so its declaration must stay, or it ends at an older version.
         """
         if at.field.tag is not None or not at.field.is_present(self.before):
             raise SpecError(f"{'.'.join((self.old.name, *at.path))} is a tag, or dropped already: it stays as it is")
@@ -119,7 +122,7 @@ class MessageDraft:
         self._put(at.struct, {at.field.name: closed})
 
     def add(self, struct: str, field: FieldSpec, *, tagged: bool) -> None:
-        """Add a field to a struct, at its end, or as its next free tag."""
+        """Add a field at the end of a struct, or as its next free tag."""
         if tagged:
             field = replace(field, tag=self._free_tag(struct), tagged_versions=field.versions)
         self._put(struct, {}, field)
@@ -128,14 +131,14 @@ class MessageDraft:
         """Return the message with its new version.
 
         Raises:
-            SpecError: an old version would change, or the spec declares fields for the new one.
+            SpecError: an old version would change, or the spec already declares fields for the new one.
         """
         new = self.unchecked()
         self._check(new)
         return new
 
     def unchecked(self) -> MessageSpec:
-        """Return the message for the sake of ``version`` alone: later ones may have changed with it."""
+        """Return the message unchecked. Only ``version`` is reliable, because later versions may have changed too."""
         structs = {name: self._structs[name] for name in self._base.structs}
         return replace(self._base, struct=self._structs[self._base.name], structs=structs)
 
@@ -164,7 +167,7 @@ class MessageDraft:
         return replace(raised, header_versions=self._headers(raised))
 
     def _longer(self, struct: StructSpec) -> StructSpec:
-        """Let every range that ends with the version before go on into the new one."""
+        """Extend every range that ends at the previous version to the new one."""
         fields = tuple(
             replace(
                 field,
@@ -181,7 +184,7 @@ class MessageDraft:
         return Versions(versions.lowest, self.version) if ends_here else versions
 
     def _headers(self, spec: MessageSpec) -> tuple[tuple[Versions, int], ...] | None:
-        """Give a version that turned flexible a flexible header, where the spec has a table of headers (KIP-1313)."""
+        """Add a flexible header for a version that became flexible, if the spec has a header table (KIP-1313)."""
         needed = 2 if spec.type == "request" else 1
         rows = spec.header_versions
         if rows is None or spec.header_version(self.version) >= needed or not spec.is_flexible(self.version):
@@ -203,7 +206,7 @@ class MessageDraft:
 def _shape(
     spec: MessageSpec, version: int, without: Set[tuple[str, str]] = _NOTHING, *, compact: bool = True
 ) -> tuple[object, ...]:
-    """Return what a version writes, some fields (struct, name) left out; ``compact`` False: whatever its lengths."""
+    """Return the shape of a version without some fields (struct, name); ``compact=False`` ignores length encodings."""
 
     def struct(owner: str, slots: tuple[Slot, ...]) -> tuple[object, ...]:
         return tuple(
@@ -223,19 +226,19 @@ def _shape(
 
 @dataclass(frozen=True, slots=True)
 class KipField:
-    """A field that a proposal has selected; ``path`` begins with the message's name."""
+    """A field that a proposal has selected; ``path`` starts with the message's name."""
 
     draft: MessageDraft
     at: FieldAt
 
     @property
     def path(self) -> str:
-        """The names that lead to it, with dots."""
+        """The field path with dots."""
         return ".".join((self.draft.old.name, *self.at.path))
 
     @property
     def name(self) -> str:
-        """Its own name."""
+        """The field's own name."""
         return self.at.field.name
 
     @property
@@ -245,20 +248,20 @@ class KipField:
 
     @property
     def can_be_tagged(self) -> bool:
-        """Whether it is no tag yet, and no key of its array."""
+        """Whether the field is neither tagged nor a key of its array."""
         return self.draft.reason_not_to_tag(self.at.field) is None
 
     @property
     def type(self) -> str:
-        """Its type as specs write it: ``int16``, ``[]TopicData``."""
+        """The type in spec notation: ``int16``, ``[]TopicData``."""
         return str(self.at.field.type)
 
     def tag(self) -> None:
-        """Make it a tag from the new version on."""
+        """Tag the field from the new version on."""
         self.draft.tag(self.at)
 
     def drop(self) -> None:
-        """Leave it out from the new version on."""
+        """Drop the field from the new version on."""
         self.draft.drop(self.at)
 
 
@@ -267,7 +270,7 @@ def _is_pattern(text: str) -> bool:
 
 
 class Kip:
-    """Specs that a proposal changes: what its function ``rewrite(kip)`` is called with."""
+    """The specs that a proposal changes; the argument of its function ``rewrite(kip)``."""
 
     def __init__(self, specs: Mapping[str, MessageSpec]) -> None:
         self._old = dict(specs)
@@ -275,7 +278,7 @@ class Kip:
         self._raised: set[str] = set()
 
     def fields(self, path: str = "*", *, type: str = "*") -> list[KipField]:  # noqa: A002
-        """Return the fields of the newest versions whose path and type match: ``*Response.*.ErrorCode``, ``int16``.
+        """Return the fields of the newest versions that match a path and a type: ``*Response.*.ErrorCode``, ``int16``.
 
         Raises:
             SpecError: a path or type without a wildcard does not exist.
@@ -298,7 +301,7 @@ class Kip:
         return selected
 
     def _names(self, path: str) -> list[str]:
-        """Return the messages that a path begins with and that a proposal can change."""
+        """Return the messages at the start of a path, if a proposal can change them."""
         message = path.partition(".")[0]
         specs = sorted(self._old.items())
         return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]
@@ -308,13 +311,13 @@ class Kip:
         return [at for at in draft.fields() if at.field.is_present(draft.before)]
 
     def _check_message(self, path: str) -> None:
-        """Refuse a path that begins with the name of no message."""
+        """Reject a path that does not start with a message name."""
         message = path.partition(".")[0]
         if not _is_pattern(message) and message not in self._old:
             raise SpecError(f"{message}: no such message{did_you_mean(message, self._old)}")
 
     def _check_type(self, text: str) -> None:
-        """Refuse a type that is neither a primitive nor a struct of these specs."""
+        """Reject a type that is neither a primitive nor a struct of these specs."""
         name = text.removeprefix("[]")
         structs = {struct for spec in self._old.values() for struct in spec.structs}
         if name not in PRIMITIVES and name not in structs:
@@ -333,15 +336,15 @@ class Kip:
         """Add a field: ``MetadataResponse.Topics.Owner``.
 
         Args:
-            path: the message, the fields that lead to the struct, the new name.
-            type: a primitive's name, or ``[]`` and one.
-            default: as a spec writes it; the type's own by default.
-            nullable: null may be written.
-            tagged: as a tag rather than at the end of its struct.
-            about: a sentence for who reads the spec.
+            path: the message, the field names down to the struct, and the new field's name.
+            type: a primitive's name, or ``[]`` and a primitive's name.
+            default: default in spec notation; by default the type's own.
+            nullable: whether null may be written.
+            tagged: whether to add a tag instead of a field at the end of the struct.
+            about: a description for readers of the spec.
 
         Raises:
-            SpecError: there is no such struct, it has such a field, or the type is unknown.
+            SpecError: the struct does not exist, it already has the field, or the type is unknown.
         """
         message, *steps, name = path.split(".")
         draft = self._draft(message)
@@ -372,10 +375,10 @@ class Kip:
         draft.add(struct, added, tagged=tagged)
 
     def bump(self, api: str) -> None:
-        """Give an API (``Heartbeat``) a new version that is laid out as the one before.
+        """Add a version to an API (``Heartbeat``) with the layout of the previous version.
 
         Raises:
-            SpecError: it does not exist.
+            SpecError: the API does not exist.
         """
         known = [spec.name.removesuffix("Request") for spec in self._old.values() if spec.type == "request"]
         if api not in known:
@@ -384,7 +387,7 @@ class Kip:
             self._raised.add(self._draft(f"{api}{half}").old.name)
 
     def specs(self) -> dict[str, MessageSpec]:
-        """Return all specs: those of an API of which something was changed have a new version, both halves.
+        """Return all specs. Both specs of a changed API have a new version.
 
         Raises:
             SpecError: an old version would change.

@@ -1,4 +1,4 @@
-"""Write a spec as KIP-482's JSON: canonical, compact, one field a line, nothing that is a default."""
+"""Write a spec as KIP-482's JSON: canonical, compact, one field per line, without defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaframes.protocol.spec.defaults import BadDefaultError, parse_default
 from kafkaframes.protocol.spec.model import NIL_UUID, FieldSpec, MessageSpec, StructSpec
 from kafkaframes.wire.primitives import uuid_to_text
 
-# What a field's default is when the spec says none.
+# A field's default if the spec does not specify one.
 _OWN_DEFAULTS = (False, 0, 0.0, "", b"", NIL_UUID, ())
 
 
@@ -80,9 +80,9 @@ def _ranges(field: FieldSpec) -> dict[str, Any]:
 
 
 def default_text(field: FieldSpec) -> str | None:
-    """Return a field's default: as it was written where it is still that, else in the shortest form.
+    """Return the text of a field's default: as in the file if that is still equal, else in the shortest form.
 
-    ``None`` where the type's own default says it already.
+    Return ``None`` if the default is the type's own.
     """
     value = field.default
     if _is_as_written(field):
@@ -101,7 +101,7 @@ def default_text(field: FieldSpec) -> str | None:
 def _is_as_written(field: FieldSpec) -> bool:
     try:
         return bool(field.written_default) and parse_default(field.type, field.written_default) == field.default
-    except BadDefaultError:  # the type is another now
+    except BadDefaultError:  # the type has changed
         return False
 
 
@@ -112,7 +112,7 @@ def _float_text(value: float) -> str:
 
 
 def to_text(message: MessageSpec) -> str:
-    """Return the text of a spec file: a key a line, a field a line, nested fields indented."""
+    """Return the text of a spec file: one key per line, one field per line, nested fields indented."""
     lines = [f"{json.dumps(key)}: {_value(key, value)}" for key, value in to_json(message).items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 

@@ -1,10 +1,10 @@
-"""Is a changed message spec compatible with the one before, and a whole set of specs?
+"""Check the compatibility of a changed message spec, or of a changed set of specs, with its predecessor.
 
-The rules: KIP-482, "Tagged Fields and Version Compatibility".
+The rules are those of KIP-482, "Tagged Fields and Version Compatibility".
 
-Every version that both specs have is laid out and compared slot by slot, so a change is judged by the bytes it moves
-and not by the words of the JSON; tags are followed over all versions in a ledger. Kafka's own checker pairs fields by
-position and compares texts; where the two differ, ``docs/spec-evolution.md`` says why.
+Every version that both specs have is laid out and compared slot by slot, so a change is judged by its effect on the
+bytes and not by the text of the JSON. Tags are compared over all versions in a ledger. Kafka's own checker pairs fields
+by position and compares texts; ``docs/spec-evolution.md`` explains the differences.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Path = tuple[str, ...]
 
 
 def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[Finding]:
-    """Return every change from one spec of a message to the next, gravest first.
+    """Return every change from one spec of a message to the next, most severe first.
 
     Args:
-        is_unstable: whether the highest version of ``old`` is not released yet; a response's spec does not say it, its
-            request's does. As ``old`` says if not told.
+        is_unstable: whether the highest version of ``old`` is unreleased. Only request specs contain this, so it must
+            be specified for a response. Default: as in ``old``.
     """
     return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).run()
 
 
 @dataclass(slots=True)
 class _Comparison:
-    """One pair; ``seen`` gathers (rule, path, text) -> versions, so that a change is reported once for all versions."""
+    """One comparison; ``seen`` maps (rule, path, text) to versions, to report a change once for all versions."""
 
     old: MessageSpec
     new: MessageSpec
@@ -71,7 +71,7 @@ class _Comparison:
     # ---- the message as a whole -----------------------------------------------------------------------------------
 
     def _is_new_convention(self) -> bool:
-        """Whether a key of records was data with its record type as version, and is a coordinator-key now."""
+        """Whether a record key changed from type data, with its record type as version, to coordinator-key."""
         old, new = self.old, self.new
         return old.type == "data" and new.type == "coordinator-key" and old.valid_versions.contains(new.api_key or 0)
 
@@ -121,7 +121,7 @@ class _Comparison:
             words = ("inflexible", "flexible")
             text = f"{words[old.is_flexible(version)]} is now {words[new.is_flexible(version)]}"
             self._say("flexibility", (), text, version)
-            return  # every length would be told again
+            return  # every length differs and would be reported
         if old.type in RPC_TYPES and new.type in RPC_TYPES:
             before, after = old.header_version(version), new.header_version(version)
             if before != after:
@@ -129,7 +129,7 @@ class _Comparison:
         self._slots(layout(old, version), layout(new, version), (), version)
 
     def _slots(self, old: tuple[Slot, ...], new: tuple[Slot, ...], path: Path, version: int) -> None:
-        """Compare one struct's slots: the untagged by name and order, the tagged by number."""
+        """Compare the slots of a struct: untagged ones by name and order, tagged ones by number."""
         before = {one.name: one for one in old if one.tag is None}
         after = {one.name: one for one in new if one.tag is None}
         self._pair_renamed(before, after, path, version)
@@ -150,7 +150,7 @@ class _Comparison:
                 self._children(slot, tagged[slot.tag], (*path, slot.name), version)
 
     def _pair_renamed(self, before: dict[str, Slot], after: dict[str, Slot], path: Path, version: int) -> None:
-        """Where only names differ, say so and go on with the new names."""
+        """Report fields of which only the name differs, and continue with their new names."""
         lost, came = before.keys() - after.keys(), after.keys() - before.keys()
         positions = list(zip(before, after, strict=False))
         pairs = [(one, other) for one, other in positions if one in lost and other in came]
@@ -208,7 +208,7 @@ class _Comparison:
     # ---- over all versions ----------------------------------------------------------------------------------------
 
     def _tags(self) -> None:
-        """Follow every tag: number, name, type, nullability and versions stay."""
+        """Check that every tag keeps its number, name, type, nullability and versions."""
         if self.new.is_removed:
             return
         after = dict(ledger(self.new))
@@ -216,7 +216,7 @@ class _Comparison:
             now = self._now(path)
             struct = struct_at(self.new, now)
             if struct is None:
-                continue  # the struct is gone: told by the layout
+                continue  # the struct is gone, which the layout comparison reports
             successor = after.get((now, tag))
             if successor is None or successor.name.lower() != before.name.lower():
                 self._tag_lost(before, successor, struct, now)
@@ -260,7 +260,7 @@ class _Comparison:
                         )
 
     def _fields(self) -> None:
-        """Compare what is the same for all versions of a field: default, ignorable, mapKey."""
+        """Compare the properties that all versions of a field share: default, ignorable, mapKey."""
         after = dict(fields_of(self.new))
         for path, old in fields_of(self.old):
             new = after.get(self._now(path))
@@ -277,16 +277,16 @@ class _Comparison:
                 self._say("map-key", now, "is no key any more" if old.map_key else "is a key now")
 
     def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
-        """Whether a default went from empty text or bytes to null: nothing is said with either."""
+        """Whether a default has changed from empty text or bytes to null; neither carries information."""
         return not old.type.is_array and old.default in ("", b"") and new.default is None
 
     def _is_carried(self, before: Path, after: Path) -> bool:
-        """Whether no version that both specs have leaves the field out, so that no reader fills in its default."""
+        """Whether all common versions contain the field, so that no reader ever needs its default."""
         versions = list(self._shared())
         return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
 
     def _now(self, path: Path) -> Path:
-        """Return a path of the old spec in the names of the new one."""
+        """Return a path of the old spec with the new spec's names."""
         for length in range(1, len(path) + 1):
             if path[:length] in self.renamed:
                 path = (*self.renamed[path[:length]], *path[length:])
@@ -297,7 +297,7 @@ class _Comparison:
 
 
 def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
-    """Yield every declared field with its path, parents first; a struct within itself is not entered again."""
+    """Yield every declared field with its path, parents first; a recursive struct is visited once."""
     yield from _fields_in(message, message.struct, (), (message.struct.name,))
 
 
@@ -309,17 +309,17 @@ def _fields_in(message: MessageSpec, struct: StructSpec, path: Path, within: Pat
 
 
 def ledger(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]:
-    """Yield ((path of the struct, tag), field) for every tag ever given in a spec."""
+    """Yield ((path of the struct, tag), field) for every tag in a spec's history."""
     for path, member in fields_of(message):
         if member.tag is not None:
             yield (path[:-1], member.tag), member
 
 
 def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> bool:
-    """Return whether a field stands, untagged, in every struct of these versions that could hold it.
+    """Return whether a field is untagged and present in every struct of these versions that can contain it.
 
-    A struct in an array is there where the array is; a single struct that a version lacks, or that a tag may leave
-    out, is read as one of defaults.
+    A struct in an array is present if the array is. A single struct that a version lacks, or that is tagged, is read as
+    a struct of defaults if it is absent.
     """
     struct = message.struct
     *parents, name = path
@@ -338,7 +338,7 @@ def _stands(field_spec: FieldSpec, versions: Iterable[int]) -> bool:
 
 
 def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
-    """Return the struct that a path of field names leads to; ``None`` where it leads nowhere."""
+    """Return the struct at a path of field names; ``None`` if the path does not exist."""
     struct = message.struct
     for name in path:
         inner = next((one for one in struct.fields if one.name == name and one.type.is_struct), None)
@@ -349,18 +349,18 @@ def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:
 
 
 def _kind(of: Slot | FieldSpec) -> str:
-    """The type without the names of structs."""
+    """Return the type without names of structs."""
     return ("[]" if of.type.is_array else "") + ("struct" if of.type.is_struct else of.type.name)
 
 
 def _shape(slot: Slot) -> tuple[object, ...]:
-    """All of a slot that is on the wire; bytes and records have one encoding."""
+    """Return all properties of a slot that affect the wire format; bytes and records have the same encoding."""
     kind = "bytes" if _kind(slot) == "records" else _kind(slot)
     return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape, slot.children))
 
 
 def _is_one_field(structs: Slot, plain: Slot) -> bool:
-    """Whether the elements of one array are structs of just the other's elements."""
+    """Return whether the elements of one array are structs with a single field of the other array's element type."""
     children = structs.children
     return (
         structs.type.is_array
@@ -375,7 +375,7 @@ def _is_one_field(structs: Slot, plain: Slot) -> bool:
 
 def _default(field_spec: FieldSpec) -> object:
     value = field_spec.default
-    return "NaN" if value != value else value  # a NaN default equals itself here
+    return "NaN" if value != value else value  # makes NaN defaults equal
 
 
 def _text(field_spec: FieldSpec) -> str:
@@ -389,7 +389,7 @@ def _words(names: tuple[str, ...]) -> str:
 def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[Finding]:
     """Yield every change from one set of specs (by name) to the next, message by message.
 
-    A message that is gone while another one took its type and API key is taken for renamed.
+    If a message is gone and another one has its type and API key, it counts as renamed.
     """
     renamed = dict(_renamed(old, new))
     unstable = {one.api_key for one in old.values() if one.type == "request" and one.latest_version_unstable}
@@ -408,7 +408,7 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
 
 
 def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[Finding]:
-    """Yield where the request and the response of one API do not have the same versions."""
+    """Yield the APIs whose request and response have different versions."""
     halves: dict[tuple[int, str], MessageSpec] = {}
     for spec in specs:
         if spec.type in RPC_TYPES and spec.api_key is not None:
@@ -426,7 +426,7 @@ def pair_findings(specs: Iterable[MessageSpec]) -> Iterator[Finding]:
 
 
 def _renamed(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -> Iterator[tuple[str, str]]:
-    """Yield (old name, new name) where a key and type passed from a name that is gone to one that is new."""
+    """Yield (old name, new name) if a removed message's key and type belong to a new message."""
     came: dict[tuple[str, int], list[str]] = {}
     for name in new.keys() - old.keys():
         key = new[name].api_key

@@ -1,7 +1,7 @@
-"""Make the protocol guide: the catalog, and specs of a user's own, as data inside one HTML page without a server.
+"""Generate the protocol guide: one static HTML page with the data of the catalog and of user specs.
 
-The page is ``guide.html`` with the data put in, the sentences stand in ``guide.toml``; all that is computed (layouts,
-sizes, changes) is computed here.
+The page is ``guide.html`` with the data inserted; its texts are in ``guide.toml``. This module computes the data:
+layouts, sizes and changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkaframes.wire import varint
 from kafkaframes.wire.primitives import COMPACT_PRIMITIVES, PRIMITIVES
 from kafkaframes.wire.varint import TAG_HEADERS
 
-#: (headings, rows) of a table; (title, sentences, tables) of a section.
+#: (headings, rows) of a table; (title, paragraphs, tables) of a section.
 Table: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, ...]]]
 Section: TypeAlias = tuple[str, Sequence[str], Sequence[Table]]
 
@@ -135,17 +135,17 @@ _SLOT = "/*DATA*/null"
 
 
 def guide_page(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> str:
-    """Return the guide: every message at every version, what they are made of, and the error codes.
+    """Return the guide: all messages at all versions, the wire formats, and the error codes.
 
     Args:
-        specs: a user's own, by name: in place of the catalog's, and first in the list.
+        specs: user specs by name. They replace catalog specs of the same name and are first in the list.
     """
     text = json.dumps(guide_data(specs), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return TEMPLATE.read_text(encoding="utf-8").replace(_SLOT, text)
 
 
 def guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[str, Any]:
-    """Return what the page shows, compact: layouts and rows stand there once and named by number."""
+    """Return the page's data in compact form: each layout and row is stored once and referenced by number."""
     layouts: dict[tuple[int, ...], int] = {}
     lines: dict[tuple[Any, ...], int] = {}
     names = sorted({*catalog.names(), *specs})
@@ -162,7 +162,7 @@ def guide_data(specs: Mapping[str, MessageSpec] = MappingProxyType({})) -> dict[
 
 
 def _words(specs: Iterable[MessageSpec]) -> dict[str, str]:
-    """Return what specs say of their fields, by the bare name."""
+    """Return the specs' descriptions of fields, by bare field name."""
     structs = [struct for spec in specs for struct in (spec.struct, *spec.structs.values())]
     return {field.name: field.about for struct in structs for field in struct.fields if field.about}
 
@@ -194,7 +194,7 @@ def _message(
 def _version(
     spec: MessageSpec, version: int, layouts: dict[tuple[int, ...], int], lines: dict[tuple[Any, ...], int]
 ) -> list[Any]:
-    """Return [is flexible, header version or null, number of the layout, changes since the version before]."""
+    """Return [is flexible, header version or null, layout number, changes since the previous version]."""
     numbers = []
     for row in rows(spec, version):
         line = (row.depth, row.name, row.wire_type, row.size, row.note)

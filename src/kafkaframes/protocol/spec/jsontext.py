@@ -1,8 +1,9 @@
-"""Kafka's JSON with comments: text or bytes in, Python values out, and the line of any value on demand.
+"""Parse Kafka's JSON with comments to Python values; return the line of any value on demand.
 
-As Jackson reads it for Kafka's generator: UTF-8, or UTF-16 and UTF-32 by their first bytes; ``//`` and ``/* */``
-wherever blanks may stand, keys twice (the last wins), numbers kept as their own text (``Number``); no ``#`` comments,
-single quotes, trailing commas, NaN. Any input gives a value or a SpecError.
+The parser accepts the same input as Jackson in Kafka's generator: UTF-8, or UTF-16 and UTF-32, detected by their first
+bytes; ``//`` and ``/* */`` comments between tokens; repeated keys (the last one counts). It does not accept ``#``
+comments, single quotes, trailing commas or NaN. Numbers keep their text (``Number``). Any input results in a value or a
+SpecError.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from kafkaframes.errors import SpecError
 MAX_DEPTH = 100  # real specs nest 12 deep
 MAX_CHARS = 4 << 20  # the largest real spec has 30,000
 _BLANK = " \t\r\n"
-# A string that does not end swallows the rest, so that the scan stays linear; so does an open block comment.
+# An unterminated string or block comment matches the rest of the text, so that the scan stays linear.
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\r\n]")
-# As Jackson guesses it: by a mark of its own, else by where the zeros of the first character stand.
+# As in Jackson: by the byte order mark, otherwise by the position of the zeros in the first character.
 _ENCODINGS = (
     ("utf-32-be", 0, b"\0\0\xfe\xff"),
     ("utf-32-le", 0, b"\xff\xfe\0\0"),
@@ -36,13 +37,13 @@ _ENCODINGS = (
 
 
 class Number(str):
-    """A JSON number as it was written (``-1``, ``1.50``)."""
+    """A JSON number as written (``-1``, ``1.50``)."""
 
     __slots__ = ()
 
 
 class JsonText:
-    """A parsed document: ``value``, ``text`` without comments, ``trailing`` (what stands behind), ``line_of``."""
+    """A parsed document: its ``value``, its ``text`` without comments, and ``trailing``, the text after the value."""
 
     def __init__(self, source: str | bytes, *, file: str | None = None) -> None:
         text = _decode(source, file)
@@ -62,7 +63,7 @@ class JsonText:
         self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK)))
 
     def line_of(self, path: Sequence[str | int]) -> int:
-        """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest parent."""
+        """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest existing parent."""
         steps = tuple(path)
         best, line = -1, 1
         for here, position in _positions(self.text):
@@ -98,7 +99,7 @@ def _decode(source: str | bytes, file: str | None) -> str:
 
 
 def _without_comments(text: str, file: str | None) -> str:
-    """Return the text with every comment blanked, so that positions and lines stay."""
+    """Replace comments with blanks, which keeps positions and lines."""
 
     def blank(match: re.Match[str]) -> str:
         text = match[0]
@@ -124,10 +125,8 @@ def _check_depth(text: str, file: str | None) -> None:
 
 
 def _positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    """Yield (path, position) of every value of a document that has been parsed before."""
-    path: list[
-        Any
-    ] = []  # one step for each open container: the index in a list, the current key (or None) in an object
+    """Yield (path, position) of every value of a valid document."""
+    path: list[Any] = []  # one step per open container: an index in a list, the current key (or None) in an object
     expects_key = False
     for match in _TOKEN.finditer(text):
         token, position = match[0], match.start()
@@ -153,5 +152,5 @@ def _positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def file_line(file: str | None, line: int) -> str:
-    """Return how errors name a line of a file: ``Foo.json:12``, or ``line 12`` without a file."""
+    """Return a file position for error messages: ``Foo.json:12``, or ``line 12`` without a file."""
     return f"{file}:{line}" if file else f"line {line}"

@@ -1,15 +1,15 @@
-"""KIP-636, from the document to specs: the error codes and messages of every response become tagged fields.
+"""Apply KIP-636 to specs: the error codes and messages of every response become tagged fields.
 
-What the document says: a new version of request and response, in which each ErrorCode and ErrorMessage of the version
-before is tagged; OffsetDelete turns flexible with it; SaslHandshake stays (KAFKA-9577). What it leaves out, and what is
-done about it:
+According to the KIP, request and response get a new version in which each ErrorCode and ErrorMessage of the previous
+version is tagged. OffsetDelete becomes flexible, and SaslHandshake is unchanged (KAFKA-9577). The KIP leaves the
+following open:
 
-* ApiVersions must be readable by who does not know the version (KIP-511), so its code stays where it is.
-* What every proposal needs: numbers of tags, null for texts, ranges that go on (``drafts.py``).
+* Clients that do not support the version must be able to read ApiVersions (KIP-511), so its error code stays untagged.
+* Tag numbers, null defaults of texts and extended ranges follow the rules for all proposals (``drafts.py``).
 
-What is tagged already stays, so a rewrite of a rewrite changes nothing. The document worries that the convention is
-"easily forgotten about": ``find_untagged_errors`` reports an error field that was added to a rewritten response without
-a tag, and the next rewrite tags it. Specs in, specs out; no I/O.
+Existing tags stay, so a second rewrite changes nothing. The KIP warns that the convention is "easily forgotten about":
+``find_untagged_errors`` reports untagged error fields that were added to a rewritten response, and the next rewrite
+tags them. The functions take and return specs; they do no I/O.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BY_KIP_511: Final = {
 }
 
 
-#: Name of a field and its type: only a field that has both is an error code or message.
+#: Name and type of the error fields; a field must have both to be an error code or message.
 FIELDS: Final = {"ErrorCode": "int16", "ErrorMessage": "string"}
 _KINDS: Final = {"int16": "code", "string": "message"}
 
@@ -41,11 +41,12 @@ class TaggedField:
     """One field that became a tag.
 
     Attributes:
-        message: the response's name; ``path`` the names of the fields that lead to it.
+        message: the response's name.
+        path: the field names down to the field.
         kind: ``code`` or ``message``.
         tag: its number, from ``version`` on.
-        is_null_default_new: null was made its default.
-        arrays: how many arrays it stands in.
+        is_null_default_new: whether the rewrite changed its default to null.
+        arrays: number of enclosing arrays.
     """
 
     message: str
@@ -59,7 +60,7 @@ class TaggedField:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What stays as it is, and why: a whole message (no path) or one field of it."""
+    """A message (without path) or field that stays unchanged, and the reason."""
 
     message: str
     path: Path
@@ -67,11 +68,11 @@ class Kept:
 
 
 def tag_errors(draft: MessageDraft, *, suffix: bool = False) -> tuple[list[TaggedField], list[Kept]]:
-    """Make the error codes and messages of a response tags; return what was, and what was meant and was not.
+    """Tag the error codes and messages of a response; return the tagged fields, and the untagged ones with reasons.
 
     Args:
-        suffix: names that end so are meant too. In a response that was rewritten before, a new error field is meant
-            by either name: see ``find_untagged_errors``.
+        suffix: whether to include names that end in ErrorCode or ErrorMessage. In a response that was rewritten before,
+            new error fields of both kinds are included, as in ``find_untagged_errors``.
     """
     tagged, kept = [], []
     forgotten = {(error.struct, error.field.name) for error in find_untagged_errors(draft.old)}
@@ -98,8 +99,8 @@ class ErrorField(NamedTuple):
 
     Attributes:
         struct: name of the struct that declares the field.
-        path: names of the fields that lead to it, its own name last.
-        versions: versions of the message that have the field, those of its parents considered.
+        path: field names down to the field, its own name last.
+        versions: versions of the message that have the field, limited by those of its parents.
     """
 
     struct: str
@@ -143,7 +144,7 @@ def _ends_in_error(name: str) -> bool:
 
 
 def _error_fields(response: MessageSpec) -> Iterator[ErrorField]:
-    """Yield each declared error field once, with the versions of all its uses joined from the lowest one on."""
+    """Yield each declared error field once, with the span of versions over all its uses."""
     errors: dict[tuple[str, str], ErrorField] = {}
     for error in _walk(response, response.struct, (), response.valid_versions, ()):
         key = (error.struct, error.field.name)
@@ -171,7 +172,7 @@ def _walk(
 
 @dataclass(frozen=True, slots=True)
 class RewrittenApi:
-    """One API whose request and response got a version: ``version``, after ``before`` (equal: changed in place)."""
+    """An API whose request and response were rewritten from ``before`` to ``version`` (equal: changed in place)."""
 
     key: int
     request: str
@@ -183,7 +184,7 @@ class RewrittenApi:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The outcome: every spec by name, rewritten or as it came, and what was done and not done."""
+    """The result: every spec by name, rewritten or unchanged, with the tagged and the unchanged fields."""
 
     specs: dict[str, MessageSpec]
     apis: tuple[RewrittenApi, ...]
@@ -192,16 +193,16 @@ class Rewrite:
 
 
 def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_written: bool = False) -> Rewrite:
-    """Return specs with the errors of every response as tagged fields.
+    """Return specs in which the errors of every response are tagged fields.
 
     Args:
-        specs: by name: requests, responses, and whatever else is to be passed on.
-        suffix: fields whose names end in ErrorCode and ErrorMessage too (``PartitionErrorCode``); the document speaks
-            of these names only.
-        as_written: do to ApiVersions and to unreleased versions what the document says as well.
+        specs: requests, responses and any other specs, by name; the others are returned unchanged.
+        suffix: whether to include fields whose names end in ErrorCode or ErrorMessage (``PartitionErrorCode``). The KIP
+            covers only the exact names.
+        as_written: whether to apply the KIP literally, also to ApiVersions and to unreleased versions.
 
     Raises:
-        SpecError: a new version cannot be told beside those that the spec has.
+        SpecError: the new version conflicts with the existing ones in a spec.
     """
     left_out = _BY_DOCUMENT if as_written else _BY_DOCUMENT | _BY_KIP_511
     requests = {one.api_key: one.name for one in specs.values() if one.type == "request"}
@@ -232,7 +233,7 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
 
 
 def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out: Mapping[int, str]) -> str | None:
-    """Say why an API is not rewritten; None if it is."""
+    """Return why an API is not rewritten; None if it is."""
     if response.is_removed or (request is not None and request.is_removed):
         return "removed: it has no valid version"
     if request is not None and request.valid_versions.highest != response.valid_versions.highest:
@@ -244,7 +245,7 @@ def _reason_to_keep(request: MessageSpec | None, response: MessageSpec, left_out
 
 
 def numbers(done: Rewrite) -> dict[str, int]:
-    """Count what a rewrite did, by the names of ``TRUNK_OF_OCTOBER_2024``."""
+    """Count the changes of a rewrite, by the names of ``TRUNK_OF_OCTOBER_2024``."""
     responses = [one for one in done.specs.values() if one.type == "response"]
     with_messages = {one.message for one in done.fields if one.kind == "message"}
     return {
@@ -270,14 +271,14 @@ def _by_depth(fields: Iterable[TaggedField], kind: str, word: str) -> Iterator[t
 
 
 def _is_first_after(tagged: TaggedField, done: Rewrite) -> bool:
-    """Whether a field is the first new tag of its struct, and not tag 0."""
+    """Return whether a field is the first new tag of its struct and is not tag 0."""
     struct = (tagged.message, tagged.path[:-1])
     return tagged.tag > 0 and tagged.tag == min(
         other.tag for other in done.fields if (other.message, other.path[:-1]) == struct
     )
 
 
-#: Kafka's trunk of October 2024 (between 3.9 and 4.0), names by suffix and all as written.
+#: Counts for Kafka's trunk of October 2024 (between 3.9 and 4.0), with ``suffix`` and ``as_written``.
 TRUNK_OF_OCTOBER_2024: Final[Mapping[str, int]] = {
     "responses": 88,
     "responses rewritten": 87,

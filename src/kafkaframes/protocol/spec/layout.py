@@ -1,6 +1,7 @@
-"""The wire layout of one version of a message: a tree of slots in the order of the bytes.
+"""The wire layout of one version of a message: a tree of slots in byte order.
 
-What two specs write is equal when their layouts are. KIP-482: untagged fields first, then the tag section ascending.
+Specs with equal layouts write equal bytes. By KIP-482, untagged fields come first, then the tag section in ascending
+order.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class Slot:
     """One field of one version.
 
     Attributes:
-        is_compact: its length is an unsigned varint, one too high (KIP-482); false for types without a length.
-        tag: its tag number in this version, or ``None`` in the order of the struct.
+        is_compact: whether its length is an unsigned varint of n + 1 (KIP-482); false for types without a length.
+        tag: its tag number in this version, or ``None`` for an untagged field.
         children: the layout of the struct, or of each element; empty for primitive types.
-        about: what the spec says of the field.
+        about: the spec's description of the field.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Slot:
 
     @property
     def wire_type(self) -> str:
-        """The type in Kafka's words (``COMPACT_NULLABLE_STRING``), an array's as ``[]`` and its element."""
+        """The type in Kafka's notation (``COMPACT_NULLABLE_STRING``); for an array, ``[]`` and its element type."""
         if self.type.is_array:
             return f"{self._prefix}ARRAY"
         if self.type.is_struct:
@@ -83,7 +84,7 @@ def walk(slots: tuple[Slot, ...], path: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Layouts for people: rows of a table, Kafka's BNF, JSON, and what changes between two versions. Values only.
+# Layouts for people: table rows, Kafka's BNF, JSON, and the changes between two versions. Values only.
 
 _LENGTHS = {"string": 2, "bytes": 4, "records": 4}
 
@@ -93,8 +94,8 @@ class Row:
     """One line of a layout: a field, or the tag section that ends a struct of a flexible version.
 
     Attributes:
-        size: bytes on the wire: ``4``, ``2 + n``, ``varint + n``, ``tagged``; of a struct the sum is not told.
-        about: what the spec itself says of the field; nothing in the catalog, whose sentences stand apart.
+        size: size on the wire: ``4``, ``2 + n``, ``varint + n``, ``tagged``. A struct's total size is not included.
+        about: the spec's description of the field; empty for catalog specs, whose descriptions are stored separately.
     """
 
     depth: int
@@ -106,7 +107,7 @@ class Row:
 
 
 def rows(message: MessageSpec, version: int) -> Iterator[Row]:
-    """Yield the lines of a version's layout in the order of the bytes."""
+    """Yield the lines of a version's layout in byte order."""
     yield from _rows(message, layout(message, version), version, 0)
 
 
@@ -122,12 +123,12 @@ def _rows(message: MessageSpec, slots: tuple[Slot, ...], version: int, depth: in
 
 
 def is_telling(value: Default) -> bool:
-    """Return whether a default says more than its type does."""
+    """Return whether a default adds information to the type (zero, empty and null do not)."""
     return value not in (False, 0, "", b"", (), None, NIL_UUID)
 
 
 def type_words(slot: Slot) -> str:
-    """Return the wire type of a slot; an array of primitives with its element (``COMPACT_ARRAY of INT32``)."""
+    """Return the wire type of a slot; an array of primitives includes its element (``COMPACT_ARRAY of INT32``)."""
     if not slot.type.is_array or slot.type.is_struct:
         return slot.wire_type
     has_length = PRIMITIVES[slot.type.name] is None
@@ -135,7 +136,7 @@ def type_words(slot: Slot) -> str:
 
 
 def size_words(slot: Slot) -> str:
-    """Return how many bytes a slot takes: ``8``, ``2 + n``, ``varint + n``; ``varint + k x ...`` for arrays."""
+    """Return the size of a slot as text: ``8``, ``2 + n``, ``varint + n``; ``varint + k x ...`` for arrays."""
     if slot.type.is_struct and not slot.type.is_array:
         return "1 + ..." if slot.is_nullable else "..."
     fixed = PRIMITIVES.get(slot.type.name)
@@ -148,7 +149,7 @@ def size_words(slot: Slot) -> str:
 
 
 def default_words(value: Default) -> str:
-    """Return a default for people: ``null``, ``""``, ``-1``, ``empty``."""
+    """Return a default in readable form: ``null``, ``""``, ``-1``, ``empty``."""
     if value is None:
         return "null"
     if value in ((), b"") and not isinstance(value, bool | int | float):
@@ -159,7 +160,7 @@ def default_words(value: Default) -> str:
 
 
 def bnf(message: MessageSpec, version: int) -> str:
-    """Return a version in the notation of Kafka's protocol guide: a line a field, structs as ``name => fields``."""
+    """Return a version in the notation of Kafka's protocol guide: one line per field, structs as ``name => fields``."""
     head = f"{message.name} (version {version}) =>"
     return "\n".join((f"{head} {_names(message, layout(message, version), version)}", *_bnf(message, version)))
 
@@ -210,7 +211,7 @@ class Change:
 
 
 def changes(message: MessageSpec, before: int, after: int, *, later: MessageSpec | None = None) -> list[Change]:
-    """Return what is different on the wire in one version against another, ``after`` of another spec if need be."""
+    """Return the wire differences from version ``before`` to version ``after``, the latter of ``later`` if given."""
     last = message if later is None else later
     old, new = dict(walk(layout(message, before))), dict(walk(layout(last, after)))
     out = list(_encoding(message.is_flexible(before), last.is_flexible(after)))

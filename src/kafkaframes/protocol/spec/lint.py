@@ -1,4 +1,4 @@
-"""Lint: what Kafka's generator accepts although it is useless, wrong or breaks later. Warnings, never refusals."""
+"""Lint warnings for specs: declarations that the generator accepts, but that are useless, wrong or fragile."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def lint(document: JsonText, declaration: MessageDecl, *, tagged_errors: bool = 
     """Yield the warnings about a spec that the generator accepts.
 
     Args:
-        tagged_errors: hold any response to KIP-636, not only those whose errors are tagged already.
+        tagged_errors: whether to apply KIP-636 to all responses, not only to those with tagged errors.
     """
     structs, _ = registry(declaration)
     message = Message(declaration, structs)
@@ -155,7 +155,7 @@ def lint(document: JsonText, declaration: MessageDecl, *, tagged_errors: bool = 
 def _untagged_errors(
     declaration: MessageDecl, structs: dict[str, StructDecl], *, is_required: bool
 ) -> Iterator[Violation]:
-    """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all of any response."""
+    """Yield the error fields that KIP-636 would tag: new ones of a rewritten response, or all (``is_required``)."""
     if declaration.type != "response":
         return
     newest = declaration.struct.versions.highest
@@ -187,7 +187,7 @@ def _twice(document: JsonText) -> list[str]:
 
 
 def lint_set(specs: Iterable[MessageSpec]) -> Iterator[tuple[str, str, str]]:
-    """Yield (rule, message, reason) for what is wrong between the files of a set: keys taken twice, halves missing."""
+    """Yield (rule, message, reason) for faults across a set of specs: duplicate keys, APIs with only one half."""
     owners: dict[tuple[str, int], str] = {}
     for spec in specs:
         if spec.api_key is None or spec.type not in RPC_TYPES:

@@ -1,7 +1,7 @@
-"""One spec out of two releases': every version that either speaks, each with the layout its newest release gives it.
+"""Merge the specs of two releases: all versions of both, each with the layout of its newest release.
 
-Fields are matched by name within their struct; a renamed field becomes two fields with disjoint versions. The result
-is checked: the layout of each version is that of its source, or a SpecError says which is not.
+Fields are matched by name within their struct. A renamed field becomes two fields with disjoint versions. The result is
+checked: if a version's layout differs from its source, a SpecError names it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from kafkaframes.protocol.spec.versions import Versions
 
 
 def merge_older(newer: MessageSpec, older: MessageSpec) -> MessageSpec:
-    """Return ``newer`` with the versions of ``older`` that it no longer (or never) had.
+    """Return ``newer`` with the additional versions of ``older``.
 
     Raises:
-        SpecError: the missing versions do not lie just below, or one struct cannot say both layouts.
+        SpecError: the additional versions are not directly below the newer ones, or one struct cannot express both
+        layouts.
     """
     valid = newer.valid_versions
     if valid.is_empty:
@@ -42,7 +43,7 @@ def _flexible(merged: MessageSpec, source: MessageSpec, version: int) -> bool:
 
 
 def _same(first: tuple[Slot, ...], other: tuple[Slot, ...]) -> bool:
-    """Whether two layouts write the same bytes for the same JSON; names of structs do not count."""
+    """Return whether two layouts write the same bytes for the same JSON, whatever the names of structs."""
     return len(first) == len(other) and all(
         (a.name, a.type.is_array, a.is_nullable, a.is_compact, a.tag) == (b.name, b.type.is_array, *_rest(b))
         and (a.type.is_struct or a.type == b.type)
@@ -57,7 +58,7 @@ def _rest(slot: Slot) -> tuple[bool, bool, int | None]:
 
 @dataclass(slots=True)
 class _Merge:
-    """The work on one pair; ``low`` are the older spec's versions, ``high`` the newer's."""
+    """The merge of one pair; ``low`` are the older spec's versions, ``high`` the newer's."""
 
     newer: MessageSpec
     older: MessageSpec
@@ -80,7 +81,7 @@ class _Merge:
         return StructSpec(name, self._join(newer.versions, older.versions), fields, newer.is_common)
 
     def _fields(self, newer: StructSpec, older: StructSpec) -> Iterator[FieldSpec]:
-        """Yield the newer fields in order, each followed by the older ones that stood behind it and are gone."""
+        """Yield the newer fields in order, each followed by the removed fields that came after it in the older spec."""
         names = {one.name for one in newer.fields}
         waiting: dict[str | None, list[FieldSpec]] = {}
         previous: str | None = None
@@ -109,7 +110,7 @@ class _Merge:
         )
 
     def _new(self, field_spec: FieldSpec) -> FieldSpec:
-        """A field that the older spec lacks: it is in the newer versions only."""
+        """Return a field that the older spec lacks, limited to the newer versions."""
         self._keep(self.newer, field_spec)
         return replace(
             field_spec,
@@ -118,7 +119,7 @@ class _Merge:
         )
 
     def _gone(self, field_spec: FieldSpec) -> FieldSpec:
-        """A field that the newer spec lacks: it is in the older versions only."""
+        """Return a field that the newer spec lacks, limited to the older versions."""
         self._keep(self.older, field_spec)
         versions, nullable = field_spec.versions.intersect(self.low), field_spec.nullable_versions.intersect(self.low)
         return replace(field_spec, versions=versions, nullable_versions=nullable)
@@ -130,7 +131,7 @@ class _Merge:
                 self._keep(source, inner)
 
     def _high(self, versions: Versions) -> Versions:
-        """Cut off the versions below the newer spec's."""
+        """Remove the versions below the newer spec's."""
         return versions.intersect(Versions(self.high.lowest, Versions.ALL.highest))
 
     def _join(self, newer: Versions, older: Versions) -> Versions:

@@ -1,7 +1,8 @@
-"""The message spec as values: what a JSON file says, typed and resolved, for those who plan codecs.
+"""The message spec model: the content of a spec's JSON file, typed and resolved, as the basis of codec plans.
 
-Everything is frozen. A field is on the wire of version v when ``field.versions`` and the versions of all its parents
-contain v; it is in the tag section instead when ``field.is_tagged(v)``. Words and rules: KIP-482, Kafka's generator.
+All objects are frozen. Version v of a message has a field if ``field.versions`` and the versions of all its parents
+contain v. The field is in the tag section if ``field.is_tagged(v)``, otherwise in the struct's order. Terms and rules
+are those of KIP-482 and Kafka's generator.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kafkaframes.wire.primitives import FIXED_SIZE
 
 #: Fixed size in bytes of each primitive type on the wire; ``None``: a length precedes the bytes.
 PRIMITIVES: Mapping[str, int | None] = MappingProxyType({**FIXED_SIZE, "string": None, "bytes": None, "records": None})
-#: Types whose values are framed by an API key and a header.
+#: Message types with an API key and a header.
 RPC_TYPES = ("request", "response")
 
 Default: TypeAlias = bool | int | float | str | bytes | uuid.UUID | tuple[()] | None
@@ -28,7 +29,7 @@ NIL_UUID = uuid.UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The type of a field: ``name`` is a key of ``PRIMITIVES`` or the name of a struct, of one or of an array.
+    """The type of a field, single or array; ``name`` is a key of ``PRIMITIVES`` or the name of a struct.
 
     >>> str(FieldType("TopicData", is_array=True)), FieldType("int8").is_struct
     ('[]TopicData', False)
@@ -44,7 +45,7 @@ class FieldType:
 
     @property
     def can_be_nullable(self) -> bool:
-        """Whether null is a value of this type in some version (a uuid's null is the zero uuid)."""
+        """Whether null can be a value of this type in some version (the null of a UUID is the zero UUID)."""
         return self.is_array or self.is_struct or PRIMITIVES[self.name] is None
 
     def __str__(self) -> str:
@@ -56,15 +57,15 @@ class FieldSpec:
     """One field of a struct, over all versions.
 
     Attributes:
-        name: as in the spec (``TopicId``); ``json_name`` and ``snake_name`` are derived.
-        default: the typed value; an array's and a struct's is ``()`` (no elements, a struct of defaults) or ``None``
-            for null; records: always ``None``.
+        name: name as in the spec (``TopicId``); ``json_name`` and ``snake_name`` are derived.
+        default: the typed value. For arrays and structs, ``()`` (no elements, a struct of defaults) or ``None`` for
+            null; for records, always ``None``.
         tag: the tag number, or ``None`` for a field that is never tagged.
-        flexible_versions: the field's own flexible versions, or ``None``: those of the message.
-        map_key: Kafka keeps the array of this struct as a hash collection keyed by such fields; no wire effect.
-        entity_type: what the value names (``topicName``, ``brokerId`` ...); ``unknown`` without one.
-        zero_copy: Kafka hands bytes on without a copy; no wire effect.
-        written_default: the default as the file has it (``0x7fffffff``, ``false``), which ``emit`` writes again.
+        flexible_versions: the field's own flexible versions; ``None`` means those of the message.
+        map_key: whether Kafka keeps the array of this struct as a hash collection with this key; no wire effect.
+        entity_type: the kind of name that the value is (``topicName``, ``brokerId`` ...), or ``unknown``.
+        zero_copy: whether Kafka passes the bytes on without a copy; no wire effect.
+        written_default: the default as in the file (``0x7fffffff``, ``false``), which ``emit`` writes again.
     """
 
     name: str
@@ -84,7 +85,7 @@ class FieldSpec:
 
     @property
     def json_name(self) -> str:
-        """The name in Kafka's JSON form of messages: the first letter in lower case."""
+        """The name in Kafka's JSON form of messages, with a lower-case initial."""
         return self.name[:1].lower() + self.name[1:]
 
     @property
@@ -93,23 +94,23 @@ class FieldSpec:
         return snake_case(self.name)
 
     def is_present(self, version: int) -> bool:
-        """Return whether this version has the field, mandatory or tagged (given that it has the struct)."""
+        """Return whether this version has the field, tagged or not, if it has the struct."""
         return self.versions.contains(version)
 
     def is_tagged(self, version: int) -> bool:
-        """Return whether this version carries the field in the tag section."""
+        """Return whether the field is in the tag section of this version."""
         return self.tagged_versions.contains(version)
 
     def is_nullable(self, version: int) -> bool:
-        """Return whether null can be the field's value in this version."""
+        """Return whether the field can be null in this version."""
         return self.nullable_versions.contains(version)
 
 
 @dataclass(frozen=True, slots=True)
 class StructSpec:
-    """A struct: the message itself, one declared by a field (inline), or a common one.
+    """A struct: the message itself, an inline struct of a field, or a common struct.
 
-    ``versions`` are those of the declaration; where it is used, the versions of the parents cut them further.
+    ``versions`` are those of the declaration. Each use is further limited by the versions of its parents.
     """
 
     name: str
@@ -121,7 +122,7 @@ class StructSpec:
         """Return the field of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the field does not exist.
         """
         for member in self.fields:
             if member.name == name:
@@ -129,7 +130,7 @@ class StructSpec:
         raise KeyError(f"{self.name} has no field {name}")
 
     def fields_at(self, version: int) -> tuple[FieldSpec, ...]:
-        """Return the untagged fields of a version, in the order of the wire."""
+        """Return the untagged fields of a version, in wire order."""
         return tuple(one for one in self.fields if one.is_present(version) and not one.is_tagged(version))
 
     def tagged_at(self, version: int) -> tuple[FieldSpec, ...]:
@@ -142,10 +143,10 @@ class MessageSpec:
     """One message over all its versions.
 
     Attributes:
-        struct: the top level; its name is the message's, its versions are ``validVersions``.
-        structs: every struct below it by name, inline and common; a name that is used and nowhere declared is here as
-            a struct without fields, as Kafka takes it.
-        valid_versions: empty for an API that was removed (``validVersions: none``; its key stays reserved).
+        struct: the top level, with the message's name and ``validVersions``.
+        structs: every struct below it by name, inline and common. A name that is used but not declared is a struct
+            without fields, as in Kafka.
+        valid_versions: empty for a removed API (``validVersions: none``; its key stays reserved).
         header_versions: the table of KIP-1313's ``headerVersions`` (body versions, header version), or ``None``.
     """
 
@@ -161,7 +162,7 @@ class MessageSpec:
     header_versions: tuple[tuple[Versions, int], ...] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the declared fields alone: the codecs that ``messages`` keeps beside them cannot be pickled."""
+        """Return only the declared fields; the codecs that ``messages`` caches in the object cannot be pickled."""
         return {name: vars(self)[name] for name in self.__dataclass_fields__}
 
     @property
@@ -171,12 +172,12 @@ class MessageSpec:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the API is gone and only its key is kept."""
+        """Whether the API has been removed and only its key stays reserved."""
         return self.valid_versions.is_empty
 
     @property
     def latest_stable_version(self) -> int:
-        """The highest released version; -1 when there is none."""
+        """The highest released version; -1 if no version is released."""
         return self.valid_versions.highest - int(self.latest_version_unstable)
 
     @cached_property
@@ -185,7 +186,7 @@ class MessageSpec:
         return tuple(one for one in self.structs.values() if one.is_common)
 
     def struct_of(self, of: FieldSpec) -> StructSpec:
-        """Return the struct that a field's type names (for an array: of its elements)."""
+        """Return the struct of a field's type; for an array, that of its elements."""
         return self.structs[of.type.name]
 
     def is_flexible(self, version: int) -> bool:
@@ -193,15 +194,16 @@ class MessageSpec:
         return self.flexible_versions.contains(version)
 
     def field_is_flexible(self, of: FieldSpec, version: int) -> bool:
-        """Return whether a field's own length is compact in a version (only a header's client id differs)."""
+        """Return whether a field's own length is compact in a version (different only for a header's client id)."""
         own = self.flexible_versions if of.flexible_versions is None else of.flexible_versions
         return own.contains(version)
 
     def canonical_version(self, version: int) -> int:
-        """Return the version under which the fields of ``version`` are declared: the same, but for keys of records.
+        """Return the version in which the fields of ``version`` are declared; it differs only for record keys.
 
-        Up to 4.0 the version of a coordinator record's key was its record type (GroupMetadataKey: 2). Since then the
-        type is the API key, the only version 0. Both stand for the same bytes, so a key answers to both.
+        Up to 4.0, the version of a coordinator record key was its record type (GroupMetadataKey: 2). Since then, the
+        type is the API key and the only version is 0. Both result in the same bytes, so both versions are valid for a
+        key.
         """
         is_older_name = self.type == "coordinator-key" and version == self.api_key
         return self.valid_versions.lowest if is_older_name else version
@@ -209,9 +211,9 @@ class MessageSpec:
     def header_version(self, version: int) -> int:
         """Return the version of the header that precedes this request's or response's body.
 
-        From ``headerVersions`` (KIP-1313) where the spec has it; derived as Kafka's ApiMessageType does otherwise:
-        flexible bodies follow the flexible header, ApiVersions (18) responses always header 0, ControlledShutdown (7)
-        request 0 has no client id.
+        It is taken from ``headerVersions`` (KIP-1313) if the spec has it. Otherwise it is derived as in Kafka's
+        ApiMessageType: flexible bodies follow the flexible header, ApiVersions (18) responses always follow header 0,
+        and ControlledShutdown (7) request 0 has no client id.
 
         Raises:
             SpecError: the message is neither a request nor a response.
@@ -229,8 +231,8 @@ class MessageSpec:
         return (1 if self.type == "request" else 0) + self.is_flexible(version)
 
 
-# (api key, type, version or all): header version. KIP-511: a client must understand the answer to a version of
-# ApiVersions that the broker does not know. ControlledShutdown 0 is older than the client id.
+# (API key, type, version or all): header version. By KIP-511, a client must be able to read the response to
+# an ApiVersions version that the broker does not support. ControlledShutdown 0 is older than the client id.
 _HEADER_EXCEPTIONS: dict[tuple[int | None, str, int | None], int] = {(18, "response", None): 0, (7, "request", 0): 0}
 
 

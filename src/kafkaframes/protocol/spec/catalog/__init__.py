@@ -1,4 +1,4 @@
-"""The catalog of Apache Kafka's messages, every version, as data files and a front that reads them lazily."""
+"""The catalog of all versions of Apache Kafka's messages: data files, and functions that read them lazily."""
 
 from kafkaframes.protocol.spec.catalog.reading import (
     Api,

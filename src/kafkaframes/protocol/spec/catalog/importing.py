@@ -1,6 +1,7 @@
-"""Make the catalog out of releases' specs: facts only, merged so that every version back to 0 is there.
+"""Build the catalog from the specs of Kafka releases, without their prose, with every version down to 0.
 
-Pure: published files in, the catalog's files out. The newest release that speaks a version gives its layout.
+The functions take published spec files and return the catalog's files; they do no I/O. The layout of a version is that
+of the newest release that supports it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from kafkaframes.protocol.spec.merge import merge_older
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec, StructSpec
 
 _VERSION = re.compile(r"\d+")
-# This record's version 0 has two layouts: 3.9's, and one of 4.0's early access that 4.1 dropped. Upgrades start at 3.9.
+# Version 0 of this record has two layouts: that of 3.9, and that of 4.0's early access, which 4.1 dropped.
+# Upgrades start at 3.9.
 _LAYOUT_OF = {"ShareGroupPartitionMetadataValue": "3.9"}
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One spec file of a release; ``module`` is the jar that carries it (``kafka-metadata``)."""
+    """One spec file of a release; ``module`` is the name of its jar (``kafka-metadata``)."""
 
     release: str
     module: str
@@ -42,10 +44,10 @@ class _Entry:
 
 
 def import_catalog(published: Iterable[Published]) -> dict[str, str]:
-    """Return the catalog as file name to text: one file a message, ``index.json`` and the ledgers of tags and names.
+    """Return the catalog's files by name: one per message, ``index.json``, and the ledgers of tags and names.
 
     Raises:
-        SpecError: a file is no spec, or two releases cannot be told in one spec.
+        SpecError: a file is not a spec, or the versions of two releases do not fit into one spec.
     """
     files = sorted(published, key=lambda file: (release_order(file.release), file.file), reverse=True)
     if not files:
@@ -68,7 +70,7 @@ def import_catalog(published: Iterable[Published]) -> dict[str, str]:
 
 
 def release_order(release: str) -> tuple[int, ...]:
-    """Return a key by which releases sort: ``3.10.0`` behind ``3.9.1``."""
+    """Return a sort key for release numbers: ``3.10.0`` is after ``3.9.1``."""
     return tuple(map(int, _VERSION.findall(release)))
 
 
@@ -77,14 +79,14 @@ def _add(entries: dict[str, _Entry], file: Published, spec: MessageSpec, newest:
     if known is None:
         current = str(spec.valid_versions) if file.release == newest else "none"
         entries[spec.name] = _Entry(spec, file.release, file.module, current)
-    elif known.spec.type == spec.type:  # up to 4.0 coordinator records were data, and a key's version its type
+    elif known.spec.type == spec.type:  # up to 4.0, coordinator records had the type data
         if known.spec.is_removed and not spec.is_removed:
             known.release = file.release
         known.spec = merge_older(known.spec, spec)
 
 
 def _facts(spec: MessageSpec) -> MessageSpec:
-    """Return a spec without its sentences."""
+    """Return a spec without its ``about`` texts."""
     structs = {name: _without_about(struct) for name, struct in spec.structs.items()}
     return replace(spec, struct=_without_about(spec.struct), structs=structs)
 

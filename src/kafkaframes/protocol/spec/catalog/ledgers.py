@@ -1,9 +1,9 @@
-"""The ledgers that imports write beside the catalog: of tags (``tags.json``) and of names (``names.json``).
+"""Ledgers of the catalog: the history of tags (``tags.json``) and of field names (``names.json``).
 
-A tagged field can be added to a version that exists already, so no version says since when it is there: the ledger of
-tags says which field has which tag in which release. A version of a message keeps its bytes for ever, and its fields do
-not keep their names (Fetch's ``Topic`` was ``Name`` until 2.6): the ledger of names says what releases called a field
-that has another name today. Two fields are the same one where they stand in the same place of the same version.
+A tagged field can be added to an existing version, so its versions do not show when it was added. The tag ledger has
+the field of each tag in each release. A version keeps its bytes forever, but fields can be renamed (Fetch's ``Topic``
+was ``Name`` until 2.6). The name ledger has the former names of each field by release. Two fields are the same if they
+have the same position in the same version.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from kafkaframes.protocol.spec.layout import Slot, layout
 from kafkaframes.protocol.spec.model import FieldSpec, MessageSpec
 from kafkaframes.protocol.spec.releases import release
 
-#: Message -> struct -> tag -> the names that its field had, each with the first release of it.
+#: Message -> struct -> tag -> the field's names, each with the first release that uses it.
 TagsLedger: TypeAlias = dict[str, dict[str, dict[str, list[list[str]]]]]
-#: Message -> path of today's names -> the names that the field had, each with the first release of it.
+#: Message -> path of current names -> the field's names, each with the first release that uses it.
 NamesLedger: TypeAlias = dict[str, dict[str, list[list[str]]]]
 TAGS_FILE: Final = "tags.json"
 NAMES_FILE: Final = "names.json"
 
 
 def text_of(histories: TagsLedger | NamesLedger) -> str:
-    """Return a ledger's file: a line a message."""
+    """Return the text of a ledger's file, with one line per message."""
     lines = [f"  {json.dumps(name)}: {json.dumps(history)}" for name, history in sorted(histories.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 # ---------------------------------------------------------------------------------------------------------------- tags
-#: Message, struct and tag: where numbers must differ.
+#: Message, struct and tag; unique for each tagged field.
 Key: TypeAlias = tuple[str, str, int]
 
 
@@ -44,10 +44,10 @@ class Tag(NamedTuple):
     """A tag and its field.
 
     Attributes:
-        struct: the struct's name; the message's own for its top level.
+        struct: the struct's name; for the top level, the message's name.
         versions: ``taggedVersions``.
-        since: the first release that has it; None in specs of a user's.
-        before: names that the field had in older releases, with the first release of each.
+        since: the first release that has the tag; None in user specs.
+        before: former names of the field, each with the first release that uses it.
     """
 
     message: str
@@ -61,7 +61,7 @@ class Tag(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Where the number must be the only one."""
+        """The key that must be unique for each tagged field."""
         return self.message, self.struct, self.number
 
 
@@ -77,10 +77,10 @@ def _number(field: FieldSpec) -> int:
 
 
 def tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
-    """Return for each message, struct and tag the names that its field had, with the first release of each.
+    """Return the names of each tagged field by message, struct and tag, each with its first release.
 
     Args:
-        releases: the specs of releases, oldest first, each with its release.
+        releases: (release, spec) pairs, oldest first.
     """
     histories: TagsLedger = {}
     for name_of_release, spec in releases:
@@ -92,19 +92,19 @@ def tags_ledger(releases: Iterable[tuple[str, MessageSpec]]) -> TagsLedger:
 
 
 def read_tags() -> TagsLedger:
-    """Return the catalog's ledger."""
+    """Return the catalog's tag ledger."""
     value: TagsLedger = json.loads((FOLDER / TAGS_FILE).read_bytes())
     return value
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The registry of tags: which field has which tag of which struct, since which release, and which tag is free next.
+# The tag registry: the field and first release of each tag of a struct, and the next free tag.
 #
-# Of the catalog, and of proposals beside it: two fields of one struct must not have one number, in whatever release.
+# It contains the catalog and proposals: two fields of one struct must have different tags across all releases.
 
 
 class Collision(NamedTuple):
-    """What is wrong with a tag of a proposal."""
+    """A conflict of a proposal's tag."""
 
     tag: Tag
     text: str
@@ -112,7 +112,7 @@ class Collision(NamedTuple):
 
 @cache
 def registry() -> Mapping[Key, Tag]:
-    """Return the tags of every message of the catalog."""
+    """Return the tags of all messages in the catalog."""
     histories = read_tags()
     tags = {}
     for name in catalog.names():
@@ -125,7 +125,7 @@ def registry() -> Mapping[Key, Tag]:
 
 
 def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
-    """Return the tag that is free next in each message and struct that has some.
+    """Return the next free tag of each (message, struct) that has tags.
 
     >>> next_free(registry().values())["ApiVersionsResponse", "ApiVersionsResponse"]
     4
@@ -137,7 +137,7 @@ def next_free(tags: Iterable[Tag]) -> dict[tuple[str, str], int]:
 
 
 def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Collision]:
-    """Yield the tags of proposals that others have: fields of the releases, or of another proposal."""
+    """Yield the tags of proposals that are in use by another field, in a release or in another proposal."""
     known, free = registry(), next_free(registry().values())
     claimed: dict[Key, tuple[str, Tag]] = {}
     for name, specs in proposals.items():
@@ -155,18 +155,18 @@ def collisions(proposals: Mapping[str, Iterable[MessageSpec]]) -> Iterator[Colli
 
 
 def is_same(owner: Tag, tag: Tag) -> bool:
-    """Tell whether a tag is of the field that has it in the releases, under whatever name."""
+    """Return whether ``tag`` belongs to the same field as ``owner``, the field with that tag in the releases."""
     names = {owner.field, *(name for name, _ in owner.before)}
     return tag.field in names and tag.type == owner.type
 
 
 # -------------------------------------------------------------------------------------------------------------- names
-_FIRST: Final = (2, 2)  # no older release publishes its specs
-_SIZE: Final = "SizeInBytes"  # what a request log has of records
+_FIRST: Final = (2, 2)  # older releases do not publish their specs
+_SIZE: Final = "SizeInBytes"  # suffix of the size fields that replace records in a request log
 
 
 def names_ledger(releases: Iterable[tuple[str, MessageSpec]], newest: Mapping[str, MessageSpec]) -> NamesLedger:
-    """Return the names of fields that were renamed; ``releases`` as for ``tags_ledger``."""
+    """Return the former names of renamed fields; ``releases`` as for ``tags_ledger``."""
     histories: NamesLedger = {}
     for name_of_release, spec in releases:
         now = newest.get(spec.name)
@@ -191,10 +191,10 @@ def _is_gone(path: str, history: list[list[str]]) -> bool:
 
 
 def _pairs(now: Sequence[Slot], before: Sequence[Slot], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield today's path and the former name of the fields of two layouts that have the same bytes."""
+    """Yield (current path, former name) of each field, for two layouts with the same bytes."""
     shapes = [[(slot.tag, slot.type.is_array, slot.type.is_struct) for slot in slots] for slots in (now, before)]
     if shapes[0] != shapes[1]:
-        return  # a version that was not released yet, and changed
+        return  # the version was unreleased and has changed
     for slot, former in zip(now, before, strict=True):
         here = (*path, _capital(slot.name))
         yield here, _capital(former.name)
@@ -202,18 +202,18 @@ def _pairs(now: Sequence[Slot], before: Sequence[Slot], path: tuple[str, ...]) -
 
 
 def _capital(name: str) -> str:
-    """Return a name with a capital: some have a small letter in specs, and all have one in JSON."""
+    """Return a name with a capital initial. Some names in specs have a lower-case initial, but none in JSON."""
     return name[:1].upper() + name[1:]
 
 
 class ReleaseNames:
-    """The names of fields as one release had them."""
+    """The field names of one release."""
 
     def __init__(self, name: str) -> None:
-        """Take a release, or a line of them.
+        """Load the names of a release or of a release line.
 
         Raises:
-            OptionError: no such release is known, or it is older than specs are.
+            OptionError: the release is unknown, or is older than the first release with published specs.
         """
         line = _order(release(name).name)
         if line < _FIRST:
@@ -225,7 +225,7 @@ class ReleaseNames:
         }
 
     def field(self, message: str, path: Sequence[str]) -> str | None:
-        """Return the name that a field had; ``None`` where it is today's.
+        """Return the former name of a field; ``None`` if the name is unchanged.
 
         >>> ReleaseNames("2.6").field("FetchRequest", ("Topics", "Topic"))
         'Name'
@@ -234,7 +234,7 @@ class ReleaseNames:
         return None if name == path[-1] else name
 
     def renamed(self, message: str, text: str | None) -> str | None:
-        """Return the JSON of a message with the names that its fields had."""
+        """Convert the JSON of a message to the release's field names."""
         names = self._names.get(message)
         if text is None or names is None:
             return text
@@ -263,13 +263,13 @@ def _order(name: str) -> tuple[int, ...]:
 
 
 def _at(history: list[list[str]], line: tuple[int, ...]) -> str:
-    """Return the name that a release used; the first one in a release that has not got the field yet."""
+    """Return the name in a release, or the first name if the release does not have the field yet."""
     return [name for name, since in history if _order(since) <= line or since == history[0][1]][-1]
 
 
 @cache
 def names_of(name: str) -> ReleaseNames:
-    """Return the names of a release, made once.
+    """Return the names of a release; later calls return the same object.
 
     Raises:
         OptionError: as for :class:`ReleaseNames`.

@@ -1,6 +1,6 @@
-"""The catalog: the spec of every message of Apache Kafka at every version, read when it is asked for.
+"""The catalog: the specs of all versions of Apache Kafka's messages, loaded on demand.
 
-``index.json`` says which messages there are; a message's own file is opened by the first ``load`` of it.
+``index.json`` lists the messages. A message's own file is opened by its first ``load``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _HALF = re.compile(r"(?:Request|Response)$")
 
 
 class Entry(NamedTuple):
-    """What the index says of a message.
+    """A message's entry in the index.
 
     Attributes:
         outline: its spec without fields: type, API key, versions, listeners, header versions.
-        module: the jar of Kafka that carries it; API keys of records are unique within a module only.
-        last_release: the newest release that speaks some version of it.
-        current_versions: the versions that the newest release of the catalog speaks; empty for what is gone.
+        module: the Kafka jar that contains it; record API keys are unique within a module only.
+        last_release: the newest release that supports some version of it.
+        current_versions: the versions that the catalog's newest release supports; empty for a removed message.
     """
 
     outline: MessageSpec
@@ -46,13 +46,13 @@ class Entry(NamedTuple):
 
 
 class Api(NamedTuple):
-    """One API key: its name (``Metadata``), the versions, and the header that goes with each.
+    """One API key: its name (``Metadata``), its versions and their header versions.
 
     Attributes:
-        versions: all versions that the catalog speaks.
-        current_versions: those of the newest release; empty for an API that was removed.
+        versions: all versions in the catalog.
+        current_versions: those of the newest release; empty for a removed API.
         flexible_since: the first flexible version, or ``None``.
-        is_latest_unstable: the highest version is not released yet (requests of ``latestVersionUnstable``).
+        is_latest_unstable: whether the highest version is unreleased (``latestVersionUnstable`` in the request spec).
         header_versions: version to (request header version, response header version).
     """
 
@@ -76,11 +76,11 @@ class Api(NamedTuple):
         return f"{self.name}Response"
 
     def half(self, type_: str) -> str:
-        """Return the name of the spec of its ``request`` or ``response``."""
+        """Return the name of the API's ``request`` or ``response`` spec."""
         return self.request if type_ == "request" else self.response
 
     def is_flexible(self, version: int) -> bool | None:
-        """Return whether a version is flexible; ``None`` for one that there is not."""
+        """Return whether a version is flexible; ``None`` if the version does not exist."""
         if not self.versions.contains(version):
             return None
         return self.flexible_since is not None and version >= self.flexible_since
@@ -94,7 +94,7 @@ def _index() -> dict[str, Any]:
 
 
 def newest_release() -> str:
-    """Return the newest release of Kafka that the catalog was made from."""
+    """Return the newest Kafka release in the catalog."""
     return str(_index()["newestRelease"])
 
 
@@ -105,7 +105,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def entry(name: str) -> Entry:
-    """Return what the index says of a message.
+    """Return a message's entry in the index.
 
     Raises:
         SpecError: the catalog has no message of this name.
@@ -129,7 +129,7 @@ def _did_you_mean(name: str) -> str:
 
 @cache
 def load(name: str) -> MessageSpec:
-    """Return the spec of a message, over all versions that any release has spoken.
+    """Return the spec of a message, over all versions that any release has supported.
 
     Raises:
         SpecError: the catalog has no message of this name.
@@ -140,7 +140,7 @@ def load(name: str) -> MessageSpec:
 
 @cache
 def apis() -> tuple[Api, ...]:
-    """Return the table of APIs by key; a key that was renamed has its current name."""
+    """Return the APIs, ordered by key; a renamed API has its current name."""
     halves: dict[tuple[int, str], Entry] = {}
     for name in names():
         known = entry(name)
@@ -172,7 +172,7 @@ def _api(key: int, request: Entry, response: Entry) -> Api:
     )
 
 
-@cache  # each response asks
+@cache  # called for each response
 def _apis_by_key_and_name() -> dict[int | str, Api]:
     return {known: one for one in reversed(apis()) for known in (one.key, one.name)}
 
@@ -181,7 +181,7 @@ def api(key_or_name: int | str) -> Api:
     """Return an API by its key or its name (``3``, ``"Metadata"``).
 
     Raises:
-        SpecError: there is none.
+        SpecError: the API does not exist.
     """
     try:
         return _apis_by_key_and_name()[key_or_name]
@@ -193,8 +193,8 @@ def api(key_or_name: int | str) -> Api:
 def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
     """Yield (record type, outline) of every record of a module, by type, keys before values.
 
-    Modules: ``kafka-metadata`` (KRaft's log), ``kafka-storage`` (remote log metadata), ``kafka-group-coordinator``
-    (``__consumer_offsets``), ``kafka-transaction-coordinator``, ``kafka-share-coordinator``.
+    Modules are ``kafka-metadata`` (KRaft's log), ``kafka-storage`` (remote log metadata), ``kafka-group-coordinator``
+    (``__consumer_offsets``), ``kafka-transaction-coordinator`` and ``kafka-share-coordinator``.
     """
     outlines = [one.outline for one in map(entry, names()) if one.module == module]
     typed = [one for one in outlines if one.api_key is not None and one.type not in RPC_TYPES]
@@ -209,12 +209,12 @@ def _about() -> dict[str, dict[str, str]]:
 
 
 def field_words() -> dict[str, str]:
-    """Return our own sentences about fields, by bare name."""
+    """Return this package's descriptions of fields, by bare field name."""
     return dict(_about()["fields"])
 
 
 def about(name: str, field: str | None = None) -> str:
-    """Return a sentence of our own about a message or API, or about a field by its bare name; ``""`` without one."""
+    """Return the description of a message or API, or of a field by its bare name; ``""`` if it has none."""
     table = _about()
     if field is not None:
         return table["fields"].get(field, "")
