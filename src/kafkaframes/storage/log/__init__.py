@@ -1,4 +1,4 @@
-"""The log on disk: what lies under a path, segments read and written, look-ups, transactions.
+"""Logs on disk: find log directories, read and write segments, look up offsets, and evaluate transactions.
 
 Start with ``kafkaframes.storage.log.discover.discover``.
 """

@@ -1,7 +1,8 @@
-"""Build batches from the rows of one partition. Where batches end does not depend on how many rows arrive at once.
+"""Build record batches from the rows of one partition.
 
-A batch ends before it would grow beyond ``batch_bytes``, where the timestamp type changes, and with LogAppendTime where
-the timestamp changes. The last batch is held back until more rows have come, or until ``finish``.
+A batch ends before it would exceed ``batch_bytes``, and at each change of the timestamp type. With LogAppendTime, it
+also ends at each change of the timestamp. The builder keeps the last batch until more rows arrive or until ``finish``.
+Batch boundaries therefore do not depend on the number of rows in each call of ``add``.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _CREATE_TIME = 0
 
 
 class BatchBuilder:
-    """Builds the batches of one partition.
+    """A builder of the batches of one partition.
 
     Attributes:
-        next_offset: the offset after the last row that was given.
+        next_offset: offset after the last row that was added.
 
     Args:
-        base_offset: the first offset, where rows have none of their own.
-        reassign: ignore the rows' own offsets.
+        base_offset: offset of the first row, if the rows have no offsets or ``reassign`` is true.
+        reassign: ignore the offsets of the rows.
         record_format, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
     """
 
@@ -66,10 +67,11 @@ class BatchBuilder:
         self._type = _CREATE_TIME
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> Iterator[bytes]:
-        """Take rows in the order of their offsets; yield batches that are complete.
+        """Add rows in offset order, and yield the batches that are complete.
 
         Raises:
-            EncodeError: a value does not fit; ``path`` names the column, and the row among those not yet in a batch.
+            EncodeError: a value cannot be encoded; ``path`` has the column and the index of the row, counted from the
+                first row that is not in a batch yet.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         types = _timestamp_types(table)
@@ -87,11 +89,11 @@ class BatchBuilder:
                 yield from self._build(hold_back=True)
 
     def finish(self) -> Iterator[bytes]:
-        """Yield the batches of the rows that are still held back."""
+        """Yield the batches of the remaining rows."""
         yield from self._build(hold_back=False)
 
     def _numbered(self, table: pa.Table) -> pa.Table:
-        """Return the columns that records have, with offsets."""
+        """Return the columns of a record, with offsets."""
         names = [name for name in COLUMNS if name in table.column_names]
         if "offset" in names and not self._reassign:
             self.next_offset = _last(table.column("offset"), self.next_offset)
@@ -126,12 +128,12 @@ class BatchBuilder:
             yield data[:last]
             rows = rows.filter(pc.greater(rows.column("offset"), before))
         self._waiting = [rows]
-        # A growing batch is not built again for every row.
+        # Wait until the last batch has grown considerably: building it again for each row would be slow.
         self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2
 
 
 def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
-    """Return the offset after that of the last row."""
+    """Return the offset after the last row; ``otherwise`` if there are no rows."""
     if len(offsets) == 0:
         return otherwise
     last = offsets[len(offsets) - 1].as_py()
@@ -145,7 +147,7 @@ def _has_headers(column: pa.ChunkedArray) -> bool:
 
 
 def _without_null_times(table: pa.Table) -> pa.Table:
-    """Replace null timestamps by -1, which is Kafka's value for a missing timestamp."""
+    """Replace null timestamps by -1, Kafka's value for a missing timestamp."""
     if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
         return table
     column = table.column("timestamp")
@@ -158,7 +160,7 @@ def _without_null_times(table: pa.Table) -> pa.Table:
 
 
 def _timestamp_types(table: pa.Table) -> Any:
-    """Return the timestamp type of each row: 0 for CreateTime, which is also the default, 1 for LogAppendTime."""
+    """Return the timestamp type of each row: 0 for CreateTime (the default), 1 for LogAppendTime."""
     name = next((name for name in _TYPE_COLUMNS if name in table.column_names), None)
     if name is None:
         return np.zeros(table.num_rows, np.int64)

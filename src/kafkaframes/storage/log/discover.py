@@ -1,9 +1,9 @@
-"""Find log directories, partitions, segments and their companion files under a path, by listing; choose among them.
+"""Find log directories, partitions, segments and their companion files under a path, and select topics and partitions.
 
-``discover`` takes a log directory, several, a directory of them, a partition's directory, one segment, one KRaft
-snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
-small text files (checkpoints, ids). A corrupt one does not hide the segments: it is listed in ``problems``.
-``selected`` chooses topics and partitions by names, shell patterns and numbers.
+A path of ``discover`` is a log directory, a directory of log directories, a partition directory, a segment, a KRaft
+snapshot, or a pattern; it is local or a URL. ``discover`` lists names, sizes and modification times. It reads only the
+small text files (checkpoints and ids). If one of these is corrupt, ``problems`` reports it and the segments are still
+listed. ``selected`` selects topics and partitions by names, shell patterns and numbers.
 """
 
 from __future__ import annotations
@@ -42,16 +42,17 @@ from kafkaframes.storage.tiered.names import Store, find_store, named_objects
 
 
 def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
-    """Return the file system of ``path``: a URL's store, this machine's disk, or a view of tiered segments.
+    """Return the file system of ``path``: the object store of a URL, the local disk, or a view of tiered segments.
 
     Args:
-        options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
+        options: arguments of the store's constructor, with the names of fsspec; ``key_files`` is used for encrypted
+            tiered segments.
     """
     store_options = dict(options or {})
     key_files = store_options.pop(KEY_FILES, ())
     filesystem = store_of(path, options=store_options)
     if VIEW_MARK in path:
-        from kafkaframes.storage.tiered import view  # decompression and manifests: only where a path needs them
+        from kafkaframes.storage.tiered import view  # it imports decompression and manifests, which few paths need
         from kafkaframes.storage.tiered.names import ViewPath
 
         return view.view_over(filesystem, key_files) if ViewPath.parse(path) is not None else filesystem
@@ -59,10 +60,10 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
 
 
 def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
-    """Return the view path of a segment whose ``.log`` object is named; any other path as it is.
+    """Return the view path of a tiered segment for the path of its ``.log`` object; other paths are unchanged.
 
     Raises:
-        LogDirError: the object has no manifest, or one that cannot be read.
+        LogDirError: the manifest of the object is missing or cannot be read.
     """
     from kafkaframes.storage.tiered import names, view
 
@@ -78,7 +79,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
 
 
 def view_object(path: str) -> str:
-    """Return the ``.log`` object of a view path, as ``discover`` takes it; any other path as it is."""
+    """Return the path of the ``.log`` object for a view path, as ``discover`` accepts it; other paths are unchanged."""
     if VIEW_MARK not in path:
         return path
     from kafkaframes.storage.tiered import names
@@ -90,20 +91,21 @@ def view_object(path: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 
 _Parsed = TypeVar("_Parsed")
-NESTED_DEPTH = 4  # how many levels of directories are searched for log directories
+NESTED_DEPTH = 4  # number of directory levels that are searched for log directories
 
 
 def discover(
     paths: str | Iterable[str], *, filesystem: Any = None, options: Mapping[str, Any] | None = None
 ) -> tuple[LogDirectory, ...]:
-    """Return every log directory under ``paths``, in the order in which they were named.
+    """Return all log directories under ``paths``, in the order of ``paths``.
 
     Args:
-        filesystem: a ``FileSystem``, or one of fsspec or pyarrow, for all paths; by default each path's own.
-        options: for the store's constructor, where the path is a URL; ``key_files`` of encrypted tiered segments.
+        filesystem: a ``FileSystem``, or a file system of fsspec or pyarrow, for all paths; None selects the file
+            system of each path.
+        options: arguments of the store's constructor for URLs, and ``key_files`` for encrypted tiered segments.
 
     Raises:
-        LogDirError: a path does not exist, cannot be read, or holds no Kafka log; a pattern matches nothing.
+        LogDirError: a path does not exist, cannot be read, or contains no Kafka log, or a pattern matches nothing.
     """
     listed_logs: list[LogDirectory | Store] = []
     for pattern in (paths,) if isinstance(paths, str) else paths:
@@ -121,11 +123,14 @@ def discover(
 
 
 def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
-    """Return all log directories; tiered stores are shown as such, with what the others know of their partitions."""
+    """Return all log directories, with each tiered store as a log directory.
+
+    The local directories supply facts about the partitions of the stores.
+    """
     directories = [one for one in listed_logs if isinstance(one, LogDirectory)]
     if len(directories) == len(listed_logs):
         return directories
-    from kafkaframes.storage.tiered import view  # decompression and zstd: only where there is a tiered store
+    from kafkaframes.storage.tiered import view  # it imports decompression, which only tiered stores need
 
     knowledge = view.Knowledge.of(_merged(directories))
     key_files = options.get(KEY_FILES, ())
@@ -135,11 +140,11 @@ def _stores_shown(listed_logs: list[LogDirectory | Store], options: Mapping[str,
 
 
 class Checkpointed(NamedTuple):
-    """What the checkpoints of a log directory say about one partition.
+    """The state of one partition according to the checkpoints of its log directory.
 
     Attributes:
-        is_clean: the broker was stopped cleanly.
-        offsets: by the checkpoint's file name.
+        is_clean: whether the broker shut down cleanly.
+        offsets: the partition's offset in each checkpoint, by file name.
     """
 
     is_clean: bool = True
@@ -153,14 +158,14 @@ def discover_partition(
     *,
     entries: list[FileInfo] | None = None,
 ) -> LogDirectory:
-    """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
+    """Return the directory of one partition, which may be empty, with the checkpoints of its parent directory.
 
     Args:
-        checkpointed: what the checkpoints say; they are read by default, which for each of many partitions takes long.
-        entries: of the directory, if it was listed already.
+        checkpointed: the partition's checkpoints; None reads them, which is slow if repeated for many partitions.
+        entries: directory entries; None lists the directory.
 
     Raises:
-        LogDirError: it does not exist, or cannot be read.
+        LogDirError: the directory does not exist or cannot be read.
     """
     entries = filesystem.list_directory(path) if entries is None else entries
     if checkpointed is not None:
@@ -174,7 +179,11 @@ def discover_partition(
 
 
 def expand(filesystem: FileSystem, path: str) -> list[str]:
-    """Return a path, or what matches it as a pattern; nothing that does is a ``LogDirError``."""
+    """Return the paths that match a pattern, or the path itself if it exists or is not a pattern.
+
+    Raises:
+        LogDirError: nothing matches the pattern.
+    """
     if not has_magic(path) or filesystem.stat(path) is not None:
         return [path]
     matches = filesystem.glob(path)
@@ -198,7 +207,7 @@ def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
 
 
 def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
-    """Return what one directory is: a partition, a log directory, a tiered store, or a directory of such."""
+    """Return the log directories and tiered stores at a path, which may also be a partition or a parent directory."""
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         return [_shown_partition(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
@@ -221,8 +230,10 @@ def _is_partition(entry: FileInfo) -> bool:
 
 
 def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
-    """Say whether an entry holds directories: then it is a log directory, even if its name (``broker-1``) looks
-    like a partition's, because a partition holds files only.
+    """Return whether an entry contains directories.
+
+    Such an entry is a log directory, even if its name (``broker-1``) looks like the name of a partition: a partition
+    contains only files.
     """
     return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
 
@@ -247,7 +258,7 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     meta = small(names.META_PROPERTIES, checkpoints.read_meta_properties)
     marker = small(names.CLEAN_SHUTDOWN, checkpoints.read_clean_shutdown)
     if marker is None and names.CLEAN_SHUTDOWN in files:
-        marker = CleanShutdown()  # Kafka asks only whether the file is there
+        marker = CleanShutdown()  # Kafka checks only that the file exists
     return LogDirectory(
         path=path,
         filesystem=filesystem,
@@ -267,18 +278,18 @@ def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
 
 
 def _shown_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
-    """Return a partition that was named alone, with finished swap files in their places."""
+    """Return the log directory of one partition whose finished swap files replace the segments that they cover."""
     listed = _single_partition(filesystem, path, entries)
     return replace(listed, partitions=tuple(show_swaps(filesystem, one) for one in listed.partitions))
 
 
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
-    """Return a partition that was named alone; the broker's checkpoints above it still count."""
+    """Return the log directory of one partition, with the broker's checkpoints from the parent directory."""
     above = split(path)[0]
     problems: list[LogDirError] = []
     offsets: dict[str, Mapping[TopicPartition, int]] = {}
     for name in names.OFFSET_CHECKPOINTS:
-        try:  # the user may not be allowed to read the directory above
+        try:  # the user may have no permission to read the parent directory
             entry = filesystem.stat(join(above, name))
             values = read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
         except LogDirError as error:
@@ -296,7 +307,7 @@ _CAPTURE_NAME = re.compile(r"[.]pcap", re.IGNORECASE)
 
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
-    """Return a partition of the named segments alone, with the companions that lie beside them."""
+    """Return a partition with only the named segments and their companion files."""
     names_listed = set()
     for name in listed:
         parsed = FileName.parse(name)
@@ -320,7 +331,7 @@ def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> 
 
 
 def _merged(directories: list[LogDirectory]) -> tuple[LogDirectory, ...]:
-    """Join results that lie in one directory but were named separately (two segments, two partitions)."""
+    """Merge the results of paths (two segments, two partitions) that are in the same log directory."""
     by_path: dict[str, list[LogDirectory]] = {}
     for directory in directories:
         by_path.setdefault(directory.path, []).append(directory)
@@ -361,9 +372,9 @@ def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
 
 
 def links_under(paths: Iterable[str]) -> list[str]:
-    """Return the symbolic links in local directories, as deep as logs are searched for.
+    """Return the symbolic links in local directories, down to the depth of the search for logs.
 
-    A path that is a link itself is followed, because the user named it.
+    Symbolic links in ``paths`` are followed, because the user chose them.
     """
     disk = LocalFileSystem()
     links: dict[str, None] = {}
@@ -390,7 +401,7 @@ def _links_below(directory: str, depth: int) -> Iterator[str]:
 
 
 def is_selected(topic: str, patterns: Collection[str]) -> bool:
-    """Say whether a topic matches one of the names and patterns; without any, every topic does.
+    """Return whether a topic matches one of the names and patterns; without patterns, every topic matches.
 
     >>> is_selected("orders", ()), is_selected("orders", ("ord*",)), is_selected("orders", ("users",))
     (True, True, False)
@@ -402,7 +413,7 @@ def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
     """Raise if a name or pattern matches no topic.
 
     Raises:
-        OptionError: names it, and the nearest topic.
+        OptionError: a name or pattern matches no topic; the message suggests a similar topic.
     """
     topics = sorted(set(have))
     for name in patterns:
@@ -416,14 +427,14 @@ def check_topics(patterns: Iterable[str], have: Iterable[str]) -> None:
 def selected(
     directories: Sequence[LogDirectory], topics: Collection[str] = (), partitions: Collection[int] = ()
 ) -> tuple[LogDirectory, ...]:
-    """Return directories with the selected partitions.
+    """Return the directories with only the selected partitions.
 
     Args:
-        topics: names or patterns; none are all.
-        partitions: numbers; none are all.
+        topics: topic names or patterns; an empty collection selects all topics.
+        partitions: partition numbers; an empty collection selects all partitions.
 
     Raises:
-        OptionError: there is no such topic, or none of its partitions has such a number.
+        OptionError: a topic does not exist, or no selected topic has a partition with one of the numbers.
     """
     check_topics(topics, (one.topic for directory in directories for one in directory.partitions))
     chosen = tuple(

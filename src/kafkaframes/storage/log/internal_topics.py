@@ -1,8 +1,9 @@
-"""Decode records of Kafka's own topics: the record's type, its version, and key and value in Kafka's JSON form.
+"""Decode records of Kafka's internal topics to their type, their version, and key and value in Kafka's JSON form.
 
-``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
-``__remote_log_metadata``. No bytes raise an error here: for a record that cannot be decoded ``error`` says why, and
-what could be read is kept. Subscriptions and assignments of consumers are decoded, too; others stay base64.
+The topics are ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
+``__remote_log_metadata``. Invalid bytes do not raise. Instead, ``error`` describes the fault, and the other fields have
+the decodable part of the record. Subscriptions and assignments of consumer groups are decoded; those of other protocol
+types stay base64.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MEMBER_FIELDS: Final = (
     ("subscription", "ConsumerProtocolSubscription"),
     ("assignment", "ConsumerProtocolAssignment"),
 )
-# The message in the value of each control record, by what its key says (KIP-98, KIP-595, KIP-630, KIP-853).
+# Name of the message in the value of a control record, by record type (KIP-98, KIP-595, KIP-630, KIP-853).
 CONTROL_VALUES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ABORT": "EndTxnMarker",
@@ -39,13 +40,14 @@ CONTROL_VALUES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class InternalRecord(NamedTuple):
-    """One record of an internal topic, decoded.
+    """One decoded record of an internal topic.
 
     Attributes:
-        type: the name of its spec without Key, Value: ``OffsetCommit``, ``TopicRecord``; a control record's type
-            (``COMMIT``); None where the type is unknown.
-        version: of the value's format; None for a tombstone.
-        key, value: JSON texts; a metadata record has no key, a tombstone no value.
+        type: name of the message without Key or Value (``OffsetCommit``, ``TopicRecord``), or the type of a control
+            record (``COMMIT``); None if unknown.
+        version: version of the value's schema; None for a tombstone.
+        key, value: JSON texts. The key of a metadata record and the value of a tombstone are None.
+        error: reason why the record cannot be decoded; None for a valid record.
     """
 
     type: str | None = None
@@ -100,7 +102,7 @@ def _metadata(topic: str, value: bytes | None) -> InternalRecord:
 
 
 def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
-    """Decode a control record (a transaction marker, or one of KRaft's); an unknown type has no value."""
+    """Decode a control record (a transaction marker or a KRaft record); the value of an unknown type is None."""
     try:
         kind = control_type(key)
     except CorruptRecordError as error:
@@ -109,7 +111,7 @@ def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecor
 
 
 def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
-    """Decode the value of a control record of this type; those of KRaft begin with their version."""
+    """Decode the value of a control record of type ``kind``; the values of KRaft records start with their version."""
     name = CONTROL_VALUES.get(kind)
     if name is None or value is None:
         return InternalRecord(kind)
@@ -127,7 +129,7 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
 
 
 def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
-    """Decode each consumer's subscription and assignment in a group's JSON, in place; others stay base64."""
+    """Decode the consumers' subscriptions and assignments in a group's JSON, in place; other protocols stay base64."""
     if data.get("protocolType") != CONSUMER:
         return
     for member in data.get("members", ()):

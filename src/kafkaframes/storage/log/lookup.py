@@ -8,7 +8,7 @@ The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers fr
 * The answer is the first record at or after the log start offset, control records included, whose own timestamp is not
   it.
 
-All functions take the file system and partition from ``discover``. With ``use_indexes=False`` they walk headers.
+All functions take the file system and partition from ``discover``. With ``use_indexes=False`` they read batch headers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class TimedOffset:
-    """The result of a look-up by time.
+    """The result of a look-up by timestamp.
 
     Attributes:
-        offset: -1 where there is none.
-        timestamp: of that record, milliseconds since 1970; -1 where it is not asked for or there is none.
-        leader_epoch: -1 where it is not known.
+        offset: offset of the record; -1 if no record matches.
+        timestamp: timestamp of the record, milliseconds since 1970; -1 if it is not requested or no record matches.
+        leader_epoch: leader epoch of the record's batch; -1 if unknown.
     """
 
     offset: int
@@ -41,7 +41,7 @@ class TimedOffset:
 
 
 def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> int:
-    """Return the offset that the next record would get; the log start offset of an empty partition.
+    """Return the offset of the next record; for an empty partition, the log start offset.
 
     Raises:
         LogDirError: the last segment cannot be read.
@@ -55,10 +55,10 @@ def log_end_offset(filesystem: FileSystem, partition: Partition, *, use_indexes:
 def offset_for_timestamp(
     filesystem: FileSystem, partition: Partition, timestamp_ms: int, *, use_indexes: bool = True
 ) -> TimedOffset | None:
-    """Return the first record at or after ``timestamp_ms``, as a consumer's ``offsetsForTimes`` answers.
+    """Return the first record at or after ``timestamp_ms``, like a consumer's ``offsetsForTimes``.
 
     Returns:
-        None where the segment that is searched has no such record.
+        The record, or None if the searched segment has no match.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -89,10 +89,10 @@ def find_timestamp(reader: SegmentReader, timestamp_ms: int, *, least_offset: in
 def largest_timestamp(
     filesystem: FileSystem, partition: Partition, segment: Segment, *, use_indexes: bool = True
 ) -> int:
-    """Return the largest timestamp of a segment, milliseconds since 1970; -1 where no record has one.
+    """Return the largest timestamp of a segment, milliseconds since 1970; -1 if no record has a timestamp.
 
-    Of every segment but the last one, Kafka has written the largest timestamp at the end of the time index when it
-    closed the segment; where that entry is there, nothing else is read.
+    When Kafka closes a segment, it writes the largest timestamp at the end of the time index. If that entry exists,
+    nothing else is read.
 
     Raises:
         LogDirError: the segment cannot be read.
@@ -106,12 +106,12 @@ def largest_timestamp(
 
 
 def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
-    """Return the last entry of a closed segment's time index, if it can be one."""
+    """Return the last entry of a closed segment's time index; None if the entry is missing or implausible."""
     index = segment.time_index
     if index is None or index.size_bytes == 0 or index.size_bytes % TIME_ENTRY.itemsize:
         return None
     raw = filesystem.read(index.path, position=index.size_bytes - TIME_ENTRY.itemsize)
-    if len(raw) != TIME_ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
+    if len(raw) != TIME_ENTRY.itemsize or not any(raw):  # an index that was not closed ends in zeros
         return None
     entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
     later = bisect_right(partition.segments, segment.base_offset, key=lambda other: other.base_offset)
@@ -120,6 +120,6 @@ def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segmen
 
 
 def _effective_timestamp(filesystem: FileSystem, partition: Partition, segment: Segment, use_indexes: bool) -> int:
-    """Return the largest timestamp; the file's modification time where no record has one (LogSegment)."""
+    """Return the largest timestamp, or the file's modification time if no record has a timestamp (LogSegment)."""
     largest = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
     return segment.log.mtime_ms if largest < 0 and segment.log.mtime_ms is not None else largest

@@ -1,8 +1,8 @@
-"""Open a segment, on a disk, in a store or tiered, and read it on behind damaged chunks.
+"""Open a segment on a disk, in an object store or in tiered storage, and continue after damaged chunks.
 
-This is the one loop of everybody who reads records or batches of a segment. A tiered segment of which a chunk cannot be
-undone is read in *runs*: from its start up to the damaged chunk, then from the first batch that is known to start
-behind the chunk, and so on. Every other segment is one run.
+All readers of records and batches use this loop. If a chunk of a tiered segment cannot be decrypted or decompressed,
+the segment is read in *runs*. The first run ends before the damaged chunk. The next run starts at the first batch after
+the chunk whose position the index has. All other segments are read in one run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 from kafkaframes.storage.tiered.names import ViewPath
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Segments in a store or in tiered storage as sources of batches; the bytes that are fetched are counted.
+# Segments in a store or in tiered storage as sources of batches, with a count of the fetched bytes.
 #
-# A store is read some megabytes at a time. For its reader a tiered segment with a damaged chunk ends before that chunk:
-# ``damage`` says why.
+# Reads from a store are buffered, some megabytes at a time. A tiered segment with a damaged chunk ends, for its reader,
+# before that chunk; ``damage`` then has the reason.
 
-STORE_BYTES = 8 << 20  # of one request to a store, which takes some milliseconds whatever its size
+STORE_BYTES = 8 << 20  # smallest request to a store: each request takes some milliseconds, whatever its size
 
 
 @dataclass(frozen=True, slots=True)
 class CountingFileSystem(FileSystemOver):
-    """A file system that counts what is read of another one."""
+    """A file system that counts the bytes read from another one."""
 
     inner: FileSystem
     meter: Meter
@@ -62,10 +62,10 @@ class CountingFileSystem(FileSystemOver):
 
 @dataclass(slots=True)
 class StoredSegment:
-    """A segment in a store, read some megabytes at a time and never beyond ``size_bytes``.
+    """A segment in a store, read some megabytes at a time and never after ``size_bytes``.
 
     Attributes:
-        damage: the chunk that could not be read, before which the segment ends; the reader clears it.
+        damage: unreadable chunk at which the segment ended, until the reader resets it; None if no chunk is damaged.
     """
 
     name: str
@@ -79,7 +79,7 @@ class StoredSegment:
         """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk.
 
         Raises:
-            LogDirError: the store fails; it names the file.
+            LogDirError: the store fails.
         """
         at = position - self._start
         if at < 0 or at + length > len(self._data):
@@ -101,7 +101,7 @@ class StoredSegment:
 
 @dataclass(slots=True)
 class ChunkedSegment:
-    """A tiered segment whose chunks are decrypted and decompressed, never beyond ``size_bytes``."""
+    """A tiered segment whose chunks are decrypted and decompressed, never read after ``size_bytes``."""
 
     name: str
     size_bytes: int
@@ -109,7 +109,7 @@ class ChunkedSegment:
     damage: DamagedChunkError | None = None
 
     def read(self, position: int, length: int) -> Bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk. Raises as it does there."""
+        """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk."""
         length = max(min(length, self.size_bytes - position), 0)
         self.read_at.read_ahead(self.size_bytes)
         try:
@@ -124,7 +124,7 @@ TieredSource = StoredSegment | ChunkedSegment
 
 
 def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
-    """Return a file system that counts what is fetched; for tiered segments the bytes of their objects."""
+    """Return a file system that counts fetched bytes; for tiered segments it counts the bytes of their objects."""
     if isinstance(filesystem, TieredFileSystem):
         return replace(filesystem, inner=CountingFileSystem(filesystem.inner, meter))
     return CountingFileSystem(filesystem, meter)
@@ -135,10 +135,11 @@ def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
 
 @dataclass(slots=True)
 class Run:
-    """A part of a segment that is read without a break: up to its end, or to a damaged chunk.
+    """A part of a segment that is read without interruption, up to the segment's end or to a damaged chunk.
 
     Attributes:
-        end: where and why its batches ended; whoever reads the run sets it. None says that no more were wanted.
+        start: position of the first batch, in bytes.
+        end: position and reason of the end, set by the reader of the run; None if the reader stopped earlier.
     """
 
     start: int
@@ -147,11 +148,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is not read of a segment because a chunk of it is damaged.
+    """A part of a segment that is skipped because a chunk is damaged.
 
     Attributes:
-        start: the position behind the last batch that was read.
-        end: the position of the next run; None where nothing behind the chunk is read.
+        damage: the damaged chunk.
+        start: position after the last batch before the gap, in bytes.
+        end: position of the next run, in bytes; None if the rest of the segment is not read.
     """
 
     damage: DamagedChunkError
@@ -166,7 +168,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment whose bytes can be read."""
+    """An open segment."""
 
     filesystem: FileSystem
     path: str
@@ -175,17 +177,17 @@ class OpenSegment:
     def runs(
         self, *, start: int = 0, end: int | None = None, on_damage: str, on_gap: Callable[[Gap], object]
     ) -> Iterator[Run]:
-        """Yield the runs of the segment; each is to be read, and its ``end`` set, before the next one is asked for.
+        """Yield the runs of the segment. The caller reads each run and sets its ``end`` before it requests the next.
 
         Args:
-            start: a position at which a batch starts.
-            end: a position that the batches are known to reach; None for wherever they end.
-            on_damage: ``fail`` raises where a chunk is damaged; the others read on.
-            on_gap: is told each gap before the next run begins.
+            start: position of a batch, in bytes.
+            end: position that the batches must reach, in bytes; None if the end is unknown.
+            on_damage: ``fail`` raises at a damaged chunk; other values continue after it.
+            on_gap: function that is called with each gap before the next run starts.
 
         Raises:
-            DamagedChunkError: a chunk is damaged, with on_damage=fail.
-            LogDirError: the file was cut while it was read: it does not reach ``end`` any more.
+            DamagedChunkError: a chunk is damaged and ``on_damage`` is ``fail``.
+            LogDirError: the file was truncated during the read and does not reach ``end``.
         """
         position: int | None = start
         while position is not None:
@@ -206,7 +208,7 @@ class OpenSegment:
             on_gap(Gap(damage, run.end.position, position))
 
     def take_damage(self) -> DamagedChunkError | None:
-        """Return the damaged chunk before which the bytes ended, once; None where there was none."""
+        """Return the damaged chunk at which the last read ended, and reset it; None if no chunk is damaged."""
         source = self.source
         if not isinstance(source, TieredSource):
             return None
@@ -214,7 +216,7 @@ class OpenSegment:
         return damage
 
     def _position_behind(self, damage: DamagedChunkError) -> int | None:
-        """Return where the first batch that is known to start behind a chunk does, by the index; None for none."""
+        """Return the position of the first indexed batch after a damaged chunk; None if the index has none."""
         view = ViewPath.parse(self.path)
         if view is None:
             return None
@@ -229,13 +231,13 @@ class OpenSegment:
 def open_planned(
     path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None
 ) -> AbstractContextManager[OpenSegment]:
-    """Open a segment of which the bytes up to ``end`` are to be read, as its listing promised.
+    """Open a segment for a planned read of the bytes up to ``end``.
 
     Args:
-        end: no byte behind it is fetched; None for all that the segment has now.
+        end: position of the first byte that is not fetched; None for the present end of the segment.
 
     Raises:
-        LogDirError: it cannot be read, or has lost bytes since the read was planned.
+        LogDirError: the segment cannot be read, or has become shorter than ``end``.
     """
     return open_planned_on(filesystem_for(path, options=options), path, end)
 
@@ -244,7 +246,7 @@ def open_planned(
 def open_planned_on(
     filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
 ) -> Iterator[OpenSegment]:
-    """Open a segment as ``open_planned``, of a file system that is known."""
+    """Open a segment of a given file system, as ``open_planned`` does."""
     if isinstance(filesystem, LocalFileSystem):
         with open_segment_file(path, meter=meter, planned_bytes=end) as file:
             yield OpenSegment(filesystem, path, file)
@@ -260,7 +262,7 @@ def open_planned_on(
 
 
 def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
-    """Return the size of a segment that still has the bytes up to ``end``."""
+    """Return the size of a segment, which is at least ``end``."""
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError(VANISHED, file=path)

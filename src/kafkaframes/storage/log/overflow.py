@@ -1,10 +1,10 @@
-"""Segments whose offsets do not fit an index, and the segments that Kafka splits them into (KAFKA-6264).
+"""Segments whose offsets do not fit an index, and the segments into which Kafka splits them (KAFKA-6264).
 
-An index entry has 31 bits for an offset, counted from the segment's base offset. Cleaners before 1.1 could join
-segments of a compacted topic whose offsets lie further apart; such logs still exist. Kafka splits such a segment when
-its recovery or its cleaner meets it (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment): the batches stay as
-they are, a new segment begins, named after its first batch, where an offset does not fit. ``SplitView`` shows the
-result without copying a byte: each part is a file of its own, read where it lies.
+An index entry has 31 bits for an offset relative to the segment's base offset. Cleaners before 1.1 could join segments
+of a compacted topic whose offsets are further apart, and logs with these segments still exist. Kafka splits them during
+recovery or cleaning (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment). The batches do not change. A new
+segment, named after its first batch, starts at each offset that does not fit. ``SplitView`` presents the result without
+copying: each part is a file whose content is read from the original segment.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kafkaframes.storage.files.names import FileName
 from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 
-MOST_OFFSETS = 2**31 - 1  # the largest distance of an index entry from its segment's base offset
+MOST_OFFSETS = 2**31 - 1  # largest offset of an index entry, relative to the segment's base offset
 
 
 class FilePart(NamedTuple):
-    """A segment that is split off: bytes ``start`` to ``end`` of the one that overflows.
+    """A segment that results from a split: bytes ``start`` to ``end`` of the original segment.
 
     Attributes:
-        path: its path in a ``SplitView``.
+        path: path of the part in a ``SplitView``.
     """
 
     base_offset: int
@@ -39,17 +39,17 @@ class FilePart(NamedTuple):
 
     @property
     def file(self) -> LogFile:
-        """The part as the ``.log`` of a segment, without a time."""
+        """The part as the ``.log`` file of a segment, without a modification time."""
         return LogFile(FileName(self.base_offset, "log"), self.path, self.end - self.start, None)
 
 
 @dataclass(frozen=True)
 class SplitView(FileSystemOver):
-    """A file system in which parts are files; ``glob`` gives none of them.
+    """A file system in which the parts of split segments are files. ``glob`` does not return the parts.
 
     Attributes:
-        parts: path of a part -> the file it lies in, and from where to where.
-        listings: the directories whose listing differs from the real one.
+        parts: original file, start and end of each part, by the path of the part.
+        listings: directory entries that replace the real ones, by directory.
     """
 
     inner: FileSystem
@@ -62,14 +62,14 @@ class SplitView(FileSystemOver):
         return self.inner.list_directory(path) if listing is None else list(listing)
 
     def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
+        """Return the entry of a path; None if it does not exist."""
         if path not in self.parts:
             return self.inner.stat(path)
         _, start, end = self.parts[path]
         return FileInfo(path, path.rpartition("/")[2], end - start)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        """Return up to ``length`` bytes from ``position`` on; fewer at the end of the file."""
         with self.open(path) as read_at:
             return read_at(position, -1 if length is None else length)
 
@@ -90,20 +90,20 @@ def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
 
 
 def view_of(filesystem: FileSystem, parts_by_path: Mapping[str, tuple[FilePart, ...]]) -> SplitView:
-    """Return a view in which files are split.
+    """Return a view of a file system in which files are split.
 
     Args:
-        parts_by_path: by the path of the file that is split.
+        parts_by_path: parts of each split file, by the path of the file.
     """
     parts = {one.path: (source, one.start, one.end) for source, split in parts_by_path.items() for one in split}
     return SplitView(filesystem, parts)
 
 
 def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
-    """Return the parts that Kafka splits a segment into; empty if its last batch fits, which is the usual case.
+    """Return the parts into which Kafka splits a segment; usually none, because the last batch fits.
 
-    Like Kafka this reads headers only. Bytes after the last whole batch belong to the last part; its recovery judges
-    them. A log whose offsets decrease is not split: no broker would start with it.
+    Like Kafka, this function reads only headers. Bytes after the last whole batch belong to the last part, whose
+    recovery checks them. A log with decreasing offsets is not split: no broker can load it.
 
     Raises:
         LogDirError: the file cannot be read.
@@ -127,7 +127,7 @@ def parts_of(filesystem: FileSystem, file: LogFile) -> tuple[FilePart, ...]:
 
 
 def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int) -> Iterator[tuple[int, int]]:
-    """Yield base offset and position of each part that begins among these batches."""
+    """Yield the base offset and position of each part that starts in these batches."""
     lasts, positions = batches.column("last_offset").tolist(), batches.column("position").tolist()
     for row, (end, position) in enumerate(zip(lasts, positions, strict=True)):
         if base is None or not 0 <= end - base <= MOST_OFFSETS:
@@ -137,7 +137,7 @@ def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int
 
 
 def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: int) -> int:
-    """Return a batch's first offset; a wrapper of formats 0 and 1 is opened for it, as Kafka does."""
+    """Return the first offset of a batch. Like Kafka, decompress a wrapper message of formats 0 and 1 to find it."""
     named = int(batches.column("base_offset")[row])
     if not batches.is_wrapper[row]:
         return named
@@ -146,12 +146,12 @@ def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: i
 
 
 def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
-    """Say whether a segment has an offset that does not fit an index.
+    """Return whether a segment has an offset that does not fit an index.
 
-    Its last batch is read only if the next segment's base offset does not rule that out.
+    The segment is read only if the next segment's base offset leaves the answer open.
 
     Args:
-        next_base: of the segment behind it; None behind the last.
+        next_base: base offset of the next segment; None for the last segment.
 
     Raises:
         LogDirError: the segment cannot be read.
@@ -166,14 +166,14 @@ def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
         with open_segment(filesystem, segment) as reader:
             return reader.next_offset - 1
     last = segment.base_offset - 1
-    with filesystem.open(segment.path) as read_at:  # all headers: in columns
+    with filesystem.open(segment.path) as read_at:  # this reads all headers, in columns
         for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
             last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
     return last
 
 
 def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
-    """Return a partition as Kafka would have it, each segment that overflows split; as it is where none does.
+    """Return a partition whose overflowing segments are split as Kafka splits them; unchanged if there are none.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -203,6 +203,6 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
 
 
 def _is_of(name: str, bases: Mapping[int, object]) -> bool:
-    """Say whether a file belongs to a segment: its log, an index or a snapshot of its base offset."""
+    """Return whether a file (log, index or snapshot) belongs to a segment with one of the base offsets."""
     parsed = FileName.parse(name)
     return parsed is not None and parsed.kind in names.SEGMENT_KINDS and not parsed.temporary and parsed.offset in bases

@@ -1,7 +1,7 @@
-"""The producers at the end of a log, from a snapshot and the batches behind it: the cleaner asks which batch must stay.
+"""The producer states at the end of a log, loaded from a snapshot and the batches after it.
 
-First the generations of brokers that differ in how they clean, load and recover a log: also in when they forget a
-producer.
+The cleaner needs them, because the last batch of each producer must stay in the log. The module also defines the
+generations of brokers, which differ in log cleaning, loading and recovery, and in the expiration of producers.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from kafkaframes.storage.files.segment_reader import open_segment
 from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
 from kafkaframes.storage.log.transactions import seen_from
 
-# The broker's generation: 2.8 (and all before 3.1) has no delete horizons (KIP-534) and judges tombstones and markers
-# by file times; 3.9 has them and keeps formats; 4.x writes formats 0 and 1 anew as format 2 (KAFKA-13093).
+# Generations of brokers. 2.8 (and all before 3.1) has no delete horizons (KIP-534) and uses file times to expire
+# tombstones and markers. 3.9 has delete horizons and keeps formats. 4.x rewrites formats 0 and 1 as 2 (KAFKA-13093).
 BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD = "2.8", "3.9", "4.x"
-# Before producer.id.expiration.ms (KIP-854) producers were kept for transactional.id.expiration.ms.
+# Before KIP-854 introduced producer.id.expiration.ms, producers expired after transactional.id.expiration.ms.
 OLD_EXPIRATION_MS = 604_800_000
 BROKER_RELEASES = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 
 def expiration_of(broker_release: str, expiration_ms: int | None) -> int:
-    """Return after how many milliseconds a broker forgets a producer that writes nothing."""
+    """Return the time after which a broker forgets an idle producer, in milliseconds."""
     if expiration_ms is not None:
         return expiration_ms
     return OLD_EXPIRATION_MS if broker_release == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS
@@ -37,10 +37,10 @@ def load_producer_states(
     end_offset: int,
     expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> Producers:
-    """Return the producers as a broker has them that starts on this partition at ``now_ms``.
+    """Return the producer states of a broker that loads this partition at ``now_ms``.
 
-    The latest snapshot at or below ``end_offset`` that can be read, without expired producers, and the batches after
-    it. If a snapshot is corrupt, an earlier one is used.
+    The states come from the latest readable snapshot at or below ``end_offset`` and from the batches after it. Expired
+    producers are removed.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -48,7 +48,7 @@ def load_producer_states(
     producers, from_offset = _latest_snapshot(filesystem, partition, end_offset, expiration_ms)
     producers.drop_expired(now_ms)
     nexts = [segment.base_offset for segment in partition.segments[1:]] + [end_offset]
-    for segment, next_base in zip(partition.segments, nexts, strict=False):  # there may be no segment
+    for segment, next_base in zip(partition.segments, nexts, strict=False):  # a partition may have no segments
         if next_base > from_offset:
             with open_segment(filesystem, segment) as reader:
                 for header, markers in seen_from(reader, from_offset):

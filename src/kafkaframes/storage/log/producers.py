@@ -1,9 +1,9 @@
-"""The state that a partition's leader has of each producer, and the checks based on it (KIP-98, KIP-890).
+"""The state of each producer on a partition's leader, and the checks of appends that use it (KIP-98, KIP-890).
 
-Kafka's ProducerStateManager with ProducerStateEntry, VerificationStateEntry and ProducerAppendInfo. ``prepare``
-checks the batches of one append and changes nothing; ``commit`` applies the result once the batches are in the log. The
-last five batches of each producer are remembered, so that a retry is answered and not written twice; a snapshot keeps
-only the last one.
+The classes correspond to Kafka's ProducerStateManager, ProducerStateEntry, VerificationStateEntry and
+ProducerAppendInfo. ``prepare`` checks the batches of an append without changing the state. ``commit`` applies the
+result after the batches are in the log. The last five batches of each producer are remembered, so that a retried batch
+gets the original answer and is not appended twice. A snapshot has only the last batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCHES_KEPT = 5
 NONE = -1
 CLIENT, REPLICATION, COORDINATOR = "CLIENT", "REPLICATION", "COORDINATOR"
 _LARGEST_SEQUENCE = 2**31 - 1
-_MOST_VERIFIED = 1_000  # producers of a partition whose transactions have not reached it
+_MOST_VERIFIED = 1_000  # largest number of pending verifications of a partition
 
 
 class BatchMetadata(NamedTuple):
@@ -36,22 +36,22 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record; sequences go on with 0 after 2^31 - 1."""
+        """The sequence number of the first record; after 2^31 - 1, sequence numbers continue with 0."""
         return (self.last_sequence - self.offset_delta) & _LARGEST_SEQUENCE
 
 
 class ProducerState(NamedTuple):
-    """One producer (ProducerStateEntry); an immutable value, so that a failed append changes nothing.
+    """The state of one producer (ProducerStateEntry), immutable, so that a failed append changes nothing.
 
     Attributes:
-        batches: up to five, the latest last; all of ``producer_epoch``.
-        last_timestamp: of its last batch or marker, milliseconds since 1970.
-        current_txn_first_offset: where its open transaction began; -1 without one.
+        batches: up to five batches of ``producer_epoch``, in sequence order.
+        last_timestamp: timestamp of the last batch or marker, milliseconds since 1970.
+        current_txn_first_offset: first offset of the open transaction; -1 if none is open.
     """
 
     producer_id: int
@@ -72,13 +72,13 @@ class ProducerState(NamedTuple):
         return self.batches[-1].last_offset if self.batches else NONE
 
     def of_epoch(self, producer_epoch: int) -> ProducerState:
-        """Return the state for an epoch; in a new epoch it has no batches."""
+        """Return the state for an epoch; the state of a new epoch has no batches."""
         if producer_epoch == self.producer_epoch:
             return self
         return self._replace(producer_epoch=producer_epoch, batches=())
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the remembered batch of which ``header`` is a duplicate; None if there is none."""
+        """Return the remembered batch that ``header`` duplicates; None if it duplicates none."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -88,7 +88,7 @@ class ProducerState(NamedTuple):
         return None
 
     def entry(self) -> ProducerEntry:
-        """Return the state as a snapshot has it."""
+        """Return the snapshot entry of the state."""
         last = self.batches[-1] if self.batches else BatchMetadata(NONE, NONE, 0, NONE)
         return ProducerEntry(
             self.producer_id,
@@ -103,7 +103,7 @@ class ProducerState(NamedTuple):
 
     @classmethod
     def of_entry(cls, entry: ProducerEntry) -> ProducerState:
-        """Return the state that a snapshot's entry stands for."""
+        """Return the state of a snapshot entry."""
         last = BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
         return cls(
             entry.producer_id,
@@ -116,12 +116,13 @@ class ProducerState(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """A producer whose transaction was to begin in a partition, and no batch of it is in the log (KIP-890).
+    """A pending verification: a producer whose transaction has no batch in the partition's log yet (KIP-890).
 
     Attributes:
-        lowest_sequence: of the batches of the epoch that came; a higher one has to wait for it.
-        from_zero: the transaction is of version 2: a producer that the partition does not know begins with sequence 0.
-        timestamp_ms: when the first of them came.
+        producer_epoch: latest epoch among the received batches.
+        lowest_sequence: lowest base sequence among the epoch's received batches; batches above it must wait for it.
+        from_zero: whether the producer uses transactions version 2, in which a new producer starts with sequence 0.
+        timestamp_ms: time of the first received batch, milliseconds since 1970.
     """
 
     producer_epoch: int
@@ -130,7 +131,7 @@ class Verification(NamedTuple):
     timestamp_ms: int
 
     def with_batch(self, header: BatchHeader) -> Verification:
-        """Return it after another batch; those of older epochs change nothing."""
+        """Return the verification after another batch; batches of older epochs do not change it."""
         epoch, sequence = header.producer_epoch, header.base_sequence
         if epoch > self.producer_epoch or (epoch == self.producer_epoch and sequence < self.lowest_sequence):
             return self._replace(producer_epoch=epoch, lowest_sequence=sequence)
@@ -147,10 +148,14 @@ class CompletedTransaction(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The changes of an append, for ``Producers.commit``; or ``duplicate``, the batch that it repeats.
+    """The changes of an append, for ``Producers.commit``.
 
     Attributes:
-        verified: producers whose transaction reaches the log, or ends there.
+        states: new producer states, by producer id.
+        started: producer ids of the transactions that the append starts, by first offset.
+        completed: transactions that the append ends.
+        duplicate: remembered batch that the append duplicates; None if the batches are new.
+        verified: ids of the producers whose pending verification ends with the append.
     """
 
     states: dict[int, ProducerState]
@@ -162,13 +167,13 @@ class Prepared(NamedTuple):
 
 @dataclass(slots=True)
 class Producers:
-    """All producers of one partition, and its transactions.
+    """The producers and transactions of one partition.
 
     Attributes:
-        states: by producer id, in the order in which they were first seen.
-        open: transactions without a marker: first offset to producer id, ascending.
-        unreplicated: ended ones whose marker is not below the high watermark: first offset to the marker's offset.
-        verifications: by producer id, until a batch or a marker of the transaction is in the log.
+        states: producer states by producer id, in order of first appearance.
+        open: producer ids of the transactions without a marker, by first offset, in ascending order.
+        unreplicated: offsets of the markers at or above the high watermark, by the transaction's first offset.
+        verifications: pending verifications by producer id, until the log has a batch or marker of the transaction.
         expiration_ms: ``producer.id.expiration.ms``.
     """
 
@@ -190,7 +195,7 @@ class Producers:
         return cls(states, dict(sorted(opened.items())), expiration_ms=expiration_ms)
 
     def entries(self) -> Iterator[ProducerEntry]:
-        """Yield every producer as a snapshot has it."""
+        """Yield the snapshot entry of every producer."""
         return (state.entry() for state in self.states.values())
 
     def drop_expired(self, now_ms: int) -> None:
@@ -207,13 +212,13 @@ class Producers:
         }
 
     def begin_verification(self, header: BatchHeader, *, from_zero: bool, now_ms: int) -> bool:
-        """Return whether the coordinator must be asked about a batch of a transaction: none is open here.
+        """Return whether the coordinator must verify a transactional batch because no transaction is open here.
 
         Args:
-            from_zero: the client speaks transactions of version 2.
+            from_zero: whether the client uses transactions version 2.
 
         Raises:
-            AppendRefusedError: an old epoch.
+            AppendRefusedError: the producer epoch is old.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         state = self.states.get(producer_id) or ProducerState(producer_id)
@@ -227,14 +232,15 @@ class Producers:
         return True
 
     def prepare(self, seen: Iterable[Seen], *, origin: str) -> Prepared:
-        """Check the batches of an append; what a follower appends was checked by its leader.
+        """Check the batches of an append. Replicated batches were checked by the leader and are not checked again.
 
         Args:
-            seen: headers with the offsets that they will have, and the markers of control batches.
+            seen: headers with their final offsets, and the markers of control batches.
             origin: ``CLIENT``, ``COORDINATOR`` or ``REPLICATION``.
 
         Raises:
-            AppendRefusedError: an old epoch, a sequence out of order, a fenced coordinator, a wrong transaction.
+            AppendRefusedError: the epoch is old, a sequence is out of order, the coordinator is fenced, or the
+                transaction state does not permit the batch.
         """
         states: dict[int, ProducerState] = {}
         started: dict[int, int] = {}
@@ -254,7 +260,7 @@ class Producers:
                     before, ended = _after_marker(before, marker, header.max_timestamp, origin)
                     completed += ended
                 states[producer_id] = before
-                if not markers:  # the cleaner has emptied the control batch: it adds its producer, and no other state
+                if not markers:  # the cleaner removed the records: the batch only adds its producer
                     continue
             else:
                 if origin == CLIENT:
@@ -274,9 +280,9 @@ class Producers:
         _check_sequence(state, known, header)
 
     def _is_verified_by(self, header: BatchHeader) -> bool:
-        """Return whether a batch ends what is known of a transaction that was to begin.
+        """Return whether a batch ends the pending verification of its producer.
 
-        The marker of a transaction of version 2 has the epoch of the next one, which may have been begun already.
+        In transactions version 2, a marker has the epoch of the next transaction, whose verification may be pending.
         """
         verification = self.verifications.get(header.producer_id)
         if verification is None or not header.is_transactional:
@@ -285,7 +291,7 @@ class Producers:
         return not (is_of_next and verification.from_zero)
 
     def aborted_by(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
-        """Yield the transactions that an append aborts, for the transaction index; nothing is changed."""
+        """Yield the transactions that an append aborts, for the transaction index, without changing the state."""
         opened = self.open | prepared.started if prepared.completed else {}
         for ended in prepared.completed:
             others = (first for first, producer_id in opened.items() if producer_id != ended.producer_id)
@@ -305,17 +311,17 @@ class Producers:
             self.verifications.pop(producer_id, None)
 
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
-        """Update the state with a batch that is in the log already."""
+        """Update the state with a batch that is already in the log."""
         self.commit(self.prepare([(header, markers)], origin=REPLICATION))
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Remove ended transactions whose marker lies below the high watermark from ``unreplicated``."""
+        """Remove ended transactions from ``unreplicated`` if their marker is below the high watermark."""
         if self.unreplicated:
             self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction began that is open, or whose marker is not replicated yet."""
+        """First offset of the earliest transaction that is open or whose marker is not replicated; None if none is."""
         return min((*self.open, *self.unreplicated), default=None)
 
 
@@ -370,7 +376,7 @@ def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin:
 
 
 def _check_verification(verification: Verification, known: ProducerState, header: BatchHeader) -> None:
-    """Refuse a batch before which another of its producer has to come (ProducerAppendInfo.checkSequence)."""
+    """Reject a batch that must wait for a batch with a lower sequence number (ProducerAppendInfo.checkSequence)."""
     sequence = header.base_sequence
     lowest = 0 if verification.from_zero and not known.batches else verification.lowest_sequence
     if sequence > lowest:
@@ -379,7 +385,7 @@ def _check_verification(verification: Verification, known: ProducerState, header
 
 
 def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
-    """Refuse a sequence that does not follow the last one; an unknown producer may begin with any."""
+    """Reject a sequence number that does not follow the last one; a new producer may start with any number."""
     sequence = header.base_sequence
     if header.producer_epoch != state.producer_epoch:
         if sequence != 0 and state.producer_epoch != NONE:

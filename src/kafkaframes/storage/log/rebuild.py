@@ -1,16 +1,16 @@
-"""What lies beside a segment made again from its batches, byte for byte as Kafka makes it: indexes, producer snapshots.
+"""Rebuild the indexes and producer snapshots of segments from their batches, byte for byte as Kafka does.
 
-``LogSegment.recover`` walks the batches one by one: both indexes get an entry when more than ``index.interval.bytes``
-lie between the current batch and the one of the last entry; at the end the time index gets the largest timestamp.
-``build_indexes`` is that rule on columns; ``rebuild_indexes`` reads a segment and adds its aborted transactions,
-producers and leader epochs.
+``LogSegment.recover`` reads the batches in order. Both indexes get an entry when the distance between the current
+batch and the batch of the last entry exceeds ``index.interval.bytes``. At the end, the time index gets the largest
+timestamp. ``build_indexes`` applies this rule to columns. ``rebuild_indexes`` reads a segment and also returns its
+aborted transactions, producers and leader epochs.
 
-Which producer snapshots a partition has after Kafka has loaded it, and what is in them (KIP-98): Kafka's
-ProducerStateManager and UnifiedLog.rebuildProducerState, on snapshots in memory. A snapshot is deleted when it lies
-beyond the offset that is being recovered, or is corrupt, or stray; one is taken after each recovered segment, at the
-last two segments and at the log's end.
+``ProducerLoad`` determines the producer snapshots of a partition after Kafka has loaded it (KIP-98). It implements
+Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on snapshots in memory. Kafka deletes a snapshot that
+is corrupt, stray, or after the recovered offset. It takes a snapshot after each recovered segment, at the last two
+segments and at the log end.
 
-Nothing is written here; that is left to the caller.
+This module writes no files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kafkaframes.storage.log.producers import DEFAULT_EXPIRATION_MS, Producers
 from kafkaframes.storage.log.transactions import OpenTransactions, Seen, markers_of, seen_of
 
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
-INDEXED = ("position", "last_offset", "max_timestamp")  # what the indexes are made of
+INDEXED = ("position", "last_offset", "max_timestamp")  # the columns from which indexes are built
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class RebuiltIndexes:
     """The three indexes of one segment.
 
     Attributes:
-        next_offset: the offset after its last batch; the base offset of an empty segment.
-        producers_end: the offset after its last batch of format 2, up to which producers are known; the base offset
-            without one.
-        epochs: the leader epochs that are above all earlier ones of this segment, and where each begins.
+        next_offset: offset after the last batch; for an empty segment, its base offset.
+        producers_end: offset after the last batch of format 2, up to which the producer states are complete; the base
+            offset if no batch has format 2.
+        epochs: start of each leader epoch that is above all earlier epochs of the segment.
     """
 
     offset_index: OffsetIndex
@@ -66,7 +66,7 @@ class RebuiltIndexes:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """The content of the three files, by the kind in their names; that of no aborted transaction is empty."""
+        """The content of the three files, by file kind. Without aborted transactions, the ``txnindex`` is empty."""
         return write_indexes(self.offset_index, self.time_index) | {"txnindex": write_txn_index(self.aborted)}
 
 
@@ -81,7 +81,8 @@ def build_indexes(
     """Return the offset index and the time index of a segment.
 
     Args:
-        positions, last_offsets, max_timestamps: of its batches, in order: bytes, offsets, milliseconds.
+        positions, last_offsets, max_timestamps: columns of the segment's batches, in order; positions in bytes,
+            timestamps in milliseconds since 1970.
     """
     entries = _entries(positions, interval_bytes)
     largest = np.maximum.accumulate(np.maximum(max_timestamps, NO_TIMESTAMP))
@@ -102,7 +103,7 @@ def _entries(positions: Ints, interval_bytes: int) -> Ints:
 
 
 def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
-    """A timestamp that is not larger than the last entry's is not added."""
+    """Build a time index, without entries whose timestamp is not above that of the entry before."""
     if not len(largest):
         return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
     rows = np.concatenate((entries, [len(largest) - 1]))
@@ -121,13 +122,13 @@ def rebuild_indexes(
     producers: Producers | None = None,
     headers: Iterable[Batches] | None = None,
 ) -> RebuiltIndexes:
-    """Make the indexes of a segment whose batches are known to be whole.
+    """Rebuild the indexes of a segment whose batches are whole.
 
     Args:
-        filesystem, segment: from the discovery; cut off at its last good batch, as ``recovery/plan.py`` finds it.
-        follow: the transactions that are open where the segment begins; updated, for the next segment.
-        producers: the producers' states, updated in the same way.
-        headers: of its batches, if they have been read already.
+        filesystem, segment: discovered segment, truncated after its last valid batch (see ``recovery/plan.py``).
+        follow: transactions that are open at the start of the segment; updated to those at its end.
+        producers: producer states at the start of the segment; updated to those at its end.
+        headers: headers of the batches, if they are already read; None reads them.
 
     Raises:
         LogDirError: the segment cannot be read.
@@ -161,8 +162,8 @@ def rebuild_indexes(
 def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
     """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
-    With transactional batches or markers these are all batches that have a producer id; otherwise the last one of each
-    producer, in the order in which the producers first appear.
+    If any batch is transactional or has markers, these are all batches with a producer id. Otherwise they are the last
+    batch of each producer, in the order in which the producers first appear.
     """
     rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
     if not len(rows):
@@ -174,7 +175,7 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[Seen]:
 
 
 def _last_of_each(ids: Ints) -> Ints:
-    """Return where each id comes last, by where it comes first: the order in which Kafka's map sees new ones."""
+    """Return the last index of each id, in order of first appearance: the order in which Kafka's map adds new ids."""
     _, first = np.unique(ids, return_index=True)
     _, from_end = np.unique(ids[::-1], return_index=True)
     last: Ints = (len(ids) - 1 - from_end)[np.argsort(first)]
@@ -195,11 +196,12 @@ Replay = Callable[[int, int], Iterator[Seen]]
 
 @dataclass(slots=True)
 class StoredSnapshots:
-    """The snapshots of one partition, and the settings that decide which of them stay.
+    """The snapshots of one partition, and the settings of their retention.
 
     Attributes:
-        now_ms: the clock at loading; producers that have been idle for ``expiration_ms`` are forgotten.
-        record_format: of the topic; below 2 (``message.format.version``, before 4.0) snapshots are empty.
+        snapshots: content of each snapshot, by offset.
+        now_ms: time of loading, milliseconds since 1970; producers expire after ``expiration_ms`` without a batch.
+        record_format: record format of the topic; below 2 (``message.format.version`` before 4.0), snapshots are empty.
     """
 
     snapshots: dict[int, bytes]
@@ -208,7 +210,7 @@ class StoredSnapshots:
     record_format: int = 2
 
     def remove_stray(self, bases: Iterable[int]) -> None:
-        """Drop snapshots that belong to no segment, except the last one if it lies beyond every segment."""
+        """Remove snapshots that belong to no segment, except the last one if it is after every segment."""
         known = set(bases)
         strays = sorted(offset for offset in self.snapshots if offset not in known)
         keep_last = bool(strays) and strays[-1] >= max(known, default=strays[-1])
@@ -218,12 +220,13 @@ class StoredSnapshots:
 
 @dataclass(slots=True)
 class ProducerLoad:
-    """A ProducerStateManager. Kafka makes one for every segment that it recovers, and one for the log.
+    """A ProducerStateManager. Kafka creates one for each segment that it recovers, and one for the log.
 
     Attributes:
-        stored: the snapshots, shared by all of these of a partition.
-        map_end: the offset up to which ``producers`` is complete.
-        last_snapshot: the offset of the snapshot that was loaded or taken last.
+        stored: snapshots, shared by all managers of a partition.
+        producers: producer states.
+        map_end: offset up to which ``producers`` is complete.
+        last_snapshot: offset of the latest snapshot that was loaded or taken.
     """
 
     stored: StoredSnapshots
@@ -232,7 +235,7 @@ class ProducerLoad:
     last_snapshot: int = 0
 
     def take_snapshot(self) -> None:
-        """Write a snapshot at ``map_end``, unless the last one is there already."""
+        """Take a snapshot at ``map_end``, unless the latest snapshot already has this offset."""
         if self.map_end > self.last_snapshot:
             self.stored.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.producers.entries()))
             self.last_snapshot = self.map_end
@@ -240,13 +243,14 @@ class ProducerLoad:
     def rebuild(
         self, bases: Sequence[int], *, start_offset: int, end_offset: int, is_clean: bool, replay: Replay
     ) -> None:
-        """Update the producers up to ``end_offset``, and take the snapshots that Kafka takes meanwhile.
+        """Update the producers up to ``end_offset``, and take the same snapshots as Kafka.
 
         Args:
-            bases: of the segments that are there, ascending.
-            end_offset: up to which batches count.
-            is_clean: after a clean stop a log without snapshots is not replayed: an old broker wrote it.
-            replay: ``replay(base, from_offset)`` yields the batches with a producer of one segment.
+            bases: base offsets of the existing segments, ascending.
+            end_offset: offset after the last batch to use.
+            is_clean: whether the broker shut down cleanly; then a log without snapshots is not replayed, because an
+                old broker wrote it.
+            replay: function of a base offset and a start offset that yields the segment's batches with a producer.
         """
         due = [*bases[-2:], end_offset]
         if self.stored.record_format < 2 or (not self.stored.snapshots and is_clean):
@@ -286,7 +290,7 @@ class ProducerLoad:
         for offset in sorted(self.stored.snapshots, reverse=True):
             try:
                 entries = read_producer_snapshot(self.stored.snapshots[offset])
-            except LogDirError:  # Kafka deletes it and tries the one before
+            except LogDirError:  # like Kafka, delete it and try the snapshot before it
                 del self.stored.snapshots[offset]
                 continue
             self.producers = Producers.of_entries(entries, expiration_ms=self.stored.expiration_ms)
@@ -296,7 +300,7 @@ class ProducerLoad:
 
 
 def _between(bases: Sequence[int], start: int, end: int) -> list[int]:
-    """Return the segments that may hold offsets from ``start`` up to ``end``."""
+    """Return the base offsets of the segments that may have offsets from ``start`` up to ``end``."""
     first = max(bisect_right(bases, start) - 1, 0)
     return [base for base in bases[first:] if base < end]
 
@@ -306,7 +310,7 @@ def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
 
     def replay(base: int, from_offset: int) -> Iterator[Seen]:
         segment = segments.get(base)
-        if segment is None:  # a swap of which truncation has left nothing
+        if segment is None:  # a swap file of which truncation has left nothing
             return
         with filesystem.open(segment.path) as read_at:
             reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
@@ -319,7 +323,7 @@ def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
 
 
 def in_file_order(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
-    """Sort producers as Kafka writes them: in the order of a Java HashMap, so by bucket, then by first sight."""
+    """Sort producers in the iteration order of Kafka's Java HashMap: by bucket, then by insertion."""
     listed = list(entries)
     buckets = _FEWEST_BUCKETS
     while len(listed) > buckets * _LOAD_FACTOR:

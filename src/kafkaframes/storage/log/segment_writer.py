@@ -1,10 +1,10 @@
-"""Write one partition's directory from a stream of batches: segments, their indexes, snapshots, leader epochs.
+"""Write one partition's directory from batches: segments, indexes, producer snapshots and leader epochs.
 
-Batches come in the order of their offsets, holes allowed, and are written byte for byte. A segment is rolled where
-Kafka's ``LogSegment.shouldRoll`` would for its size or its offsets, or where the caller says. The files that a broker
-keeps beside a ``.log`` are made as the broker makes them: ``.index`` and ``.timeindex``, a ``.txnindex`` where a
-transaction was aborted, a producer snapshot at each roll and at the end, and ``leader-epoch-checkpoint``. Each file is
-whole or absent; the caller makes sure of the same for the directory (``storage/files/atomic.py``).
+Batches are written byte for byte, in offset order; gaps between offsets are permitted. A segment is rolled by the size
+and offset rules of Kafka's ``LogSegment.shouldRoll``, or on request of the caller. The other files equal those of a
+broker: ``.index`` and ``.timeindex``, a ``.txnindex`` if a transaction was aborted, a producer snapshot at each roll
+and at the end, and ``leader-epoch-checkpoint``. Each file is complete or does not exist. For the directory, the caller
+can ensure the same with ``storage/files/atomic.py``.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from kafkaframes.storage.log.producers import Producers
 from kafkaframes.storage.log.rebuild import INDEX_INTERVAL_BYTES, in_file_order, rebuild_indexes
 from kafkaframes.storage.log.transactions import OpenTransactions
 
-LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
+LARGEST_SEGMENT = 2**31 - 1  # an offset index has signed 32-bit positions
 DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes
-_LARGEST_DELTA = 2**31 - 1  # offsets in an index are int32 from the base offset
+_LARGEST_DELTA = 2**31 - 1  # an index has offsets as int32, relative to the base offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSettings:
-    """How a partition is cut and indexed; picklable.
+    """Settings of segment size and indexes; picklable.
 
     Attributes:
-        segment_bytes: ``segment.bytes``: a segment ends before it would grow larger.
+        segment_bytes: ``segment.bytes``, the largest size of a segment unless a single batch is larger.
+        index_interval_bytes: ``index.interval.bytes``.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
@@ -60,7 +61,7 @@ class SegmentSettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSegment:
-    """One segment that was written; ``size_bytes`` is that of its ``.log``, ``records`` are what its batches hold."""
+    """A complete segment: the size of its ``.log`` in bytes, and the numbers of its batches and records."""
 
     base_offset: int
     next_offset: int
@@ -71,12 +72,12 @@ class WrittenSegment:
 
 @dataclass(slots=True)
 class WrittenPartition:
-    """What a partition's directory holds.
+    """The content of a partition's directory.
 
     Attributes:
-        log_start_offset: the first segment's base offset.
-        log_end_offset: the offset that the next record gets.
-        epochs: as in its ``leader-epoch-checkpoint``; empty where no batch names a leader epoch.
+        log_start_offset: base offset of the first segment.
+        log_end_offset: offset of the next record.
+        epochs: content of ``leader-epoch-checkpoint``; empty if no batch has a leader epoch.
     """
 
     log_start_offset: int
@@ -86,27 +87,27 @@ class WrittenPartition:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the segments' ``.log`` files."""
+        """Total size of the ``.log`` files, in bytes."""
         return sum(one.size_bytes for one in self.segments)
 
     @property
     def records(self) -> int:
-        """Records of the segments' batches."""
+        """Number of records in all segments."""
         return sum(one.records for one in self.segments)
 
 
 class PartitionWriter:
-    """The writer of one partition's directory; ``close`` completes it, an exception removes its open file.
+    """A writer of one partition's directory. ``close`` completes the directory; an exception removes the open file.
 
     >>> with PartitionWriter(directory, topic_id=topic_id) as writer:      # doctest: +SKIP
     ...     writer.append(build_records(rows))
     ...     written = writer.close()
 
     Args:
-        directory: exists, and is empty.
-        start_offset: the base offset of the first segment, at most the first batch's.
-        topic_id: for ``partition.metadata``; none is written without it.
-        epochs, producers: what the log has before ``start_offset``, where it goes on there.
+        directory: an existing empty directory.
+        start_offset: base offset of the first segment, not above the first batch.
+        topic_id: topic id for ``partition.metadata``; None omits that file.
+        epochs, producers: leader epochs and producer states at ``start_offset``, if the log continues another one.
     """
 
     def __init__(
@@ -139,11 +140,12 @@ class PartitionWriter:
             self._segment = None
 
     def append(self, data: bytes | bytearray | memoryview, *, mtime_ms: int | None = None) -> None:
-        """Write whole batches, of any formats.
+        """Append whole batches of any format.
 
         Args:
-            data: whole batches only, whose offsets are above all earlier ones.
-            mtime_ms: the segment's file gets the latest such time (formats 0 and 1: Kafka takes it for a timestamp).
+            data: whole batches whose offsets are above all earlier ones.
+            mtime_ms: modification time, milliseconds since 1970; the segment's file gets the latest. For formats 0 and
+                1, Kafka uses it as a timestamp.
 
         Raises:
             LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.
@@ -166,10 +168,10 @@ class PartitionWriter:
             first = last + 1
 
     def roll(self, base_offset: int | None = None) -> None:
-        """End the segment; the next one begins at ``base_offset``, by default at the log's end.
+        """End the segment; the next one starts at ``base_offset``, by default at the log end offset.
 
         Raises:
-            LogDirError: the segment cannot be written, or ``base_offset`` lies below the log's end.
+            LogDirError: the segment cannot be written, or ``base_offset`` is below the log end offset.
         """
         base = self.written.log_end_offset if base_offset is None else base_offset
         if base < self.written.log_end_offset:
@@ -177,12 +179,12 @@ class PartitionWriter:
             raise LogDirError(reason, file=str(self._directory))
         if self._segment is None and not self.written.segments:
             self._begin(self.written.log_start_offset)
-        if self._segment is None or base != self._segment.base_offset:  # an empty segment can be used as the next one
+        if self._segment is None or base != self._segment.base_offset:  # an empty segment can serve as the next one
             self.end_segment()
             self._begin(base)
 
     def end_segment(self) -> None:
-        """Complete the segment that is being written; the next batch begins another.
+        """Complete the open segment; the next batch starts another one.
 
         Raises:
             LogDirError: the disk fails.
@@ -211,7 +213,7 @@ class PartitionWriter:
 
     @property
     def open_transactions(self) -> tuple[ProducerEntry, ...]:
-        """The producers whose transactions have no marker in the segments that are complete."""
+        """The producers whose transactions have no marker in the complete segments."""
         opened = self._transactions.first_offsets
         return tuple(entry for entry in self._producers.entries() if entry.producer_id in opened)
 
@@ -248,9 +250,9 @@ class PartitionWriter:
             raise LogDirError(reason, position=int(batches.column("position")[at]), file=str(self._directory))
 
     def _base_for(self, batches: Batches, row: int) -> int:
-        """Return the base offset of a segment that begins with a batch: Kafka's for a follower's append.
+        """Return the base offset of a segment that starts with a batch, as Kafka chooses it for a follower's append.
 
-        A message set of formats 0 and 1 names its last offset only, so the log's end is the base there.
+        A message set of formats 0 and 1 specifies only its last offset, so that the segment starts at the log end.
         """
         if not self.written.segments and self._segment is None:
             return self.written.log_start_offset
@@ -282,7 +284,7 @@ class PartitionWriter:
 
 
 class _OpenSegment:
-    """The ``.log`` that is being written."""
+    """The ``.log`` file that is being written."""
 
     def __init__(self, directory: Path, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -314,4 +316,4 @@ class _OpenSegment:
 
 
 class _AbandonedError(Exception):
-    """Raised inside ``new_file``, so that it removes the file."""
+    """A signal to ``new_file`` that removes its file."""

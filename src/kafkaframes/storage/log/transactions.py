@@ -1,9 +1,10 @@
-"""What a ``read_committed`` consumer receives: aborted and open transactions, the last stable offset (KIP-98).
+"""The transactions of a log, as a ``read_committed`` consumer sees them: aborted, open, last stable offset (KIP-98).
 
-Batch headers are read, and the record of each transaction marker. The markers decide which transactions are aborted. A
-``.txnindex`` is only compared with them: it may be empty, short or from another log after a crash or a careless copy,
-and a broker that recovers the segment builds it again from the markers. Tiered segments are the exception. Walking
-their headers would fetch them whole, so that their index decides, and a finding says so.
+The functions read batch headers and the records of transaction markers. The markers decide which transactions are
+aborted. A ``.txnindex`` is only compared with them, because after a crash or an incomplete copy it can be empty,
+truncated, or from another log. A broker that recovers the segment also rebuilds the index from the markers. Tiered
+segments are the exception. To read their headers, the segments would have to be fetched whole, so their indexes decide,
+and a finding reports this.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ class TransactionState:
     """The transactions of one partition.
 
     Attributes:
-        aborted: by the offset of their markers.
-        open: producer id to the first offset of the transaction that has no marker yet.
-        findings: transaction indexes that differ from the markers, and those of tiered segments that decided.
-        has_producers: whether any batch was written by an idempotent or transactional producer.
+        aborted: aborted transactions, by marker offset.
+        open: first offset of each transaction without a marker, by producer id.
+        log_end_offset: offset of the next record.
+        findings: transaction indexes that differ from the markers, and tiered segments whose indexes were used.
+        has_producers: whether an idempotent or transactional producer wrote any batch.
     """
 
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -73,15 +75,15 @@ class TransactionState:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where ``read_committed`` ends: the first offset of any open transaction, else the log's end."""
+        """The end of a ``read_committed`` read: the first offset of an open transaction, or else the log end offset."""
         return min((*self.open.values(), self.log_end_offset))
 
     def end_offset(self, isolation: str) -> int:
-        """Return what ``endOffsets`` answers under an isolation level."""
+        """Return the consumer's ``endOffsets`` value for an isolation level."""
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
     def aborted_batches(self, batches: Batches) -> Flags:
-        """Return which batches a ``read_committed`` consumer leaves out; False for markers, which are not data."""
+        """Return which batches a ``read_committed`` consumer skips; False for markers, which are not data."""
         is_aborted = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
         is_data = batches.is_transactional & ~batches.is_control
@@ -92,7 +94,7 @@ class TransactionState:
         return is_aborted
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Say whether a batch's records belong to an aborted transaction."""
+        """Return whether a batch belongs to an aborted transaction."""
         if not header.is_transactional or header.is_control or header.producer_id not in self._by_producer:
             return False
         firsts, lasts = self._by_producer[header.producer_id]
@@ -101,7 +103,7 @@ class TransactionState:
 
     @cached_property
     def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
-        """First and last offsets of each producer's aborted transactions; a producer's do not overlap."""
+        """First and last offsets of the aborted transactions of each producer, which do not overlap."""
         ranges: dict[int, tuple[list[int], list[int]]] = {}
         for transaction in sorted(self.aborted, key=lambda transaction: transaction.first_offset):
             firsts, lasts = ranges.setdefault(transaction.producer_id, ([], []))
@@ -111,13 +113,13 @@ class TransactionState:
 
 
 class OpenTransactions:
-    """The open transactions of a partition, updated batch by batch: data opens one, a marker ends it."""
+    """The open transactions of a partition, updated batch by batch: data starts a transaction, a marker ends it."""
 
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
     def see(self, header: BatchHeader, markers: Iterable[Marker]) -> list[AbortedTransaction]:
-        """Process a batch: data may open a transaction; return those that the markers of a control batch abort."""
+        """Process a batch, whose data may start a transaction; return the transactions that its markers abort."""
         if header.is_transactional and header.has_producer and not header.is_control:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
         return [aborted for aborted in map(self.end, markers) if aborted is not None]
@@ -135,7 +137,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     """Read the transactions of a partition.
 
     Args:
-        use_indexes: whether tiered segments may be judged by their indexes. If not, they are fetched for their markers.
+        use_indexes: use the indexes of tiered segments; otherwise fetch the segments to read their markers.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -160,14 +162,14 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
                 end = max(end, header.last_offset + 1)
                 has_producers = has_producers or header.has_producer
         findings += index.findings()
-    if partition.segments:  # an empty last segment begins at the log end offset, which may be above the last batch
+    if partition.segments:  # the base offset of an empty last segment can be above the end of the last batch
         end = max(end, partition.segments[-1].base_offset)
     aborted.sort(key=lambda transaction: transaction.last_offset)
     return TransactionState(tuple(aborted), dict(open_transactions.first_offsets), end, tuple(findings), has_producers)
 
 
 class _IndexComparison:
-    """A segment's ``.txnindex``, compared with the markers in the segment."""
+    """A comparison of a segment's ``.txnindex`` with the markers in the segment."""
 
     def __init__(self, filesystem: FileSystem, segment: Segment) -> None:
         problems: list[LogDirError] = []
@@ -179,7 +181,7 @@ class _IndexComparison:
         self._missing = self._aborted_count = 0
 
     def markers_of(self, reader: SegmentReader, header: BatchHeader) -> list[Marker]:
-        """Return the markers of a control batch. If its record is damaged, an entry of the index stands for it."""
+        """Return the markers of a control batch. If its record is damaged, the index entry replaces the marker."""
         markers = list(markers_of(reader, header))
         key = (header.producer_id, header.base_offset)
         if not markers and key in self._by_marker:
@@ -190,14 +192,14 @@ class _IndexComparison:
     def resolve(
         self, marker: Marker, transaction: AbortedTransaction | None, markers_before: dict[int, int]
     ) -> AbortedTransaction | None:
-        """Return the transaction that a marker aborts, None if it aborts none.
+        """Return the transaction that a marker aborts; None if it aborts none.
 
-        An entry of the index that the marker confirms knows more than the batches do: a cleaner may have removed the
-        transaction's first batches, or all of them.
+        An index entry that a marker confirms is more complete than the batches, because the cleaner may have removed
+        the first batches of the transaction, or all of them.
 
         Args:
-            transaction: found from the batches; None if they have no data of it.
-            markers_before: producer id to the offset of its marker before this one; updated.
+            transaction: transaction according to the batches; None if the log has no data of it.
+            markers_before: offset of each producer's previous marker, by producer id; updated.
         """
         before = markers_before.get(marker.producer_id, -1)
         markers_before[marker.producer_id] = marker.offset
@@ -211,7 +213,7 @@ class _IndexComparison:
         return entry if entry is not None and before < entry.first_offset <= first else transaction
 
     def findings(self) -> Iterator[Finding]:
-        """Yield how the index differs from the markers of the whole segment."""
+        """Yield the differences between the index and the markers, after all markers of the segment are processed."""
         file = _index_path(self._segment)
         if self._problem is not None:
             message = f"{self._problem.reason}; aborted transactions are found from their markers"
@@ -234,14 +236,14 @@ _INDEX_DIFFERS = frozenset(("txnindex-corrupt", "txnindex-missing", "txnindex-mi
 def rebuild_txn_indexes(
     partition: Partition, aborted: Iterable[AbortedTransaction], findings: Iterable[Finding]
 ) -> Mapping[int, bytes]:
-    """Return the transaction indexes that a broker would build from the markers, where the existing ones differ.
+    """Return the transaction indexes that a broker would build from the markers, for segments whose index differs.
 
     Args:
-        aborted: the aborted transactions of the partition, as ``transactions_of`` returns them.
-        findings: those of ``transactions_of``, which name the segments.
+        aborted: aborted transactions of the partition, from ``transactions_of``.
+        findings: findings of ``transactions_of``, which identify the segments.
 
     Returns:
-        The content of each index by the segment's base offset. It is empty if the segment has no ABORT marker.
+        The content of each index, by base offset. The content is empty if the segment has no ABORT marker.
     """
     files = {finding.file for finding in findings if finding.check in _INDEX_DIFFERS}
     nexts = [*(segment.base_offset for segment in partition.segments[1:]), 2**63 - 1]
@@ -266,7 +268,7 @@ def find_hidden_records(
     """Count the records that an open transaction hides from ``read_committed``; None if there are none.
 
     Args:
-        start, end: the offsets that are read otherwise; end is exclusive, None for the log's end.
+        start, end: first offset of the read, and offset after its last record; end=None is the log end offset.
 
     Raises:
         LogDirError: a segment cannot be read.
@@ -308,11 +310,11 @@ def _count_data_records(reader: SegmentReader, state: TransactionState, first: i
 def transactions_of_fetched(
     data: bytes | memoryview | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
 ) -> TransactionState:
-    """Return the transactions of a Fetch answer, which names the aborted ones and has their markers among its batches.
+    """Return the transactions of a Fetch response, from its list of aborted ones and the markers among its batches.
 
     Args:
         aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
-            transaction without marker in ``data`` continues after it.
+            transaction without a marker in ``data`` continues after it.
     """
     headers = headers_from(batches.select(batches.is_control)) if aborted else []
     aborts = [marker for header in headers for marker in markers_in(data, header) if marker.kind == "ABORT"]
@@ -332,10 +334,10 @@ def _read_tiered(
     aborted: list[AbortedTransaction],
     findings: list[Finding],
 ) -> int:
-    """Collect the transactions of leading tiered segments from index and snapshot files; return how many segments.
+    """Collect the transactions of the leading tiered segments from index and snapshot files; return the segment count.
 
-    For a tiered segment it is known whether it has a transaction index, and the producer snapshot at its end names the
-    transactions that are open there. Walking its headers would mean to fetch all of it.
+    The listing shows whether a tiered segment has a transaction index. The producer snapshot at its end has the
+    transactions that are open there. To read its headers, the whole segment would have to be fetched.
     """
     count = next(
         (number for number, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
@@ -351,7 +353,7 @@ def _read_tiered(
     findings += [Finding(Severity.WARNING, "txnindex-corrupt", one.reason, one.file or "") for one in problems]
     if problems or snapshot is None:
         return 0
-    aborted += {one: None for index in indexes for one in index or ()}  # segments that overlap both name some
+    aborted += {one: None for index in indexes for one in index or ()}  # overlapping segments share entries
     open_transactions.first_offsets |= {
         one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
     }
@@ -380,18 +382,18 @@ def seen_of(headers: Iterable[BatchHeader], markers: Callable[[BatchHeader], Ite
 
 
 def seen_from(reader: SegmentReader, offset: int) -> Iterator[Seen]:
-    """Yield the batches of a segment that have a producer, from the one that holds an offset on."""
+    """Yield the batches of a segment that have a producer, starting with the batch that contains an offset."""
     headers = reader.producer_headers(reader.start_before(offset))
     return seen_of((header for header in headers if header.last_offset >= offset), partial(markers_of, reader))
 
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
-    """Yield the transaction markers of a control batch; records that cannot be read are left out."""
+    """Yield the transaction markers of a control batch, without unreadable records."""
     return _markers_among(reader.records(header), header)
 
 
 def markers_in(data: bytes | bytearray | memoryview | Bytes, header: BatchHeader) -> Iterator[Marker]:
-    """Yield the transaction markers of a control batch that lies in ``data``, where its header says."""
+    """Yield the transaction markers of a control batch in ``data``, at the position of its header."""
     for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
         yield from _markers_among(batch.records, header)
 
@@ -410,7 +412,7 @@ def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[M
 def _read_index(
     filesystem: FileSystem, segment: Segment, problems: list[LogDirError]
 ) -> list[AbortedTransaction] | None:
-    """Return the entries of a transaction index; None if it is missing, or malformed, which ``problems`` gets."""
+    """Return the entries of a transaction index; None if it is missing or malformed. ``problems`` gets the error."""
     file = segment.txn_index
     if file is None:
         return None
