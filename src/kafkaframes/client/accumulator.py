@@ -1,7 +1,7 @@
-"""Records that are sent one by one gather here until they become batches: any thread adds, the sender's loop takes.
+"""Collects single records into batches. Any thread may add records, and the sender's event loop drains the batches.
 
-As Kafka's ``RecordAccumulator``: a batch for each partition, closed when it is full or when it has waited for
-``linger_ms``. A record without key and partition goes to the topic's sticky partition, which changes when it has got
+As in Kafka's ``RecordAccumulator``, each partition has an open batch, which is closed when it is full or after
+``linger_ms``. Records without key and partition are added to the topic's sticky partition, which changes after
 ``batch_size`` bytes (KIP-480, KIP-794).
 """
 
@@ -28,12 +28,12 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Gathering:
-    """Records of one partition that become one batch.
+    """The open batch of a partition.
 
     Attributes:
-        since: when the first was added, in seconds of the monotonic clock.
-        size: about how many bytes they take, with what a batch adds to each.
-        limit: the largest size; a batch of one record may be larger.
+        since: time of the first record, in seconds of the monotonic clock.
+        size: approximate size of the records in bytes, including the overhead of each record in a batch.
+        limit: largest size in bytes. A batch of one record may be larger.
     """
 
     __slots__ = ("headers", "keys", "limit", "results", "since", "size", "target", "timestamps", "values")
@@ -51,28 +51,28 @@ class Gathering:
 
     @property
     def columns(self) -> tuple[list[bytes | None], list[bytes | None], list[int], list[Headers]]:
-        """Keys, values, timestamps and headers."""
+        """The columns: keys, values, timestamps and headers."""
         return self.keys, self.values, self.timestamps, self.headers
 
 
 @dataclass(slots=True)
 class _Topic:
-    """What gathers for one topic, while its metadata are these."""
+    """A topic's current metadata and open batches."""
 
     metadata: TopicMetadata
     targets: dict[int, TopicPartition]
     ignores_keys: bool
     sticky: int = 0
-    sticky_bytes: int = 0  # of the records that went to the sticky partition since it was chosen
+    sticky_bytes: int = 0  # bytes added to the sticky partition since it was chosen
     gathering: dict[int, Gathering] = field(default_factory=dict)
 
     def number(self, key: bytes | None) -> int:
-        """Return the partition of a record that names none."""
+        """Return the partition of a record that does not specify one."""
         return self.sticky if key is None or self.ignores_keys else partition_of(key, len(self.targets))
 
 
 class Accumulator:
-    """Thread-safe; ``wake`` is called, without the lock, when there is something that ``drain`` should see."""
+    """A thread-safe collector of records. It calls ``wake``, without the lock, when ``drain`` has something to do."""
 
     def __init__(
         self,
@@ -95,24 +95,25 @@ class Accumulator:
         self._full: deque[Gathering] = deque()
         self._is_closed = False
         self._needs_wake = False
-        self._is_woken = False  # and has not drained since
-        self._has_timer = False  # whoever drains comes again by itself
+        self._is_woken = False  # whether wake was called after the last drain
+        self._has_timer = False  # whether the sender has a timer for the next drain
         self._random = random.Random()
         self.wake = wake
         self.results: Callable[[TopicPartition, list[int]], BatchResults]
-        self.limit_of: Callable[[str, float], int | None] = lambda topic, now: None  # bytes of a topic's batches
-        self.queue_length: Callable[[TopicPartition], int] = lambda _: 0  # batches of a partition that wait
+        self.limit_of: Callable[[str, float], int | None] = lambda topic, now: None  # largest batch of a topic, bytes
+        self.queue_length: Callable[[TopicPartition], int] = lambda _: 0  # number of a partition's waiting batches
         self.is_stalled: Callable[[int], bool] = lambda _: False  # whether a node is too slow for sticky partitions
         self.may_open: Callable[[TopicPartition], bool] = lambda _: True
-        self.size_bytes = 0  # of what gathers
-        self.built_bytes = 0  # of batches that have no answer yet, as the sender counts them
-        self.callback_bytes = 0  # of records whose on_delivery has not returned
+        self.size_bytes = 0  # size of the open batches
+        self.built_bytes = 0  # size of the unacknowledged batches, maintained by the sender
+        self.callback_bytes = 0  # size of the records whose on_delivery has not returned
         self.is_in_callback: Callable[[], bool] = lambda: False  # whether the current thread runs an on_delivery
 
     def add(self, record: CheckedRecord, owner: Any = None, on_delivery: OnDelivery | None = None) -> Any:
-        """Take a record; return its future, or None where something has to be waited for first.
+        """Add a record. Return its future, or None if the record has to wait first.
 
-        That is the producer's start, the topic's metadata, memory, or a partition that is not in the transaction yet.
+        It waits for the producer's start, the topic's metadata, memory, or a partition that is not yet part of the
+        transaction.
         """
         topic, key, value, headers, partition, timestamp, size = record
         with self._lock:
@@ -143,17 +144,17 @@ class Accumulator:
         return future
 
     def _has_space(self, size: int) -> bool:
-        """Return whether a record fits although callbacks hold memory: an ``on_delivery`` cannot wait for itself."""
+        """Return whether a record fits without the memory of running callbacks. A callback cannot wait for itself."""
         used = self.size_bytes + self.built_bytes
         return self.is_in_callback() and (not used or used + size <= self._buffer_bytes)
 
     def hold_for_callbacks(self, size: int) -> None:
-        """Count the bytes of records whose ``on_delivery`` is to be called; a negative size releases them."""
+        """Add the bytes of records whose ``on_delivery`` is pending. A negative size releases them."""
         with self._lock:
             self.callback_bytes += size
 
     def _next(self, known: _Topic, number: int, size: int, *, is_sticky: bool) -> Gathering | None:
-        """Close what is full; return what a record is added to instead, which may be of another partition."""
+        """Close the full batch. Return the batch for the next record, which may be in another partition."""
         if number in known.gathering:
             self._close(known, number)
         if is_sticky and known.sticky_bytes and known.sticky_bytes + size > self._batch_size:
@@ -180,7 +181,7 @@ class Accumulator:
         return gathering
 
     def _move_sticky(self, known: _Topic) -> None:
-        """Choose the partition of the next records without a key."""
+        """Choose a new sticky partition."""
         known.sticky, known.sticky_bytes = self._choose_partition(known), 0
 
     def _choose_partition(self, known: _Topic) -> int:
@@ -205,10 +206,10 @@ class Accumulator:
         if not self._is_woken:
             self._is_woken = self._needs_wake = True
 
-    # -------------------------------------------------------------------------------------- the side of the loop
+    # --------------------------------------------------------------------------------- called by the sender's loop
 
     def learn(self, topic: str) -> None:
-        """Take a topic's metadata, which the cluster has now."""
+        """Use the cluster's current metadata of a topic."""
         with self._lock:
             if self._is_closed:
                 return
@@ -239,7 +240,7 @@ class Accumulator:
         return (*record[:4], number, *record[5:])
 
     def sticky_partitions(self, topic: str, runs: int) -> list[int]:
-        """Return the partitions of this many runs of records that name neither key nor partition, one for each run."""
+        """Return the sticky partitions for a number of runs of records without key and partition, one for each run."""
         with self._lock:
             known = self._topic(topic)
             first = self._choose_partition(known)
@@ -250,7 +251,7 @@ class Accumulator:
             return [first, *(self._choose_partition(known) for _ in range(runs - 1))]
 
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
-        """Return where a record would go now; None for a partition that does not exist."""
+        """Return the partition for a record now; None if the given partition does not exist."""
         with self._lock:
             known = self._topic(topic)
             if partition == STICKY:
@@ -258,7 +259,7 @@ class Accumulator:
             return known.targets.get(known.number(key) if partition is None else partition)
 
     def _topic(self, topic: str) -> _Topic:
-        """Return a topic that was learned.
+        """Return a topic whose metadata was given to ``learn``.
 
         Raises:
             NetworkError: the producer was closed in the meantime.
@@ -269,10 +270,10 @@ class Accumulator:
         return known
 
     def drain(self, now: float | None) -> tuple[list[Gathering], float | None]:
-        """Take what is full, and what has waited for ``linger_ms``; return it in order, and when to come again.
+        """Close and return the batches that are full or older than ``linger_ms``, in order, and the next drain time.
 
         Args:
-            now: seconds of the monotonic clock; None takes all.
+            now: current time, in seconds of the monotonic clock; None to return all batches.
         """
         next_time: float | None = None
         with self._lock:
@@ -290,7 +291,7 @@ class Accumulator:
         return taken, next_time
 
     def close(self) -> list[Gathering]:
-        """Take no record any more; return what gathers."""
+        """Reject further records. Return the open batches."""
         with self._lock:
             self._is_closed = True
             gathered = [*self._full, *(gathering for _, _, gathering in self._open())]
@@ -300,12 +301,12 @@ class Accumulator:
         return gathered
 
     def fork(self) -> None:
-        """Take no record any more in a child process, where another thread may have held the lock."""
+        """Reject further records in a child process. Replace the lock, which another thread may have held."""
         self._lock = threading.Lock()
         self.close()
 
     def hasten(self) -> None:
-        """Let nothing linger that gathers now."""
+        """Let all open batches be sent at the next drain."""
         with self._lock:
             for _, _, gathering in self._open():
                 gathering.since = float("-inf")

@@ -1,7 +1,7 @@
-"""Batches that a producer sends: cut out of built bytes, stamped with producer id, epoch and sequence. Pure.
+"""Batches of a producer: splits built bytes into batches and stamps them with producer id, epoch and sequence.
 
-A stamp changes a format 2 header and its CRC and nothing else, so that a batch is built (and compressed) once,
-no matter who sends it and however often it is renumbered.
+A stamp changes only the batch header and its CRC. A batch is therefore built and compressed once, however often it is
+renumbered. Only format 2 batches can be stamped. The functions do no I/O.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Producer(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What a producer puts into a batch's header beside the records."""
+    """The fields of a batch header that a producer sets in addition to the records."""
 
     producer: Producer = Producer()
     base_sequence: int = -1
@@ -91,7 +91,7 @@ class WrittenBatches(list[int]):
     """
 
     def __init__(self, base_offsets: Iterable[int] = (), *, divided: int = 0) -> None:
-        """Take the offsets, and how many batches were divided."""
+        """Create a list of offsets, with the number of divided batches."""
         super().__init__(base_offsets)
         self.divided = divided
 
@@ -112,7 +112,7 @@ class Delivery:
     parts: list[PartResult] = field(default_factory=list)
 
     def add(self, part: PartResult) -> None:
-        """Take the result of a part."""
+        """Add the result of a part."""
         self.parts.append(part)
         self.open_records -= part.records
         if not self.open_records and not self.done.done():
@@ -121,21 +121,21 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One batch (formats 0 and 1: one message set) on its way to one partition.
+    """A batch to send to one partition (in formats 0 and 1, a message set).
 
     Attributes:
-        data: the bytes.
-        count: how many sequence numbers, so how many offsets, it takes.
-        created: seconds of the sender's clock.
-        delivery: takes the result; the parts of a divided batch share one.
-        first: position of the first record in the batch that the parts were made from.
-        stamped: what stands in the header.
-        number: the sequence that it has, and keeps when it is sent again; None before it is first sent.
-        order: among all batches of the producer, in the order they were put.
-        in_doubt: it was written to a connection, and no answer says what became of it.
-        last_error: the refusal or the lost connection after which it was last retried.
+        data: encoded batch.
+        count: number of its offsets, which is also the number of its sequences.
+        created: time of creation, in seconds of the sender's clock.
+        delivery: receives the result. The parts of a divided batch share one delivery.
+        first: position of the first record in the undivided batch.
+        stamped: stamp in the batch header.
+        number: base sequence, kept for retries; None before the batch is first sent.
+        order: position among the partition's batches, in the order of ``put``.
+        in_doubt: whether the batch was written to a connection and its result is unknown.
+        last_error: rejection or connection error after which the batch was last retried.
         is_reported: whether the caller has the result. A batch whose ``delivery_timeout_ms`` has expired in flight
-            stays in flight until the leader answers, because the answer is needed for the sequences.
+            stays in flight until the leader responds, because the response is needed for the sequences.
     """
 
     partition: TopicPartition
@@ -154,7 +154,7 @@ class Batch:
     is_reported: bool = False
 
     def stamp(self) -> None:
-        """Put its number into the header, unless it is there already."""
+        """Write the base sequence into the batch header if it is not there yet."""
         number = self.number
         if number is not None and self.stamped != number:
             self.data = stamped(self.data, number.producer, number.base_sequence, transactional=number.transactional)
@@ -169,7 +169,7 @@ _PRODUCER: Final = struct.Struct(">qhi")
 
 
 def stamped(data: bytes, producer: Producer, base_sequence: int, *, transactional: bool) -> bytes:
-    """Return a format 2 batch with this producer, sequence and transactional bit, and a CRC that fits."""
+    """Return a format 2 batch with this producer, base sequence and transactional bit, and a matching CRC."""
     changed = bytearray(data)
     (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
     attributes = attributes | TRANSACTIONAL if transactional else attributes & ~TRANSACTIONAL
@@ -180,9 +180,9 @@ def stamped(data: bytes, producer: Producer, base_sequence: int, *, transactiona
 
 
 def split(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Cut built format 2 batches apart; give each with the count of its offsets.
+    """Split built bytes into format 2 batches. Yield each with the number of its offsets.
 
-    Each gets base offset 0 (outside of the CRC): a broker takes offsets that count from 0 without a look inside.
+    Each batch gets base offset 0, which is outside the CRC. A broker accepts such offsets without recompression.
     """
     batches = scan_all(data)
     columns = (batches.column(name).tolist() for name in ("position", "size", "base_offset", "last_offset"))

@@ -1,14 +1,15 @@
-"""An event loop in a thread of its own, for callers that do not run one: one per client, ended with it.
+"""An event loop in a thread of its own, for the synchronous clients. Each client has one, which ends with the client.
 
-A client that nobody closes is closed for its owner, with a warning that names it: when it is no longer used
-(``ResourceWarning``), or when the program ends (a line of the log, which Python writes to standard error by default).
+A client that was not closed by its owner is closed automatically when it is garbage-collected or when the program ends.
+The first case gives a ``ResourceWarning`` and the second a log message (on standard error by default). Both name the
+client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # what it does at the end of the program has to come behind ours
+import concurrent.futures.thread  # its hook for the end of the program must run after the hook of this module
 import contextlib
 import gc
 import logging
@@ -29,17 +30,17 @@ from kafkaframes.errors import NetworkError, OptionError
 Result = TypeVar("Result")
 Closing = Callable[[], Coroutine[Any, Any, None]]
 _LOG: Final = logging.getLogger(__name__)
-_END_SECONDS: Final = 60.0  # only against hanging
-_EXIT_SECONDS: Final = 10.0  # so long may what was not closed take to send what it holds
+_END_SECONDS: Final = 60.0  # a safeguard against hanging
+_EXIT_SECONDS: Final = 10.0  # time for unclosed clients to send their batches when the program ends
 _IDLE_S: Final = 10.0
 CLOSE_TIMEOUT_MS: Final = 30_000  # of consumers and admins, as in Kafka's clients
-CLOSE_GRACE_S: Final = 5.0  # after that, for sockets and tasks
+CLOSE_GRACE_S: Final = 5.0  # additional time to close sockets and tasks
 _threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
-_of_parent: list[LoopThread] = []  # so that a child process collects none of their loops and sockets
+_of_parent: list[LoopThread] = []  # references for a child process, so that the parent's loops are not collected there
 
 
 class _Inbox(queue.SimpleQueue[Any]):
-    """What the thread that waits for a call does meanwhile: functions to call, and the call's future when it ends."""
+    """Functions to call in the thread that waits for a call, and the call's future once it is done."""
 
     is_open = True
 
@@ -54,7 +55,7 @@ class LoopThread:
         """Start the thread.
 
         Args:
-            name: the client, in messages.
+            name: name of the client in messages.
             closing: closes the client if its owner does not.
             on_fork: called in a child process after a fork, where the thread does not exist.
         """
@@ -74,14 +75,14 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._is_stopped:
-                with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose caller is told
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task: its caller gets the exception
                     self._loop.run_forever()
         finally:
             self._fail_calls()
             self._loop.close()
 
     def _fail_calls(self) -> None:
-        """End the calls that the loop will not run any more."""
+        """Fail the calls that the loop will not run any more."""
         with self._lock:
             self._accepts_calls = False
             calls, self._calls = self._calls, {}
@@ -103,12 +104,12 @@ class LoopThread:
             raise OptionError(f"{self._name} was called in its own thread, which would wait for itself")
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop; return its result, or raise what it raises.
+        """Run a coroutine on the loop. Return its result, or raise its exception.
 
-        Functions that the coroutine gives to ``call_in_caller`` run in the waiting thread. Ctrl-C there cancels it.
+        Functions that the coroutine passes to ``call_in_caller`` run in the waiting thread. Ctrl-C there cancels it.
 
         Raises:
-            NetworkError: the client was closed, before this or meanwhile.
+            NetworkError: the client was closed before or during the call.
             OptionError: this is a child process, or the loop's own thread.
         """
         return self._wait(coroutine, None)
@@ -140,10 +141,10 @@ class LoopThread:
             inbox.is_open = False
 
     def begin(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Begin a coroutine on the loop; return a future of its result.
+        """Start a coroutine on the loop. Return a future of its result.
 
         Raises:
-            NetworkError: the client was closed. If it is closed later, the future ends in this error.
+            NetworkError: the client was closed. If it is closed later, the future fails with this error.
             OptionError: this is a child process, or the loop's own thread.
         """
         result: concurrent.futures.Future[Result] = concurrent.futures.Future()
@@ -187,16 +188,16 @@ class LoopThread:
             result.set_result(task.result())
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Call a function on the loop, without waiting; not at all if the loop has ended."""
+        """Call a function on the loop without waiting for it. If the loop has ended, do nothing."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
     def end(self, closing: Closing, *, timeout_s: float | None = None) -> None:
-        """Close the client and end the loop, the first time; in a child process do nothing.
+        """Close the client and end the loop. Later calls, and calls in a child process, do nothing.
 
         Args:
             closing: closes the client.
-            timeout_s: seconds after which the loop is ended although the client is not closed; None waits.
+            timeout_s: seconds after which the loop ends even if the client is not closed; None to wait.
         """
         if self._is_forked:
             return
@@ -213,7 +214,7 @@ class LoopThread:
             self.close()
 
     def close(self) -> None:
-        """Cancel what runs, end the loop and its thread."""
+        """Cancel all tasks, and end the loop and its thread."""
         self._has_ended = True
         if self._is_forked or self._loop.is_closed():
             return
@@ -241,7 +242,7 @@ class LoopThread:
         self._thread.join(_EXIT_SECONDS)
 
     def fork(self) -> None:
-        """Take that this is a child process: the thread is the parent's, and so are the sockets."""
+        """Detach from the parent process in a child process: the thread and the sockets are the parent's."""
         self._is_forked = True
         self._lock = threading.Lock()  # another thread of the parent may have held it
         self._calls.clear()
@@ -278,14 +279,14 @@ def _closed() -> NetworkError:
 
 
 class CallbackThread:
-    """Calls functions of a client's user, one after the other, in a thread of its own.
+    """Calls functions of a client's user one after the other in a thread of its own.
 
-    The functions may therefore call the client, and wait for it as far as the client allows. A slow one delays others,
-    but neither requests nor heartbeats.
+    The functions may therefore call the client, and wait for it as far as the client allows. A slow function delays
+    later functions but not requests and heartbeats.
     """
 
     def __init__(self, name: str) -> None:
-        """Create it; the thread starts with the first function."""
+        """Create the object. The thread starts with the first function."""
         self._name = name
         self._lock = threading.Condition()
         self._functions: deque[Callable[[], object]] = deque()
@@ -304,11 +305,11 @@ class CallbackThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is one of the functions."""
+        """Whether the caller runs in this thread."""
         return threading.current_thread() is self._thread
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until all functions have returned; without effect in one of them."""
+        """Wait until all functions have returned. If the caller is one of them, return at once."""
         if self.is_current:
             return
         with self._lock:
@@ -328,10 +329,10 @@ class CallbackThread:
 
 
 class Home:
-    """The process and the event loop that an asyncio client belongs to."""
+    """The process and the event loop to which an asyncio client belongs."""
 
     def __init__(self, client: str) -> None:
-        """Take the process; the loop is the one on which the client is first used."""
+        """Store the current process. The event loop is the one on which the client is first used."""
         self._client = client
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -345,7 +346,7 @@ class Home:
         """Check that the client is used on its own event loop, in its own process.
 
         Raises:
-            OptionError: it is not.
+            OptionError: the client is used elsewhere.
         """
         loop = asyncio.get_running_loop()
         if self._loop is loop:
@@ -363,7 +364,7 @@ def _end_all() -> None:
 
 
 def _forget_parents() -> None:
-    """In a child process: let no client of the parent be used, closed or reported."""
+    """In a child process: do not use, close or report the clients of the parent."""
     for thread in list(_threads):
         thread.fork()
         _of_parent.append(thread)
@@ -373,12 +374,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parents)
 
 
-# Before the threads that look up names have ended, and so before ``atexit``: a connection may have to be opened.
+# This hook runs before Python joins the threads that look up host names, and so before ``atexit``, because closing a
+# client may open a connection.
 getattr(threading, "_register_atexit", atexit.register)(_end_all)
 
 
 def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end as ``asyncio.run`` does; in a thread where a loop runs here, as in a notebook."""
+    """Run a coroutine as ``asyncio.run`` does. If this thread runs a loop, as in a notebook, use another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -388,14 +390,14 @@ def run_alone(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def background(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Begin a task that lives as long as its client, which warns if it is not closed; asyncio need not, too."""
+    """Start a task that ends with its client. The client warns if it is not closed, so asyncio need not."""
     task = asyncio.ensure_future(coroutine)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     return task
 
 
 async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks and wait for their end; to be cancelled oneself meanwhile is not swallowed."""
+    """Cancel tasks and wait until they end. A cancellation of the caller is not swallowed."""
     known = [task for task in tasks if task is not None]
     for task in known:
         task.cancel()
@@ -403,25 +405,25 @@ async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
 
 
 async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Wait for an event, or until the time is over if there is one."""
+    """Wait for an event, or until the timeout if there is one."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
 
 
 def warn_unclosed(client: object, bootstrap_servers: object) -> None:
-    """Warn that an asyncio client was not closed before it, or its event loop, has ended."""
+    """Warn that an asyncio client was not closed before it was collected or its event loop ended."""
     message = f"{type(client).__name__} of {bootstrap_servers} was not closed"
     warnings.warn(message, ResourceWarning, source=client, stacklevel=3)
 
 
 async def apart(work: Callable[[], Result]) -> Result:
-    """Do work that may wait for long in a thread of its own.
+    """Do work that may block for a long time in a thread of its own.
 
-    Unlike with those of ``asyncio.to_thread``, neither look-ups of names nor the program's end wait for it.
+    Unlike ``asyncio.to_thread``, such work delays neither look-ups of host names nor the end of the program.
 
     Raises:
-        RuntimeError: the work calls ``sys.exit``, which would end its thread only; else what the work raises.
+        RuntimeError: the work calls ``sys.exit``, which would end its thread only. Other exceptions are passed on.
     """
     done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     threading.Thread(target=_run_into, args=(done, work), name="kafkaframes-apart", daemon=True).start()
@@ -454,7 +456,7 @@ class _GcPause:
                 gc.enable()
 
     def reset(self) -> None:
-        """Resume collections in a child process, which does not have the threads that would do it."""
+        """Resume collections in a child process, which does not have the threads that would resume them."""
         self._lock = threading.Lock()
         if self._count and self._was_enabled:
             gc.enable()
@@ -480,9 +482,10 @@ async def create_objects_apart(work: Callable[[], Result]) -> Result:
 
 
 async def call_in_caller(work: Callable[[], Result]) -> Result:
-    """Call a function in the thread that waits for the current ``LoopThread.call``, and wait for its result.
+    """Call a function in the thread that waits for the current ``LoopThread.call``, and return its result.
 
-    The function can therefore call the client. If no thread waits, it has its own thread. Raises as ``apart`` does.
+    The function can therefore call the client. If no thread waits, the function gets a thread of its own. Raises as
+    ``apart`` does.
     """
     inbox = _INBOX.get()
     if inbox is None or not inbox.is_open:
@@ -493,7 +496,7 @@ async def call_in_caller(work: Callable[[], Result]) -> Result:
 
 
 def _run_into(done: asyncio.Future[Result], work: Callable[[], Result], *, may_interrupt: bool = False) -> None:
-    """Call a function in another thread than the loop's, and give its result or error to a future of the loop.
+    """Call a function in another thread than the loop's, and pass its result or error to a future of the loop.
 
     Args:
         done: the future.
@@ -508,7 +511,7 @@ def _run_into(done: asyncio.Future[Result], work: Callable[[], Result], *, may_i
     try:
         give = partial(done.set_result, work())
     except BaseException as error:
-        is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # which no future takes
+        is_ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)  # futures accept only these
         give = partial(done.set_exception, error if is_ordinary else RuntimeError(f"{work!r} raised {error!r}"))
         if may_interrupt and isinstance(error, KeyboardInterrupt):
             raise

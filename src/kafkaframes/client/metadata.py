@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, who leads what. Pure: responses in, answers out."""
+"""A client's metadata of a cluster: brokers, topics and partition leaders, updated from responses without I/O."""
 
 from __future__ import annotations
 
@@ -152,11 +152,11 @@ class Cluster:
     refreshed_at: dict[str, float] = field(default_factory=dict)
 
     def read_topics(self, response: Any, requested: Collection[str] | None = None) -> list[TopicUpdate]:
-        """Read the topics of a Metadata response for ``update``, without any change. Any thread may do it.
+        """Read the topics of a Metadata response for ``update`` without changing the metadata. Any thread may do it.
 
         Args:
-            response: the body.
-            requested: the topics that were asked for, as for ``update``.
+            response: body of the response.
+            requested: names of the requested topics, as for ``update``.
         """
         return [
             self._read_topic(_topic_of(topic))
@@ -183,15 +183,15 @@ class Cluster:
         requested: Collection[str] | None = None,
         topics: Iterable[TopicUpdate] | None = None,
     ) -> None:
-        """Take a Metadata response.
+        """Update the metadata from a Metadata response.
 
         Args:
-            response: the body.
-            now: seconds of the caller's clock.
-            is_everything: whether all topics were asked for, so that those not named are gone.
-            requested: the topics that were asked for; others are ignored, of which a broken or hostile server could
-                send any number. None takes all.
-            topics: result of ``read_topics``; None reads them now.
+            response: body of the response.
+            now: current time, in seconds of the caller's clock.
+            is_everything: whether all topics were requested. If so, topics that are not in the response are removed.
+            requested: names of the requested topics. Others are ignored, because a faulty or hostile server could send
+                any number of them. None accepts all.
+            topics: result of ``read_topics``; None to read the topics now.
         """
         self.brokers = {
             entry.node_id: Broker(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.brokers
@@ -290,7 +290,7 @@ class Cluster:
         yield from groups.items()
 
 
-_NO_ERROR: Final = ErrorCode.NONE  # looking it up takes a third of the time of a partition
+_NO_ERROR: Final = ErrorCode.NONE  # the attribute lookup takes a third of the time of reading a partition
 
 
 def _topic_of(topic: Any) -> TopicMetadata:

@@ -1,8 +1,8 @@
-"""One connection to one broker, on asyncio: TLS, SASL, version negotiation, and requests that wait for their answers.
+"""A connection to one broker on asyncio: TLS, SASL, version negotiation, requests and responses.
 
-Several requests may be under way at once; a broker answers them in order. When the connection ends, every request
-that waits ends in ``NetworkError``, and the connection is of no more use. What goes wrong on our own side while an
-answer is read (no memory, a mistake of ours) ends what waits with that very error, for no other connection mends it.
+Several requests may be in flight. A broker responds to them in order. When the connection ends, all in-flight requests
+fail with ``NetworkError``, and the connection cannot be used again. If this process fails to read a response (out of
+memory, a bug), the in-flight requests fail with that error instead, because another connection would not help.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from kafkaframes.protocol.messages.objects import Message
 from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
-_KEPT_BYTES: Final = 64 << 20  # of memory for answers, by connection
+_KEPT_BYTES: Final = 64 << 20  # memory that a connection keeps for large responses
 _SENT_STEP_S: Final = 0.005
-_MAX_INLINE_BYTES: Final = 128 << 10  # of a response that is decoded in the event loop, in about 20 ms
+_MAX_INLINE_BYTES: Final = 128 << 10  # largest response that is decoded in the event loop, in about 20 ms
 _RECORD_APIS: Final = frozenset({0, 1, 78, 79})  # Produce, Fetch, ShareFetch, ShareAcknowledge: records are not decoded
-_LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
+_LONG: Final = 16 << 10  # smallest buffer in bytes that is written without being copied
 
 
 class _Waiting(NamedTuple):
-    """A request that waits for its answer: until ``deadline``, by the event loop's clock."""
+    """An in-flight request; ``deadline`` is a time of the event loop's clock."""
 
     answer: asyncio.Future[Any]
     what: str
@@ -66,7 +66,7 @@ def _resolve(entry: _Waiting, frame: Frame) -> None:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """Carries bytes between a transport and a ``ClientConnection``; one timer looks after all that waits."""
+    """Transfers bytes between a transport and a ``ClientConnection``, with one timer for all in-flight requests."""
 
     def __init__(self, connection: ClientConnection, where: str, metrics: NodeMetrics | None = None) -> None:
         self.connection = connection
@@ -75,10 +75,10 @@ class _Wire(asyncio.BufferedProtocol):
         self._received_bytes = 0  # since the last response
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
-        self._decoding: set[_Waiting] = set()  # their responses are decoded in threads
+        self._decoding: set[_Waiting] = set()  # requests whose responses are being decoded in threads
         self.ended: Exception | None = None
         self._is_retired = False
-        self.hint = ""  # what to add should the broker hang up before its next answer
+        self.hint = ""  # addition to the error if the broker closes the connection before its next response
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -119,7 +119,7 @@ class _Wire(asyncio.BufferedProtocol):
             self.end(error)
 
     async def _decode_apart(self, response: ResponseBytes, entry: _Waiting) -> None:
-        """Decode a large response in a thread of its own, because decoding would hold the event loop for long."""
+        """Decode a large response in a thread, because decoding would block the event loop for a long time."""
         try:
             frame = await create_objects_apart(partial(self.connection.decode, response))
             _resolve(entry, frame)
@@ -133,7 +133,7 @@ class _Wire(asyncio.BufferedProtocol):
                 self.retire()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, OSError):  # what asyncio says where ``get_buffer`` raises
+        if error is not None and not isinstance(error, OSError):  # asyncio's error after ``get_buffer`` has raised
             self.end(error)
             return
         reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
@@ -146,7 +146,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._writable.set()
 
     async def writable(self) -> None:
-        """Wait until the transport takes more."""
+        """Wait until the transport accepts more data."""
         await self._writable.wait()
 
     @property
@@ -155,7 +155,7 @@ class _Wire(asyncio.BufferedProtocol):
         return self._writable.is_set()
 
     def expect(self, what: str, wait_ms: int) -> asyncio.Future[Any]:
-        """Return a future of the answer to what was just queued; without one in time the connection ends."""
+        """Return a future of the response to a request that was just queued. End the connection if it is late."""
         result = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
         self.waiting.append(result)
         if self._timer is None or result.deadline < self._timer.when():
@@ -168,7 +168,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(time_s, self._look)
 
     def _look(self) -> None:
-        """End the connection if an answer is late: it may still be on its way, so nothing else can be read."""
+        """End the connection if a response is late. It may still arrive, so later responses could not be matched."""
         self._timer = None
         first = min(self.waiting, key=attrgetter("deadline"), default=None)
         if first is None:
@@ -179,7 +179,7 @@ class _Wire(asyncio.BufferedProtocol):
             self._look_at(first.deadline)
 
     def retire(self) -> None:
-        """End when nothing waits for an answer any more; what was written is sent."""
+        """Close the connection once no request is in flight. Data that was written is sent."""
         self._is_retired = True
         if self.waiting or self._decoding or self.ended is not None or self.transport is None:
             return
@@ -190,7 +190,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport.close()
 
     def end(self, error: Exception) -> None:
-        """End everything that waits."""
+        """Fail all in-flight requests and abort the connection."""
         if self.ended is None:
             self._count_close()
         self.ended = self.ended or error
@@ -200,7 +200,7 @@ class _Wire(asyncio.BufferedProtocol):
         for entry in (*self.waiting, *self._decoding):
             if not entry.answer.done():
                 entry.answer.set_exception(self.ended)
-                entry.answer.exception()  # asyncio would log it where nobody waits any more
+                entry.answer.exception()  # mark it as retrieved, or asyncio would log it if no task awaits it
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()
@@ -237,19 +237,19 @@ class _Address(NamedTuple):
 
 
 async def _look_up(host: str, port: int) -> list[_Address]:
-    """Return the addresses of a name in the system's order, each once (KIP-302)."""
+    """Return the addresses of a host name in the system's order, without duplicates (KIP-302)."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list({entry[4]: _Address(*entry) for entry in entries}.values())
 
 
 class Connection:
-    """A connection that is ready for requests; make one with ``Connection.open``."""
+    """A connection that is ready for requests. Create it with ``Connection.open``."""
 
     def __init__(self, wire: _Wire, settings: ClientSettings) -> None:
         self._wire = wire
         self._settings = settings
         self.ranges: Ranges = {}
-        self._chosen: dict[tuple[int, int | None, int], int] = {}  # by API key and the caller's bounds
+        self._chosen: dict[tuple[int, int | None, int], int] = {}  # versions by API key and the caller's bounds
         self.features: dict[str, int] = {}
         self._authenticated_until: float | None = None
 
@@ -257,11 +257,11 @@ class Connection:
     async def open(
         cls, host: str, port: int, settings: ClientSettings, metrics: NodeMetrics | None = None
     ) -> Connection:
-        """Connect, learn what the broker speaks, and authenticate.
+        """Connect, negotiate API versions, and authenticate.
 
         Raises:
-            NetworkError: the broker cannot be reached in ``socket_connection_setup_timeout_ms``.
-            BrokerError: it refuses us, or speaks nothing that we do.
+            NetworkError: the broker cannot be reached within ``socket_connection_setup_timeout_ms``.
+            BrokerError: the broker rejects the client, or supports none of its API versions.
         """
         where = format_address(host, port)
         limit_ms = settings.socket_connection_setup_timeout_ms
@@ -271,7 +271,7 @@ class Connection:
                 addresses = await _look_up(host, port)
         except TimeoutError:
             raise NetworkError(f"{where} did not answer in {limit_ms} ms") from None
-        except (OSError, UnicodeError, OverflowError) as error:  # no name that DNS knows, such as a..b; no such port
+        except (OSError, UnicodeError, OverflowError) as error:  # an invalid host name such as a..b, an invalid port
             raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
         errors: list[NetworkError] = []
         for number, address in enumerate(addresses):
@@ -294,7 +294,7 @@ class Connection:
         timeout_s: float,
         metrics: NodeMetrics | None,
     ) -> Connection:
-        """Connect to one of a name's addresses, and make the connection ready for requests."""
+        """Connect to one address of a host, and prepare the connection for requests."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await cls._opened(host, address, settings, where, metrics)
@@ -348,38 +348,38 @@ class Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether requests can be sent: it has not ended, and its authentication holds (KIP-368)."""
+        """Whether requests can be sent: the connection has not ended, and its authentication is valid (KIP-368)."""
         until = self._authenticated_until
         return not self.has_ended and (until is None or time.monotonic() < until)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing can be sent or received any more."""
+        """Whether the connection has ended."""
         return self._wire.ended is not None
 
     @property
     def where(self) -> str:
-        """The address that it was opened to, ``host:port``."""
+        """The address of the broker, ``host:port``."""
         return self._wire.where
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for an answer."""
+        """The number of in-flight requests."""
         return len(self._wire.waiting)
 
     def retire(self) -> None:
-        """End the connection once all that was sent on it is answered: another has taken its place."""
+        """Close the connection once all its requests have responses, after another connection has replaced it."""
         self._wire.retire()
 
     def close(self) -> None:
-        """End the connection; what waits ends in ``NetworkError``."""
+        """End the connection. In-flight requests fail with ``NetworkError``."""
         self._wire.end(NetworkError(f"the connection to {self._wire.where} was closed"))
 
     def version_of(self, body: Message, *, most: int | None = None, least: int = 0) -> int:
-        """Return the version at which ``body`` would be sent.
+        """Return the version in which ``body`` would be sent.
 
         Raises:
-            BrokerError: there is none in common.
+            BrokerError: client and broker have no common version.
         """
         bounds = (body.spec.api_key or 0, most, least)
         result = self._chosen.get(bounds)
@@ -390,43 +390,43 @@ class Connection:
         return result
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
-        """Send a request; return the body of its response.
+        """Send a request. Return the body of its response.
 
         Raises:
-            NetworkError: the connection ended, or no answer came in ``timeout_ms`` (``request_timeout_ms`` if None);
-                after that the connection is of no more use, as an answer may still be on its way.
-            BrokerError: the broker does not know the API.
-            EncodeError: the request cannot be written.
+            NetworkError: the connection ended, or no response arrived within ``timeout_ms`` (``request_timeout_ms`` if
+                None). After a timeout the connection cannot be used again, because the response may still arrive.
+            BrokerError: the broker does not support the API.
+            EncodeError: the request cannot be encoded.
         """
         frame = await self.exchange(body, self.version_of(body) if version is None else version, timeout_ms)
         return frame.body
 
     async def writable(self) -> None:
-        """Wait until the connection takes more."""
+        """Wait until the connection accepts more data."""
         await self._wire.writable()
 
     async def sent(self) -> None:
-        """Wait until the socket has all that was written, or the connection has ended."""
+        """Wait until all data is written to the socket, or the connection has ended."""
         wire = self._wire
         while wire.ended is None and wire.transport is not None and wire.transport.get_write_buffer_size():
             await asyncio.sleep(_SENT_STEP_S)
 
     @property
     def takes_more(self) -> bool:
-        """Whether ``post`` need not wait: what was written has mostly been sent."""
+        """Whether ``post`` need not wait: most of the written data has been sent."""
         return self._wire.takes_more
 
     def post(self, body: Message, version: int, *, answered: bool = True) -> asyncio.Future[Any] | None:
-        """Write a request at once; return a future of its response, None of one that no broker answers (acks 0).
+        """Write a request at once. Return a future of its response; None if brokers do not respond to it (acks 0).
 
         Raises:
-            NetworkError: the connection has ended; nothing was written.
-            EncodeError: the request cannot be written.
+            NetworkError: the connection has ended. Nothing was written.
+            EncodeError: the request cannot be encoded.
         """
         return self._post(body, version, self._settings.request_timeout_ms if answered else None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
-        """Send a request; return its response, header and all. Raises as ``request`` does."""
+        """Send a request. Return its response with the header. Raises as ``request`` does."""
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         await self._wire.writable()
         answer = self._post(body, version, wait_ms)
@@ -449,7 +449,7 @@ class Connection:
         return answer
 
     async def _negotiate(self) -> None:
-        """Learn the versions of each API (KIP-35, KIP-511)."""
+        """Request the broker's versions of each API (KIP-35, KIP-511)."""
         if isinstance(self._settings.api_version, str):
             self.ranges = versions_of_release(self._settings.api_version)
             return
@@ -484,16 +484,16 @@ class Connection:
         lifetime_ms, answer = 0, None
         while (step := await self._advanced(exchange, answer)) is not None:
             answer, lifetime_ms = await (self._token_answer(step) if at == 0 else self._authenticate_answer(step))
-        if lifetime_ms > 0:  # connect anew a little before the broker would end it
+        if lifetime_ms > 0:  # reconnect shortly before the broker would end the connection
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
 
     async def _advanced(self, exchange: Exchange, answer: bytes | None) -> bytes | None:
-        if self._settings.sasl_mechanism == "GSSAPI":  # asks a key distribution centre
+        if self._settings.sasl_mechanism == "GSSAPI":  # sends requests to a key distribution center
             return await apart(lambda: advance(exchange, answer))
         return advance(exchange, answer)
 
     async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
-        """Send a token; return the broker's, and for how many milliseconds it lets us in."""
+        """Send a token. Return the broker's token and the lifetime of the session, in milliseconds."""
         answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=token))
         if answer.error_code:
             said = answer.error_message or "no reason given"
@@ -501,7 +501,7 @@ class Connection:
         return answer.auth_bytes, answer.session_lifetime_ms
 
     async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
-        """Do the same as brokers before 1.0 want it, which close the connection to refuse."""
+        """Send a token without a request header, for brokers before 1.0. They close the connection to reject it."""
         self._wire.connection.send_token(token)
         answer = self._wire.expect("a SASL token", self._settings.request_timeout_ms)
         assert self._wire.transport is not None
@@ -522,7 +522,7 @@ def _set_buffers(wire: _Wire, settings: ClientSettings) -> None:
 
 
 def _parts(buffers: Iterable[bytes]) -> Iterator[bytes]:
-    """Join what is short; what is long goes as it is, for ``writelines`` of Python 3.11 would copy it."""
+    """Join short buffers. Long ones are yielded unchanged, because ``writelines`` of Python 3.11 would copy them."""
     short: list[bytes] = []
     for entry in buffers:
         if len(entry) < _LONG:
@@ -545,6 +545,6 @@ async def _token(settings: ClientSettings) -> str:
 
 
 def _memory() -> Callable[[int], memoryview]:
-    """Return what gives memory for large answers: used again once nobody looks at the records that came in it."""
+    """Return an allocator of memory for large responses. It reuses memory to which no records refer any more."""
     blocks = Recycler(kept_bytes=_KEPT_BYTES, filled=True)
     return lambda size: blocks.array(size, np.uint8).data

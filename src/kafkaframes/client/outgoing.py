@@ -1,7 +1,7 @@
-"""Records that a producer is given, before anything is queued. Pure.
+"""Checks and partitions records that a producer receives, before they are queued. No I/O.
 
-What ``send`` takes is checked: a wrong type is an error that names the argument. The rows of ``send_arrow`` are shared
-out among a topic's partitions, as records one by one are.
+The arguments of ``send`` are checked, and the error for a wrong type names the argument. The rows of ``send_arrow`` are
+distributed over a topic's partitions by the same rules as single records.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kafkaframes.records.rows import Int64s, Rows, reject_unknown_columns, rows_
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LARGEST_PARTITION: Final = 2**31 - 1
-_OVERHEAD_BYTES: Final = 21  # of a record, at most, beside key, value and headers: Kafka's MAX_RECORD_OVERHEAD
+_OVERHEAD_BYTES: Final = 21  # largest size of a record without key, value and headers: Kafka's MAX_RECORD_OVERHEAD
 
 
-# topic, key, value, headers, partition, timestamp in ms, and about how many bytes it takes in a batch: a plain
-# tuple, as one is made for every record
+# Topic, key, value, headers, partition, timestamp in ms, and approximate size in a batch. A plain tuple, because one is
+# created for each record.
 CheckedRecord = tuple[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None, int, int]
 
 
@@ -46,7 +46,7 @@ def checked_record(
     """Check the arguments of ``send``.
 
     Raises:
-        EncodeError: one is of a wrong type, or the record is larger than ``largest`` bytes.
+        EncodeError: an argument has a wrong type, or the record is larger than ``largest`` bytes.
     """
     if not isinstance(topic, str) or not topic:
         raise EncodeError(f"topic is {_kind(topic) if topic != '' else 'empty'}; it has to be a topic's name")
@@ -79,7 +79,7 @@ def bytes_of(name: str, value: object) -> bytes | None:
     (b'\\xc3\\xa9', b'a', None)
 
     Raises:
-        EncodeError: it is none of bytes, text and None.
+        EncodeError: the value is not bytes, text or None.
     """
     if value is None or type(value) is bytes:
         return value
@@ -100,7 +100,7 @@ def headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
     ([('a', b'1'), ('b', None)], [('a', b'1'), ('a', b'2')], [])
 
     Raises:
-        EncodeError: they are neither a mapping nor pairs, or hold what is no header.
+        EncodeError: the headers are not a mapping or pairs, or one of them is not a valid header.
     """
     if headers is None:
         return []
@@ -132,11 +132,11 @@ def _kind(value: object) -> str:
 
 
 def topics_of(table: pa.Table, topic: str | None) -> list[str]:
-    """Return the topics that a table is written to.
+    """Return the topics to which a table is written.
 
     Raises:
-        OptionError: neither an argument nor a column names any.
-        EncodeError: a row has none.
+        OptionError: neither the argument nor a column specifies a topic.
+        EncodeError: a row has no topic.
     """
     if topic is not None:
         return [topic]
@@ -149,11 +149,11 @@ def topics_of(table: pa.Table, topic: str | None) -> list[str]:
 
 
 def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None:
-    """Check columns and rows before anything of a table is sent.
+    """Check columns and rows before any row of a table is sent.
 
     Raises:
-        EncodeError: a column is unknown, or a key, value or header has a wrong type, or a row is larger than
-            ``max_request_size`` bytes; ``path`` names the column and the row.
+        EncodeError: a column is unknown, a key, value or header has a wrong type, or a row is larger than
+            ``max_request_size`` bytes. ``path`` names the column and the row.
     """
     names = table.schema.names
     reject_unknown_columns(names, ignore=READER_COLUMNS)
@@ -169,7 +169,7 @@ def check_table(table: pa.Table | pa.RecordBatch, max_request_size: int) -> None
 
 
 def record_sizes(rows: Rows) -> Int64s:
-    """Return about how many bytes each row takes in a batch, as ``checked_record`` counts them."""
+    """Return the approximate size of each row in a batch, in bytes, computed as in ``checked_record``."""
     sizes = _OVERHEAD_BYTES + np.maximum(rows.keys.lengths, 0) + np.maximum(rows.values.lengths, 0)
     if len(rows.header_starts):
         per_header = 2 * rows.header_names.lengths + np.maximum(rows.header_values.lengths, 0)
@@ -183,9 +183,9 @@ class RowPartitioner(NamedTuple):
 
     Attributes:
         choice: the producer's partitioner.
-        cluster: the metadata of the table's topics.
-        sticky_partitions: returns the partitions of a topic's runs of rows that name neither partition nor key.
-        batch_bytes: size of the largest batch; a run has at least a batch's worth of rows.
+        cluster: metadata of the table's topics.
+        sticky_partitions: returns the partitions for a topic's runs of rows without partition and key.
+        batch_bytes: largest size of a batch. A run has at least the rows of one batch.
     """
 
     choice: PartitionChoice
@@ -197,8 +197,8 @@ class RowPartitioner(NamedTuple):
         """Return a topic's rows by partition.
 
         Raises:
-            BrokerError: a row names a partition that the topic does not have.
-            EncodeError: the caller's partitioner fails for a row; ``path`` has the row.
+            BrokerError: a row specifies a partition that the topic does not have.
+            EncodeError: the caller's partitioner fails for a row. ``path`` names the row.
         """
         count = len(self.cluster.partitions_of(topic))
         hashes_keys = self.choice.function is None and not self.choice.ignores_keys
@@ -215,7 +215,7 @@ class RowPartitioner(NamedTuple):
         return [(TopicPartition(topic, number), part) for number, part in by_partition(timed, partitions)]
 
     def _choose(self, topic: str, rows: pa.RecordBatch, partitions: Int64s, count: int) -> None:
-        """Call the partitioner for each row that names no partition."""
+        """Call the partitioner for each row that does not specify a partition."""
         names = rows.schema.names
         keys, values = (rows.column(name) if name in names else None for name in ("key", "value"))
         leaders = self.cluster.topics[topic].partitions
@@ -230,7 +230,7 @@ class RowPartitioner(NamedTuple):
                 raise error.within(row) from error.__cause__
 
     def _share_out(self, topic: str, partitions: Int64s, max_runs: int) -> None:
-        """Give the rows without a partition theirs: runs of them, as many as ``max_runs`` and the topic allow."""
+        """Distribute the rows without a partition in runs, at most ``max_runs`` and as many as the topic allows."""
         free = np.flatnonzero(partitions < 0)
         if len(free):
             runs = max(min(max_runs, len(self.cluster.partitions_of(topic))), 1)
@@ -241,12 +241,12 @@ class RowPartitioner(NamedTuple):
 def routed(
     table: pa.Table, topics: Sequence[str], partitioner: RowPartitioner
 ) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-    """Return the rows of each partition, topics in this order; their metadata are known.
+    """Return the rows of each partition, in the order of ``topics``. The metadata of the topics must be known.
 
     Raises:
         BrokerError, EncodeError: as ``RowPartitioner.split``.
     """
-    import pyarrow.compute as pc  # not above: who only reads needs none of its 4 MB
+    import pyarrow.compute as pc  # imported here to save 4 MB in programs that only read
 
     batches: list[tuple[TopicPartition, pa.RecordBatch]] = []
     for topic in topics:
@@ -258,7 +258,7 @@ def routed(
 
 
 def written(batches: Sequence[Batch], results: Sequence[Sequence[PartResult]]) -> pa.Table:
-    """Return the result of ``send_arrow``: a row for each batch that was written."""
+    """Return the result of ``send_arrow``, with a row for each written batch."""
     rows = [(batch.partition, part) for batch, parts in zip(batches, results, strict=True) for part in parts]
     partitions = numbers(np.array([partition.partition for partition, _ in rows], np.int64)).cast(pa.int32())
     columns = {

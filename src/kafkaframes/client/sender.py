@@ -1,8 +1,8 @@
-"""Sends a producer's batches: several Produce requests under way, to the leaders, one batch a partition and request.
+"""Sends a producer's batches to the partition leaders, with several Produce requests in flight.
 
-What may be sent, and what an answer or a lost connection means, ``sequencing.Sequencer`` decides. Here are the tasks
-that move bytes: a loop that writes what may go, a task per request that waits for its answer, and one each while there
-is a connection to open, metadata to get or a producer id to renew.
+Each request has at most one batch of a partition. ``sequencing.Sequencer`` decides which batches may be sent, and what
+a response or a lost connection means. This module has the tasks: a loop that writes requests, one task for each request
+that waits for its response, and tasks that open connections, refresh metadata and renew the producer id.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from kafkaframes.records.divide import divide_batch
 PRODUCE: Final = 0
 _FETCH: Final = 1
 _FETCH_OF_FORMAT_2: Final = 4  # the first version of Fetch that carries record format 2
-_BY_ID: Final = 13  # Produce's first version that names topics by their ids
+_BY_ID: Final = 13  # first version of Produce with topic ids instead of names
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
-_ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
-_NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
+_ADDS_PARTITIONS: Final = 12  # first version with which brokers add partitions to transactions implicitly (KIP-890)
+_NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions of Produce carry format 2 only
 NEWEST_OF_SETS: Final = 2  # the last version of Produce that carries any number of batches, of any format
-_NEWEST_WITHOUT_TRANSACTION: Final = 11  # from 12 on a batch of a transaction needs the transaction's id (KIP-890)
+_NEWEST_WITHOUT_TRANSACTION: Final = 11  # later versions require the transactional id for such batches (KIP-890)
 _ALL_REPLICAS: Final = -1
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class Sender:
-    """Runs on an event loop from ``start`` to ``close``."""
+    """Sends batches on an event loop, from ``start`` to ``close``."""
 
     def __init__(self, cluster: ClusterClient, settings: ProducerSettings, accumulator: Accumulator) -> None:
         self._cluster = cluster
@@ -59,19 +59,19 @@ class Sender:
         self._wake = asyncio.Event()
         self._answers: set[asyncio.Task[None]] = set()
         self._errands: dict[Hashable, asyncio.Task[None]] = {}
-        self._under_way: dict[int, int] = {}  # node id: requests
+        self._under_way: dict[int, int] = {}  # node id: number of in-flight requests
         self._loop_task: asyncio.Task[None] | None = None
         self._drained = asyncio.Event()
         self._drained.set()
         self.record_format = 2
-        self.broker_adds_partitions = False  # the second form of transactions (KIP-890)
+        self.broker_adds_partitions = False  # whether transaction version 2 is in use (KIP-890)
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new producer id and calls set_producer
         self.limits = SizeLimits(settings.metadata_max_age_ms / 1000)
         self._accumulator = accumulator
         accumulator.limit_of = self.limits.batch_bytes
         accumulator.queue_length = self.sequencer.queue_length
         self._availability_timeout_s = settings.partitioner_availability_timeout_ms / 1000
-        self._stalled_since: dict[int, float] = {}  # node id: time since when it has taken no batch, though some wait
+        self._stalled_since: dict[int, float] = {}  # node id: time since which it has accepted none of its batches
         if self._availability_timeout_s:
             accumulator.is_stalled = self._is_stalled
         self._broken: Exception | None = None
@@ -82,20 +82,20 @@ class Sender:
         self._metrics.add_gauge("buffer-available-bytes", lambda: max(buffer_bytes - self._used_bytes(), 0))
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         self._loop_task = background(self._run())
 
     async def close(self) -> None:
-        """Stop; what was not sent ends in ``NetworkError``."""
+        """Stop. Batches that were not sent fail with ``NetworkError``."""
         self.end_all(NetworkError("the producer was closed before this was sent"))
         await cancelled(self._loop_task, *self._errands.values(), *self._answers)
 
     def has_space(self, size: int, *, is_in_callback: bool = False) -> bool:
-        """Return whether ``size`` bytes fit into ``buffer_memory``; into an empty one everything does.
+        """Return whether ``size`` bytes fit into ``buffer_memory``. Any size fits into an empty buffer.
 
         Args:
             size: number of bytes.
-            is_in_callback: whether an ``on_delivery`` needs them. It does not wait for the memory of others.
+            is_in_callback: whether an ``on_delivery`` needs the memory. It does not wait for other callbacks' memory.
         """
         used = self._used_bytes() - (self._accumulator.callback_bytes if is_in_callback else 0)
         return not used or used + size <= self._settings.buffer_memory
@@ -114,7 +114,7 @@ class Sender:
             self._metrics.client["buffer-wait"].record((time.monotonic() - started) * 1e9)
 
     def release_space(self) -> None:
-        """Let those that wait for memory look again."""
+        """Wake the tasks that wait for memory."""
         self._space.set()
 
     def put(self, batch: Batch) -> None:
@@ -127,12 +127,12 @@ class Sender:
         self._wake.set()
 
     def set_producer(self, producer: Producer) -> None:
-        """Number what follows under this id and epoch."""
+        """Use this producer id and epoch for the following batches."""
         self.sequencer.set_producer(producer)
         self._wake.set()
 
     async def flush(self) -> None:
-        """Wait until everything that was put has a result, good or bad; without acks, until sockets have it."""
+        """Wait until all queued batches have results. Without acks, wait until they are written to the sockets."""
         await self._drained.wait()
         if self._settings.required_acks == 0:
             await self._cluster.sent()
@@ -143,12 +143,12 @@ class Sender:
             await asyncio.wait(self._answers)
 
     def end_waiting(self, error: Exception) -> None:
-        """End everything that waits and is not under way."""
+        """Fail all waiting batches that are not in flight."""
         self.sequencer.fail_waiting(error)
         self._settle()
 
     def end_all(self, error: Exception) -> None:
-        """End everything, and all that will be put."""
+        """Fail all batches, including those that are queued later."""
         self._broken = self._broken or error
         self.sequencer.fail_all(self._broken)
         self._settle()
@@ -156,7 +156,7 @@ class Sender:
     # ------------------------------------------------------------------------------------------------------ sending
 
     async def _run(self) -> None:
-        """Send until it is closed; whatever ends this task ends every batch, and all that will be put."""
+        """Send until closed. An error that ends this task fails all batches, including those that are queued later."""
         try:
             while True:
                 self._wake.clear()
@@ -169,7 +169,7 @@ class Sender:
                 raise
 
     def _send_ready(self) -> float | None:
-        """Send what may go; return in how many seconds to look again, None when something happens."""
+        """Send the batches that are ready. Return the seconds until the next check; None to wait for an event."""
         now = time.monotonic()
         self.sequencer.expire(now)
         self._settle()
@@ -193,25 +193,25 @@ class Sender:
         return None if at is None else max(at - time.monotonic(), 0.0)
 
     def _note_stalled_nodes(self, now: float) -> None:
-        """Take which leaders have batches waiting; ``_send`` removes a leader that takes one."""
+        """Record which leaders have waiting batches. ``_send`` removes a leader that accepts one."""
         waiting = self.sequencer.waiting_partitions()
         busy = {leader.node_id for leader, _ in self._cluster.cluster.by_leader(waiting) if leader is not None}
         self._stalled_since = {node_id: self._stalled_since.get(node_id, now) for node_id in busy}
 
     def _is_stalled(self, node_id: int) -> bool:
-        """Return whether a leader has taken no batch for ``partitioner_availability_timeout_ms``; from any thread."""
+        """Return whether a leader has accepted no batch for ``partitioner_availability_timeout_ms``. Thread-safe."""
         since = self._stalled_since.get(node_id)
         return since is not None and time.monotonic() - since > self._availability_timeout_s
 
     def _fill(self, leader: Broker, connection: Connection, partitions: list[TopicPartition]) -> None:
-        """Write requests on a connection, as many as may be under way."""
+        """Write requests on a connection, up to the limit of in-flight requests."""
         while self._under_way.get(leader.node_id, 0) < self._settings.max_in_flight_requests_per_connection:
             if not connection.takes_more or not (batches := self._take(partitions, connection)):
                 return
             self._send(leader, connection, batches)
 
     def _take(self, partitions: list[TopicPartition], connection: Connection) -> list[Batch]:
-        """Take one batch of each partition that has one ready, up to the largest request."""
+        """Take one batch of each partition that has one ready, up to the largest request size."""
         taken: list[Batch] = []
         size, now = 0, time.monotonic()
         for partition in partitions:
@@ -226,20 +226,20 @@ class Sender:
         return taken
 
     def _fit_next(self, partition: TopicPartition, now: float) -> Batch | None:
-        """Return the batch that goes next, divided first if it is larger than the topic's leaders accept."""
+        """Return the next batch. Divide it first if it is larger than the topic's leaders accept."""
         batch = self.sequencer.next_batch(partition)
         limit = self.limits.batch_bytes(partition.topic, now)
         if batch is None or limit is None or len(batch.data) <= limit or batch.in_doubt:
-            return batch  # one in doubt is sent as it was: its leader may know it by its sequences
+            return batch  # a batch in doubt is sent unchanged: its leader may recognize it by its sequences
         return self.sequencer.next_batch(partition) if self._divide(batch, limit) else batch
 
     def _divide(self, batch: Batch, part_bytes: int) -> bool:
-        """Put smaller batches in the place of one; return False if that is not possible."""
+        """Replace a batch with smaller ones. Return False if that is not possible."""
         if not self.sequencer.can_divide(batch):
             return False
         try:
             parts = divide_batch(batch.data, part_bytes, level=self._settings.compression_level)
-        except KafkaframesError:  # damaged bytes of the caller's: the broker's refusal is their result
+        except KafkaframesError:  # the caller's bytes are damaged: the broker's error is their result
             return False
         if len(parts) < 2 or sum(count for _, count in parts) != batch.count:  # offsets without records
             return False
@@ -256,11 +256,11 @@ class Sender:
         return True
 
     def _send(self, leader: Broker, connection: Connection, batches: list[Batch]) -> None:
-        """Write one request, and let a task wait for its answer."""
+        """Write one request and start a task that waits for its response."""
         try:
             body, at, names = self._request(connection, batches)
             answer = connection.post(body, at, answered=self._settings.required_acks != 0)
-        except Exception as error:  # nothing was written: what cannot be sent is not tried again
+        except Exception as error:  # nothing was written, and a retry would fail as well
             for batch in batches:
                 self.sequencer.failed(batch, error, written=False)
             self._settle()
@@ -298,7 +298,7 @@ class Sender:
             sensors["record-error"].record(batch.count)
 
     def _request(self, connection: Connection, batches: list[Batch]) -> tuple[Any, int, dict[Any, str]]:
-        """Return a request, its version, and the topics' names by their ids if the answer will have only these."""
+        """Return a request, its version, and topic names by id if the response has only topic ids."""
         settings = self._settings
         topics: dict[str, list[Batch]] = {}
         for batch in batches:
@@ -330,7 +330,7 @@ class Sender:
     async def _wait(
         self, leader: Broker, batches: list[Batch], answer: asyncio.Future[Any], names: dict[Any, str]
     ) -> None:
-        """Wait for a request's answer, and hand it on."""
+        """Wait for the response to a request and process it."""
         started = time.monotonic()
         try:
             response = (await answer).body
@@ -347,7 +347,7 @@ class Sender:
             for batch in batches:
                 self._cluster.cluster.topics.pop(batch.partition.topic, None)
                 self._lost(leader, batch, error, time.monotonic())
-        except Exception as error:  # what is our own mistake is not tried again
+        except Exception as error:  # a bug in this package: a retry would fail as well
             for batch in batches:
                 self.sequencer.failed(batch, error, written=True)
         finally:
@@ -380,7 +380,7 @@ class Sender:
             self.sequencer.refused(batch, error, now)
 
     def _settle(self) -> None:
-        """Give results to those who wait for them."""
+        """Deliver results to the callers that wait for them."""
         while self.sequencer.ended:
             ended = self.sequencer.ended.popleft()
             if ended.error is not None:
@@ -391,10 +391,10 @@ class Sender:
         if not self.sequencer.open_batches:
             self._drained.set()
 
-    # ----------------------------------------------------------------------------------------------------- errands
+    # -------------------------------------------------------------------------------------------- background tasks
 
     def _run_errand(self, what: Hashable, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine beside the loop, which goes on when it has ended; one at a time of a kind."""
+        """Run a coroutine in the background, at most one of a kind. The loop checks its batches when it has ended."""
         if what in self._errands:
             return
 
@@ -408,7 +408,7 @@ class Sender:
         task.add_done_callback(ended)
 
     async def _connect(self, leader: Broker) -> None:
-        """Get a connection to a leader that takes requests; without one, its partitions' batches wait or end."""
+        """Connect to a leader. If that fails, the batches of its partitions wait or fail."""
         try:
             await (await self._cluster.connection(leader)).writable()
         except KafkaframesError as error:
@@ -420,7 +420,7 @@ class Sender:
             self._settle()
 
     async def _know(self, partitions: list[TopicPartition]) -> None:
-        """Get the leaders of partitions; a topic that does not exist ends its batches."""
+        """Look up the leaders of partitions. The batches of a topic that does not exist fail."""
         for topic in {partition.topic for partition in partitions}:
             try:
                 await self._cluster.refresh([topic], create=True)
@@ -432,7 +432,7 @@ class Sender:
             await asyncio.sleep(self._cluster.backoff_s(0))
 
     async def _renew(self) -> None:
-        """Get a new producer id: the epoch cannot be raised any more."""
+        """Get a new producer id, because the epoch has reached its maximum."""
         try:
             if self.renew is not None:
                 await self.renew()
@@ -466,16 +466,17 @@ def takes_format(connection: Connection, record_format: int) -> bool:
 async def produce_raw(
     cluster: ClusterClient, partition: TopicPartition, records: bytes | memoryview, *, as_set: bool = False
 ) -> int:
-    """Write batches as they are; return the base offset that the broker answers.
+    """Write batches unchanged. Return the base offset of the broker's response.
 
     Args:
-        partition: where to.
-        records: one batch of format 2; any number of any format with ``as_set``.
-        as_set: send a version of Produce that carries sets (``takes_sets``).
+        cluster: client of the cluster.
+        partition: partition to write to.
+        records: one batch of format 2, or with ``as_set`` any number of batches of any format.
+        as_set: use a version of Produce that carries sets (``takes_sets``).
 
     Raises:
-        BrokerError: refused. Where the leader has moved, it is looked for anew next time.
-        NetworkError: no answer.
+        BrokerError: the broker rejects the batches. If the leader has moved, the next call looks it up again.
+        NetworkError: no response arrived.
     """
     leader = await cluster.leader_of(partition)
     connection = await cluster.connection(leader)

@@ -1,25 +1,27 @@
-"""Which of a producer's batches may be sent, and what an answer, or none, means for them. No socket, clock or task.
+"""Decides which of a producer's batches may be sent, and what a response or a lost connection means for them.
 
-Events come in as calls with the time; batches that have come to their end lie in ``ended``. The rules, per partition:
+This module uses no socket, clock or task. Events are method calls with the current time, and finished batches are added
+to ``ended``. The rules for each partition:
 
-1. A batch goes out only when every earlier one has its result or was written on the same connection.
-2. Once a batch must be sent again, nothing else goes out until all that is under way has its answer; then all go again,
-   in order, with the sequences that they had (KIP-98). A leader knows the last five batches only: no more than four are
-   written behind one that has no result, or it would not be known again.
-3. The first batch under a producer id goes alone: a leader that does not know the id takes any first sequence.
-4. A sequence that is out of order is sent again while earlier batches are open.
-5. A batch that was written and has no answer is *in doubt*. If it ends so, its error says that it may be written
-   (``MaybeWrittenError``), and it is never numbered anew, unless a batch before it is known to be absent for good: then
-   the leader's answer that it is out of order settles that it is absent, too.
-6. A batch that had a sequence and was not acknowledged *breaks* its partition: new batches wait until the fate of all
-   that had sequences is known. If what came behind it was acknowledged, so was it, and nothing has changed; else the
-   epoch is raised, and what is known to be absent is numbered from 0 under it (KIP-360). Other partitions go on as they
-   are, and take the new epoch when they have nothing open.
-7. A batch that is refused as too large is divided, unless it is one record (KIP-126). Its parts take its place in the
-   order, with its sequences, its age and its attempts; if it was in doubt, so are they.
-8. In a transaction any batch that is not acknowledged ends all that wait: the transaction must be aborted.
-9. A batch fails when its ``delivery_timeout_ms`` has expired, also if it is in flight. In flight, it may have been
-   written: its caller gets the error, and the later answer of the leader only settles the sequences.
+1. A batch is sent only if every earlier batch has its result or was written on the same connection.
+2. If a batch must be retried, nothing else is sent until all in-flight batches have their responses. Then all are
+   retried in order with their old sequences (KIP-98). A leader remembers only the last five batches of a producer. At
+   most four batches are therefore written after one that has no result, or the leader would not recognize its retry.
+3. The first batch under a producer id is sent alone, because a leader that does not know the id accepts any first
+   sequence.
+4. A batch whose sequence is out of order is retried while earlier batches are open.
+5. A batch that was written and has no response is *in doubt*. If it fails in this state, its error says that it may be
+   written (``MaybeWrittenError``). It never gets a new sequence, except if an earlier batch is known to be absent for
+   good: the leader's "out of order" response then proves that this batch is absent, too.
+6. A batch that had a sequence and was not acknowledged *breaks* its partition. New batches then wait until the results
+   of all batches with sequences are known. If a later batch was acknowledged, this one was written as well, and nothing
+   changes. Otherwise the epoch is bumped, and the absent batches are numbered from 0 under the new epoch (KIP-360).
+   Other partitions continue, and use the new epoch once they have no open batches.
+7. A batch that a leader rejects as too large is divided, unless it has one record only (KIP-126). Its parts replace it
+   in the order, with its sequences, age and attempts. If it was in doubt, they are in doubt.
+8. In a transaction, a batch that is not acknowledged fails all waiting batches. The transaction must be aborted.
+9. A batch fails when its ``delivery_timeout_ms`` has expired, even in flight. An in-flight batch may have been written:
+   its caller gets the error, and the leader's later response only determines the sequences.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ from kafkaframes.errors import BrokerError, ErrorCode, KafkaframesError, MaybeWr
 from kafkaframes.records.build import next_sequence
 
 _SEQUENCE_DOES_NOT_FOLLOW: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-# What a leader answers, too, when the batch is in its log: it failed afterwards, or lost the partition while it waited
-# for followers.
+# Errors that a leader can also return for a batch that is in its log: a later step failed, or the leader lost the
+# partition while it waited for followers.
 _MAY_BE_WRITTEN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -51,12 +53,12 @@ _MAY_BE_WRITTEN: Final = frozenset(
     }
 )
 _LARGEST_EPOCH: Final = 2**15 - 1
-_BATCHES_KNOWN: Final = 5  # of a producer, by a leader (ProducerStateEntry)
+_BATCHES_KNOWN: Final = 5  # batches of a producer that a leader remembers (ProducerStateEntry)
 _ORDER: Final = attrgetter("order")
 
 
 class Ended(NamedTuple):
-    """A batch with its result: where it is, or why it is not (known to be) there."""
+    """A batch with its result: its offset and append time, or an error."""
 
     batch: Batch
     base_offset: int = -1
@@ -66,16 +68,16 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """A partition's batches in order: those under way come before those that wait, unless they must go again.
+    """The unfinished batches of a partition, in flight and waiting, each in order.
 
     Attributes:
-        connection: on which all of ``in_flight`` were written.
-        producer: the id and epoch of its sequences.
-        acknowledged_to: the sequence behind the last batch that was acknowledged.
-        leader_knows: the producer id under which the leader has acknowledged a batch.
-        goes_again: a batch must be sent again, and nothing may overtake it.
-        is_broken: a batch that had a sequence was not acknowledged.
-        absent_from: the order of the first batch that is known never to be in the log under its sequence.
+        connection: connection on which all of ``in_flight`` were written.
+        producer: producer id and epoch of the sequences.
+        acknowledged_to: sequence after the last acknowledged batch.
+        leader_knows: producer id under which the leader has acknowledged a batch.
+        goes_again: whether a batch must be retried before any other is sent.
+        is_broken: whether a batch that had a sequence was not acknowledged.
+        absent_from: order of the first batch that will never be in the log under its sequence.
     """
 
     waiting: deque[Batch] = field(default_factory=deque)
@@ -91,7 +93,7 @@ class Line:
     absent_from: int | None = None
 
     def next_batch(self, most_in_flight: int) -> Batch | None:
-        """Return the batch that goes next, None while what is under way holds it back."""
+        """Return the next batch to send; None if in-flight batches delay it."""
         busy = len(self.in_flight)
         if not self.waiting or busy >= most_in_flight or (busy and (self.goes_again or self.is_broken)):
             return None
@@ -104,13 +106,13 @@ class Line:
         return self.waiting[0]
 
     def put_back(self, batch: Batch) -> None:
-        """Let a batch wait again, in its order."""
+        """Move an in-flight batch back to the waiting batches, in order."""
         self.in_flight.remove(batch)
         self.waiting.insert(bisect_left(self.waiting, batch.order, key=_ORDER), batch)
         self.goes_again = True
 
     def replace(self, batch: Batch, parts: Sequence[Batch]) -> None:
-        """Let parts wait in the place of a batch; those after it move up in the order."""
+        """Replace a batch with its parts, which wait, and shift the order of the later batches."""
         is_in_flight = batch in self.in_flight
         (self.in_flight if is_in_flight else self.waiting).remove(batch)
         shift = len(parts) - 1
@@ -133,7 +135,7 @@ class Line:
         return not any(earlier.in_doubt or not self.is_broken for earlier in waiting)
 
     def is_settled_before(self, batch: Batch) -> bool:
-        """Return whether an earlier batch is known never to be in the log, so that this one cannot get there either."""
+        """Return whether an earlier batch is absent for good, so that this one cannot be in the log either."""
         if self.absent_from is not None and self.absent_from < batch.order:
             return True
         return self.is_broken and any(
@@ -142,12 +144,12 @@ class Line:
         )
 
     def see_absent(self, batch: Batch) -> None:
-        """Remember that a batch will never be in the log under its sequence."""
+        """Record that a batch will never be in the log under its sequence."""
         self.is_broken = True
         self.absent_from = batch.order if self.absent_from is None else min(self.absent_from, batch.order)
 
     def number(self, producer: Producer) -> None:
-        """Begin with sequence 0 under another id or epoch."""
+        """Restart at sequence 0 under a new id or epoch."""
         self.producer, self.next_sequence, self.acknowledged_to = producer, 0, 0
         self.is_broken, self.absent_from = False, None
         for batch in self.waiting:
@@ -155,12 +157,12 @@ class Line:
 
 
 class Sequencer:
-    """All partitions of one producer."""
+    """The batches of one producer, in all partitions."""
 
     def __init__(
         self, *, most_in_flight: int, retries: int, delivery_timeout_s: float, backoff_s: Callable[[int], float]
     ) -> None:
-        """Take the producer's settings, and how many seconds to wait after so many attempts."""
+        """Create a sequencer with the producer's settings; ``backoff_s`` maps attempts to a delay in seconds."""
         self._most_in_flight = most_in_flight
         self._retries = retries
         self._timeout_s = delivery_timeout_s
@@ -171,11 +173,11 @@ class Sequencer:
         self.ended: deque[Ended] = deque()
         self.producer = Producer()
         self.transactional = False
-        self.must_abort = False  # a record of the transaction is not written, or may not be
+        self.must_abort = False  # a record of the transaction was not written, or its result is unknown
         self.abort_cause: Exception | None = None  # the first error of the transaction
-        self.needs_new_id = False  # the epoch cannot be raised any more
+        self.needs_new_id = False  # the epoch has reached its maximum
 
-    # ------------------------------------------------------------------------------------------------- what may go
+    # ------------------------------------------------------------------------------------------------------ sending
 
     def put(self, batch: Batch) -> None:
         """Queue a batch."""
@@ -189,24 +191,24 @@ class Sequencer:
             self._end_waiting(line, self._abort_error())
 
     def ready(self, now: float) -> list[TopicPartition]:
-        """List the partitions of which a batch may go, if the connection is the right one."""
+        """Return the partitions that have a batch to send, if their leaders' connections are unchanged."""
         return [partition for partition, line in self._lines.items() if self._next_of(line, now) is not None]
 
     def queue_length(self, partition: TopicPartition) -> int:
-        """Return the number of a partition's batches that wait; from any thread."""
+        """Return the number of waiting batches of a partition. Any thread may call it."""
         line = self._lines.get(partition)
         return 0 if line is None else len(line.waiting)
 
     def waiting_partitions(self) -> list[TopicPartition]:
-        """List the partitions of which a batch waits, whether or not it may be sent now."""
+        """Return the partitions that have waiting batches, whether or not these can be sent now."""
         return [partition for partition, line in self._lines.items() if line.waiting]
 
     def next_batch(self, partition: TopicPartition) -> Batch | None:
-        """Return the batch that goes next; None without one."""
+        """Return the next batch of a partition; None if it has none."""
         return self._lines[partition].next_batch(self._most_in_flight)
 
     def take(self, partition: TopicPartition, connection: object, now: float) -> Batch | None:
-        """Return the batch that is written on this connection now, with its number; None if none may be."""
+        """Return the batch to write on this connection now, with its sequence; None if none may be written."""
         line = self._lines[partition]
         batch = self._next_of(line, now)
         if batch is None or (line.in_flight and line.connection is not connection):
@@ -223,7 +225,7 @@ class Sequencer:
         return batch
 
     def next_time(self, now: float) -> float | None:
-        """Return when a waiting batch may be sent, or a batch expires; None if there is no batch."""
+        """Return the time at which a waiting batch may be sent or a batch expires; None if there is no batch."""
         times = [line.waiting[0].created + self._timeout_s for line in self._lines.values() if line.waiting]
         in_flight = (batch for line in self._lines.values() for batch in line.in_flight if not batch.is_reported)
         times += [batch.created + self._timeout_s for batch in in_flight]
@@ -237,10 +239,10 @@ class Sequencer:
             return None
         return batch
 
-    # ---------------------------------------------------------------------------------------------------- numbers
+    # ---------------------------------------------------------------------------------------------------- sequences
 
     def set_producer(self, producer: Producer) -> None:
-        """Use another id or epoch from now on; in a transaction, nothing is open."""
+        """Use another id or epoch from now on. A transactional producer must have no open batches."""
         self.producer = producer
         self.must_abort = self.needs_new_id = False
         self.abort_cause = None
@@ -250,7 +252,7 @@ class Sequencer:
             self._look_at(line)
 
     def next_stamp(self, partition: TopicPartition) -> Stamp:
-        """Return what the next batch of a partition will most likely carry: built with it, it need not be changed."""
+        """Return the likely stamp of a partition's next batch. A batch that is built with it need not be changed."""
         if self.producer.producer_id == NO_PRODUCER_ID:
             return NOT_STAMPED
         line = self._lines.get(partition, Line())
@@ -259,10 +261,10 @@ class Sequencer:
         return Stamp(self.producer, next_sequence(first, waiting), self.transactional)
 
     def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
-        """Number the next batch of a partition from ``sequence`` on.
+        """Set the sequence of a partition's next batch.
 
         Raises:
-            OptionError: some of its batches are open.
+            OptionError: the partition has open batches.
         """
         line = self._lines[partition]
         if line.waiting or line.in_flight:
@@ -270,10 +272,10 @@ class Sequencer:
         line.number(self.producer)
         line.next_sequence = line.acknowledged_to = sequence
 
-    # ---------------------------------------------------------------------------------------------------- answers
+    # ---------------------------------------------------------------------------------------------------- responses
 
     def acknowledged(self, batch: Batch, base_offset: int, append_time: int) -> None:
-        """Take that a batch is in the log."""
+        """Handle the acknowledgement of a batch."""
         line = self._lines[batch.partition]
         line.in_flight.remove(batch)
         if batch.number is not None:
@@ -283,7 +285,7 @@ class Sequencer:
         self._look_at(line)
 
     def refused(self, batch: Batch, error: BrokerError, now: float) -> None:
-        """Take a leader's error."""
+        """Handle a leader's error for a batch."""
         line = self._lines[batch.partition]
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
         batch.in_doubt = batch.in_doubt or code in _MAY_BE_WRITTEN
@@ -293,11 +295,11 @@ class Sequencer:
             self._again(line, batch, error, now, retriable=code.is_retriable)
 
     def can_divide(self, batch: Batch) -> bool:
-        """Return whether a batch may be sent again in parts."""
+        """Return whether a batch may be retried in parts."""
         return batch.count > 1 and not self.must_abort and not batch.is_reported
 
     def divide(self, batch: Batch, parts: Sequence[Batch]) -> None:
-        """Put parts with the same records in the place of a batch: it waits, or a leader refused it as too large."""
+        """Replace a batch, which waits or was rejected as too large, with parts that have the same records."""
         taken = 0
         for part in parts:
             part.created, part.attempts, part.in_doubt = batch.created, batch.attempts, batch.in_doubt
@@ -311,19 +313,19 @@ class Sequencer:
         self.open_bytes += sum(len(part.data) for part in parts) - len(batch.data)
 
     def lost(self, batch: Batch, error: KafkaframesError, now: float) -> None:
-        """Take that a batch was written and no answer will come."""
+        """Handle the loss of a connection on which a batch was written: it will get no response."""
         batch.in_doubt = True
         self._again(self._lines[batch.partition], batch, error, now, retriable=True)
 
     def failed(self, batch: Batch, error: Exception, *, written: bool) -> None:
-        """End a batch that was taken: it cannot be sent, or its answer cannot be read."""
+        """Fail a batch that cannot be sent, or whose response cannot be decoded."""
         line = self._lines[batch.partition]
         if batch in line.in_flight:
             batch.in_doubt = batch.in_doubt or written
             self._end(line, batch, error)
 
     def unreachable(self, partition: TopicPartition, error: KafkaframesError, now: float, *, retriable: bool) -> None:
-        """Take that there is no connection to a partition's leader: what goes next waits, or all that waits ends."""
+        """Handle a failed connection to a leader: delay the next batch, or fail all waiting ones if not retriable."""
         line = self._lines[partition]
         if not line.waiting:
             return
@@ -347,7 +349,7 @@ class Sequencer:
                 self._end(line, line.waiting[0], self._expiry(line.waiting[0]))
 
     def _expiry(self, batch: Batch) -> BrokerError:
-        """Return the error of a batch whose time is over, with the last reason why it was sent again."""
+        """Return the error of an expired batch, with the last reason for which it was retried."""
         reason = f"{batch.partition} took nothing for {self._timeout_s * 1000:.0f} ms (`delivery_timeout_ms`): "
         reason += str(ErrorCode.REQUEST_TIMED_OUT)
         if batch.last_error is not None:
@@ -357,24 +359,24 @@ class Sequencer:
         return error
 
     def spoil(self, cause: Exception) -> None:
-        """Take that a record of the transaction will never be in a batch, for this cause."""
+        """Fail the transaction because a record cannot be added to a batch."""
         if self.transactional and not self.must_abort:
             self.must_abort, self.abort_cause = True, cause
 
     def fail_waiting(self, error: Exception, *, topic: str | None = None) -> None:
-        """End all that waits (of one topic) and is not under way."""
+        """Fail all waiting batches, of one topic or of all."""
         for partition, line in self._lines.items():
             if topic is None or partition.topic == topic:
                 self._end_waiting(line, error)
 
     def fail_all(self, error: Exception) -> None:
-        """End everything; no answer will be read any more."""
+        """Fail all batches. No further response will be read."""
         for line in self._lines.values():
             for batch in list(line.in_flight):
                 self.failed(batch, error, written=True)
             self._end_waiting(line, error)
 
-    # ---------------------------------------------------------------------------------------------------- inside
+    # ----------------------------------------------------------------------------------------------------- internal
 
     def _again(self, line: Line, batch: Batch, error: KafkaframesError, now: float, *, retriable: bool) -> None:
         if not retriable or not self._may_retry(batch, now) or self.must_abort:
@@ -409,7 +411,7 @@ class Sequencer:
             self._end(line, line.waiting[0], error)
 
     def _end(self, line: Line, batch: Batch, error: Exception) -> None:
-        """End a batch without success; what that means for the batches behind it is the rules' 5, 6 and 8."""
+        """Fail a batch and apply rules 5, 6 and 8 to the later batches."""
         (line.in_flight if batch in line.in_flight else line.waiting).remove(batch)
         if batch.number is not None:
             line.is_broken = True
@@ -419,7 +421,7 @@ class Sequencer:
         self._look_at(line)
 
     def _report(self, batch: Batch, error: Exception) -> None:
-        """Give the caller the error of a batch, and fail the transaction, if there is one."""
+        """Report the error of a batch to the caller, and fail the transaction if there is one."""
         cause = error
         if batch.in_doubt and isinstance(error, KafkaframesError) and not isinstance(error, MaybeWrittenError):
             what = f"{batch.count} records for {batch.partition}"
@@ -447,12 +449,12 @@ class Sequencer:
         self.ended.append(ended)
 
     def _look_at(self, line: Line) -> None:
-        """Let a broken partition go on, once the fate of all that had sequences is known."""
+        """Continue a broken partition once the results of all batches with sequences are known."""
         if not line.is_broken or line.in_flight or self.transactional or any(_in_doubt(line)):
             return
         has_numbers = any(batch.number is not None for batch in line.waiting)
         if line.acknowledged_to == line.next_sequence and not has_numbers:
-            # What came behind was acknowledged, so nothing is missing.
+            # A later batch was acknowledged: no batch is missing.
             line.is_broken, line.absent_from = False, None
             return
         if line.producer == self.producer:

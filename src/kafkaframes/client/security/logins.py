@@ -1,4 +1,4 @@
-"""From what Java's clients know about a login to a name and password, what gives bearer tokens, or a principal."""
+"""Converts the login settings of Java's clients to a name and password, a token provider, or a Kerberos principal."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HANDLERS: Final = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLogi
 
 
 def resolved(settings: Any) -> dict[str, Any]:
-    """Return the fields of settings that ``sasl.jaas.config`` and the options of OpenID Connect decide.
+    """Return the settings' fields that ``sasl.jaas.config`` and the OpenID Connect options determine.
 
     Raises:
-        OptionError: they do not fit each other; no secret is shown.
+        OptionError: the settings contradict each other. The message contains no secret.
     """
     is_iam = _is_iam(settings)
     if not is_iam:
@@ -50,13 +50,13 @@ def resolved(settings: Any) -> dict[str, Any]:
 
 
 def _is_iam(settings: Any) -> bool:
-    """Return whether settings name Amazon's login, by its mechanism or its handler."""
+    """Return whether settings select the login of Amazon MSK, by mechanism or callback handler."""
     handler = (settings.sasl_login_callback_handler_class or "").rpartition(".")[2]
     return settings.sasl_mechanism == _IAM_MECHANISM or handler in _IAM_HANDLERS
 
 
 def _is_kerberos(settings: Any, login: jaas.Login | None) -> bool:
-    """Return whether settings ask for GSSAPI; it is the mechanism of Java's clients where none is named."""
+    """Return whether settings select GSSAPI, which is also the default mechanism of Java's clients."""
     if settings.sasl_mechanism != _DEFAULT or settings.sasl_username is not None:
         return bool(settings.sasl_mechanism == "GSSAPI")
     return settings.sasl_kerberos_service_name is not None if login is None else login.module == jaas.KERBEROS
@@ -80,11 +80,11 @@ def _kerberos(settings: Any, login: jaas.Login | None) -> dict[str, Any]:
 
 
 def exchange_for(settings: Any, host: str, token: str) -> Exchange:
-    """Return the exchange of the mechanism that resolved settings name.
+    """Return an exchange of the mechanism in resolved settings.
 
     Args:
-        host: of the broker; it counts for GSSAPI only.
-        token: a bearer token; it counts for OAUTHBEARER only.
+        host: broker's host name, used by GSSAPI only.
+        token: bearer token, used by OAUTHBEARER only.
     """
     mechanism, name, password = settings.sasl_mechanism, settings.sasl_username or "", settings.sasl_password or ""
     if mechanism == "GSSAPI":
@@ -97,7 +97,7 @@ def exchange_for(settings: Any, host: str, token: str) -> Exchange:
 
 
 def _token_provider(settings: Any, options: dict[str, str]) -> Any:
-    """Return what gives tokens; None where a token itself, or nothing, is given."""
+    """Return a provider of tokens; None if the settings have a token itself or no login for OAUTHBEARER."""
     from kafkaframes.client.security.tokens import ClientCredentials, named_provider
 
     if settings.sasl_oauthbearer_token_provider is not None:
@@ -122,7 +122,7 @@ def _token_provider(settings: Any, options: dict[str, str]) -> Any:
 
 
 def _endpoint_authorities(options: dict[str, str]) -> str | None:
-    """Return what the token endpoint's certificate may come from: the login module's own ``ssl.truststore``."""
+    """Return the trust store of the token endpoint's certificate: the login module's own ``ssl.truststore``."""
     from kafkaframes.client.security import tls
 
     store = tls.Store(
@@ -144,7 +144,7 @@ def _check_handler(name: str | None) -> None:
 
 
 class UnsecuredToken:
-    """Gives unsigned tokens, for brokers in development."""
+    """Provides unsigned tokens, for brokers in development."""
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
