@@ -1,7 +1,7 @@
-"""Put a broker together: its log directory, what it knew before, and its coordinators.
+"""``open_broker`` creates a broker's state: it opens the log directory, and loads metadata and coordinators.
 
-Settings that it was given have to be right. A directory may hold a setting that an earlier version took without looking
-at it: the broker starts without it, and a warning names it; the file is without it after the next change.
+Explicit settings must be valid. A stored setting may be invalid if an earlier version accepted it without a check. Such
+a setting is ignored with a warning, and removed from the file by the next change.
 """
 
 from __future__ import annotations
@@ -66,25 +66,25 @@ def open_broker(
     disk_faults: DiskFaults | None = None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> BrokerState:
-    """Open a broker's data directory, or begin one in memory; everything that was acknowledged is there again.
+    """Open a broker's data directory, or create one in memory. All acknowledged records are available again.
 
     Args:
-        data_dir: a Kafka log directory; None for one in memory.
-        serve: paths of log directories and stores, of whatever origin, that are only read; what groups commit stays in
-            memory (``Served``).
-        replicas, storage: as in ``serve_paths``.
+        data_dir: Kafka log directory; None for one in memory.
+        serve: paths of log directories and stores that are served read-only (``Served``). Changes of groups stay in
+            memory.
+        replicas, storage: as for ``serve_paths``.
         durability: ``memory``, ``log`` or ``fsync``.
-        disk: what it writes to; this machine's, or one in memory, by default.
-        records_in_memory: what groups committed at an earlier start of a broker that serves directories.
-        adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
-        access: the authorizer; everybody may do everything by default.
-        credentials: the users, for SASL.
-        disk_faults: what shall happen to the disk, on demand.
-        new_id: gives topic ids and the cluster's id.
+        disk: disk of the log directory; by default the local file system, or memory.
+        records_in_memory: records that groups wrote before a restart of a broker that serves directories.
+        adopt: whether to accept a ``data_dir`` that another broker created, and to write to it.
+        access: authorizer; the default allows everything.
+        credentials: users for SASL.
+        disk_faults: rules for disk faults.
+        new_id: function that returns ids for topics and the cluster.
 
     Raises:
-        LogDirError: the directory is in use, is another broker's, or cannot be read.
-        OptionError: settings that exclude each other.
+        LogDirError: the directory is in use, belongs to another broker, or cannot be read.
+        OptionError: settings are invalid or exclude each other.
         StorageError: the disk fails.
     """
     if serve and (data_dir is not None or durability not in (None, MEMORY)):
@@ -179,7 +179,7 @@ def _disk_of(data_dir: str | None, served: Served | None) -> Disk | None:
 
 
 def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) -> None:
-    """Refuse a directory of another broker's to write to, unless it is to be adopted."""
+    """Reject a directory that another broker created, unless ``adopt`` is set."""
     directory = disk.stat(path)
     if directory is None:
         disk.make_directory(path)
@@ -191,9 +191,9 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
 
 
 def _leave_out_unreadable(disk: Disk, path: str) -> list[LogDirError]:
-    """Treat files that say whose a directory is as missing, if they cannot be read: its logs are served without them.
+    """Ignore metadata files that cannot be read, so that the logs can be served without them; return the errors.
 
-    Only of what is served: a broker that writes to a directory has to know whose it is (Kafka does not start).
+    This is only for served directories. A broker that writes to a directory must know its cluster, as in Kafka.
     """
     problems = []
     for name, read in ((META_PROPERTIES, _cluster_id), (FILE_NAME, read_metadata)):
@@ -201,12 +201,12 @@ def _leave_out_unreadable(disk: Disk, path: str) -> list[LogDirError]:
             read(there := online(disk), path)
         except LogDirError as problem:
             problems.append(problem)
-            there.delete(join(path, name))  # in memory
+            there.delete(join(path, name))  # in the in-memory overlay, not on disk
     return problems
 
 
 def _cluster_id(disk: Disk, path: str) -> str | None:
-    """Return the cluster that a directory says it belongs to."""
+    """Return the cluster id in a directory's ``meta.properties``; None if the file does not exist."""
     file = join(path, META_PROPERTIES)
     if disk.stat(file) is None:
         return None
@@ -218,7 +218,7 @@ def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
 
 
 def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
-    """Take away the logs of topics whose deletion a crash has interrupted."""
+    """Delete the logs of topics whose deletion was interrupted by a crash."""
     deleting = state.metadata.entities.pop(DELETING, {})
     for key, log in tuple(logs.logs.items()):
         if key.topic in deleting and log.topic_id == deleting[key.topic] and key.topic not in stored:
@@ -226,7 +226,7 @@ def finish_deletions(state: BrokerState, logs: LogManager, stored: dict[str, Sto
 
 
 def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: bool) -> None:
-    """Refuse to write to a directory from which a partition is gone; one without records has no directory."""
+    """Raise if a partition with records is missing. A partition without records may have no directory."""
     if missing and not is_ours:
         reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
         raise LogDirError(reason, file=logs.path)
@@ -236,14 +236,14 @@ def _check_missing(logs: LogManager, name: str, missing: list[int], *, is_ours: 
 
 
 def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic], *, is_ours: bool) -> None:
-    """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
+    """Create topics for existing logs. A topic without metadata gets the partitions of its directories.
 
     Args:
-        stored: the topics that are known beside the logs.
-        is_ours: a broker of this kind has written the directory, in which an empty partition may have no directory.
+        stored: stored topics by name.
+        is_ours: whether kafkaframes wrote the directory; empty partitions may then have no directory.
 
     Raises:
-        LogDirError: a partition is missing, and the directory would be written to.
+        LogDirError: a partition is missing in a directory that the broker writes to.
     """
     by_topic: dict[str, list[TopicPartition]] = {name: [] for name in stored}
     for key in sorted({*logs.logs, *logs.unreadable}):
@@ -267,7 +267,7 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
 
 
 def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | None) -> Replicas:
-    """Return the replicas of a topic's partitions: as they are stored, as far as those nodes are there."""
+    """Return the replicas of a topic's partitions: the stored ones if their nodes exist, else new ones."""
     stored = known.replicas if known is not None else []
     factor = min(map(len, stored), default=state.default_factor)
     replicas = list(state.assignment(name, count, max(factor, 1)))
@@ -278,7 +278,7 @@ def _replicas(state: BrokerState, name: str, count: int, known: StoredTopic | No
 
 
 def _adopted(state: BrokerState, logs: LogManager, topic: Topic, index: int, replicas: tuple[int, ...]) -> Partition:
-    """Return a partition with its log; where there is none, with a new one."""
+    """Return a partition with its log, which is created if it does not exist."""
     key = TopicPartition(topic.name, index)
     log = logs.logs.get(key) or logs.create(key, topic_id=uuid_to_text(topic.topic_id), now_ms=state.clock.now_ms)
     log.update_high_watermark(log.log_end_offset)
@@ -291,7 +291,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_static(settings: BrokerSettings) -> None:
-    """Refuse, by a name each, settings that the broker was started with, and that Kafka would not start with."""
+    """Raise an ``OptionError`` with the setting's name for an explicit setting that Kafka would reject at startup."""
     for name, value in settings.explicit.items():
         key = general_name(name)
         if key not in TYPES:
@@ -306,7 +306,7 @@ def check_static(settings: BrokerSettings) -> None:
 
 
 def leave_out_unreadable(settings: BrokerSettings, metadata: StoredMetadata) -> None:
-    """Take stored settings that cannot be read out of ``metadata``, each with a warning."""
+    """Remove invalid stored settings from ``metadata``, with a warning for each."""
     metadata.configs = _readable("the broker", metadata.configs, check_broker)
     by_node = metadata.entities.get(NODE_CONFIGS, {})
     for node, configs in by_node.items():

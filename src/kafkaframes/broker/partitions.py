@@ -1,6 +1,6 @@
-"""The partition that a request means, or the error code that says why it cannot be had; and what a fetch reads of it.
+"""Look up the partition of a request, with the error code if that fails, and read records for a fetch.
 
-Reading knows limits of size, isolation, epochs and older formats, and waits until there is enough.
+Reads respect size limits, isolation levels, leader epochs and older record formats. ``Wait`` is the long poll.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_EPOCH = -1
 
 
 class KnownTopic(NamedTuple):
-    """A topic, or why there is none: ``code`` is for each of its partitions."""
+    """A topic, or None and the error code of its partitions."""
 
     topic: Topic | None
     code: int
@@ -42,7 +42,7 @@ def find_topic(
     by_id: bool = False,
     right: str = "TOPIC",
 ) -> KnownTopic:
-    """Find a topic by name or id, if the client has the right, to it or to the cluster, that the API declares."""
+    """Find a topic by name or id, and check the permission that the API declares for the topic or the cluster."""
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if by_id and topic is None:
@@ -62,9 +62,9 @@ def led_here(
     current_leader_epoch: int = NO_EPOCH,
     or_follower: bool = False,
 ) -> tuple[Partition | None, int]:
-    """Return a partition of a topic that the node of this connection leads, or None and an error code.
+    """Return a partition if the connection's node leads it, else None and an error code.
 
-    With ``or_follower`` any node that has a replica will do (KIP-392).
+    With ``or_follower``, a node with any replica suffices (KIP-392).
     """
     partition = topic.partition(index)
     if partition is None:
@@ -77,7 +77,7 @@ def led_here(
 
 
 def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
-    """Return the error of a client whose idea of the leader epoch is another (KIP-320)."""
+    """Return the error for a client's leader epoch, if it is not the current one (KIP-320), else 0."""
     if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE
     fenced = current_leader_epoch < partition.leader_epoch
@@ -85,7 +85,7 @@ def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
 
 
 def current_leader(request: Request, partition: Partition) -> Any:
-    """Return who leads a partition, for the tagged fields of Produce and Fetch (KIP-951)."""
+    """Return a partition's leader for the tagged fields of Produce and Fetch (KIP-951)."""
     return request.response.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
@@ -96,7 +96,7 @@ def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> l
 
 
 def addresses(request: Request, broker: BrokerState) -> dict[int, dict[str, Any]]:
-    """Return host, port and rack of the nodes that are up, on the listener of the request."""
+    """Return host, port and rack of the running nodes, on the listener of the request."""
     return {node_id: address_of(request, broker, broker.nodes.by_id[node_id]) for node_id in broker.nodes.ids}
 
 
@@ -109,21 +109,21 @@ def address_of(request: Request, broker: BrokerState, node: Node) -> dict[str, A
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _CONSUMER = -1
 _LATEST_MAGIC = 2
-STRETCH_BYTES = 64 << 10  # from here on opening the file once more costs less than copying the records twice
-# Of one answer, records that are not left in their files: a client that does not read holds no more. Kafka's maximum is
-# not absolute either (KIP-74): the next fetch brings the rest.
+STRETCH_BYTES = 64 << 10  # for larger records, opening the file again is cheaper than copying the records twice
+# Records of a response that are held in memory instead of sent from their files. A client that does not read holds at
+# most this. Kafka's maximum is not strict either (KIP-74): the next fetch returns the rest.
 MOST_HELD_BYTES = 1 << 20
 
 
 class Limits(NamedTuple):
-    """What a fetch asks of every partition.
+    """The limits of a fetch, for all of its partitions.
 
     Attributes:
-        max_bytes: of the whole answer.
-        whole_first: the first batch is given though it is too large (v3 and later).
-        isolation: one of ``partition.fetch``.
-        magic: the newest format that the consumer reads.
-        stretch_bytes: records of at least this many bytes are left in their file, and sent from there; None: never.
+        max_bytes: largest size of the response's records, in bytes.
+        whole_first: whether the first batch is returned even if it exceeds the limit (v3 and later).
+        isolation: isolation level of ``partition.fetch``.
+        magic: newest record format that the consumer supports.
+        stretch_bytes: records of at least this size are sent from their file; None: never.
     """
 
     max_bytes: int
@@ -133,7 +133,7 @@ class Limits(NamedTuple):
     stretch_bytes: int | None = None
 
     def left(self, size: int, held: int) -> Limits:
-        """Return those of the next partition; the answer has ``size`` bytes of records, ``held`` of them in memory."""
+        """Return the limits after ``size`` bytes of records were read, of which ``held`` bytes are in memory."""
         left = self.max_bytes - size
         if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
             left = min(left, MOST_HELD_BYTES - held)
@@ -143,7 +143,7 @@ class Limits(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What one partition is answered with."""
+    """The result of a read from a partition, with the fields of a Fetch response."""
 
     error_code: int = ErrorCode.NONE
     high_watermark: int = -1
@@ -156,19 +156,19 @@ class Read(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of the records are in memory."""
+        """The number of bytes of records in memory."""
         return 0 if isinstance(self.records, Stretch) else len(self.records)
 
 
 def isolation_of(isolation_level: int, replica_id: int = _CONSUMER) -> str:
-    """Return how far a fetch may read: a follower to the log's end."""
+    """Return how far a fetch may read: a follower may read to the end of the log."""
     if replica_id >= 0:
         return LOG_END
     return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
 
 
 def magic_for(version: int) -> int:
-    """Return the newest record format that a version of Fetch carries.
+    """Return the newest record format that a version of Fetch supports.
 
     >>> [magic_for(version) for version in (0, 1, 2, 3, 4)]
     [0, 0, 1, 1, 2]
@@ -177,11 +177,11 @@ def magic_for(version: int) -> int:
 
 
 def read_partition(broker: BrokerState, partition: Partition, requested: Any, limits: Limits, *, first: bool) -> Read:
-    """Read one partition.
+    """Read records of a partition.
 
     Args:
-        limits: of the request; ``max_bytes`` is what is left of it.
-        first: nothing was read for the answer yet, so that a batch may be larger than the limits.
+        limits: remaining limits of the request.
+        first: whether the response has no records yet, so that a batch may exceed the limits.
     """
     diverging = _diverging(partition, requested)
     if diverging is not None:
@@ -198,7 +198,7 @@ def read_partition(broker: BrokerState, partition: Partition, requested: Any, li
 
 
 def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first: bool) -> tuple[Read, bytes]:
-    """Return what the log has from an offset on, and its bytes, if they were read."""
+    """Read the log from an offset. Return the result, and the bytes if the records are in memory."""
     try:
         data = partition.log.read(
             offset,
@@ -211,7 +211,7 @@ def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first
         return Read(code_of(error)), b""
     end = data.last_stable_offset if limits.isolation == TXN_COMMITTED else data.high_watermark
     if size < 0 and offset < end:
-        return Read(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # what Kafka's segment says to a negative size
+        return Read(ErrorCode.UNKNOWN_SERVER_ERROR), b""  # as Kafka, whose segment rejects a negative size
     records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
@@ -222,10 +222,10 @@ def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first
 
 
 def _offset_behind(records: bytes) -> int | None:
-    """Return the offset behind batches of which an older format has nothing; None where there is no whole batch.
+    """Return the offset after batches that an older format cannot represent; None if there is no complete batch.
 
-    They are control batches: a consumer that is given nothing for them would stand still before them for ever, where
-    they are all that its fetch holds (the end of a segment).
+    These are control batches at the end of a segment. If a fetch contained nothing else, a consumer would never
+    advance.
     """
     last = None
     for batch in _batches(records):
@@ -234,7 +234,7 @@ def _offset_behind(records: bytes) -> int | None:
 
 
 def _diverging(partition: Partition, requested: Any) -> Read | None:
-    """Tell a consumer whose last record was written by another leader where the logs part (KIP-595, KIP-392)."""
+    """Return the diverging epoch if the client's last record is not in this log (KIP-595, KIP-392); None if it is."""
     if requested.last_fetched_epoch < 0:
         return None
     log, end = partition.log, partition.end_of_epoch(requested.last_fetched_epoch)
@@ -249,7 +249,7 @@ def _diverging(partition: Partition, requested: Any) -> Read | None:
 def _in_older_format(
     broker: BrokerState, partition: Partition, requested: Any, read: Read, records: bytes, magic: int
 ) -> Read:
-    """Write the records that were read in an older format, as brokers up to 3.9 do; losses are counted."""
+    """Convert records to an older format, as brokers up to 3.9 do. Data that it cannot represent is counted."""
     if len(records) < BYTES_TO_MAGIC or not read.records:
         return read._replace(records=b"")
     if not _needs_conversion(records, magic):
@@ -261,7 +261,7 @@ def _in_older_format(
         try:
             done = down_convert(batch, magic, first_offset=requested.fetch_offset)
         except AppendRefusedError as error:
-            if converted:  # what comes before is given; the consumer meets the error when it asks from here
+            if converted:  # return the batches before; the next fetch, from this batch, returns the error
                 break
             return Read(code_of(error))
         converted.append(done.records)
@@ -272,7 +272,7 @@ def _in_older_format(
 
 
 def _batches(records: bytes) -> Iterator[bytes]:
-    """Yield the whole batches, each for itself; a part of one at the end is left out."""
+    """Yield the complete batches; an incomplete one at the end is skipped."""
     position = 0
     while position + OVERHEAD_BYTES <= len(records):
         end = position + OVERHEAD_BYTES + int.from_bytes(records[position + 8 : position + OVERHEAD_BYTES], "big")
@@ -283,16 +283,16 @@ def _batches(records: bytes) -> Iterator[bytes]:
 
 
 def _needs_conversion(records: bytes, magic: int) -> bool:
-    """Return whether a batch among the records has a later format."""
+    """Return whether a batch has a newer format."""
     if records[BYTES_TO_MAGIC - 1] > magic:
         return True
     return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _batches(records))
 
 
 class Wait:
-    """A fetch that waits until there is enough, its time is up, or something about its partitions changes.
+    """A fetch that waits for enough bytes, its timeout, or a change of its partitions.
 
-    It looks in turns: a fetch of thousands of partitions took others' time at each append to one of them.
+    It reads in steps: otherwise, each append would block other clients if a fetch has thousands of partitions.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class Wait:
         max_wait_ms: int,
         attempting: Callable[[bool], Steps[Answer]],
     ) -> None:
-        """Begin to wait; ``attempting`` reads, and gives None for not enough, but for the last time."""
+        """Start to wait. ``attempting(is_last)`` returns a response, or None for too few bytes unless it is last."""
         self.later = Later()
         self._broker = broker
         self._partitions = partitions
@@ -328,7 +328,7 @@ class Wait:
             self._broker.changes.beside(self._looking())
 
     def _looking(self) -> Steps[None]:
-        """Look until there is enough, or nothing has changed since the look began."""
+        """Attempt until there is a response, or nothing has changed since the last attempt started."""
         self._is_looking = True
         answer: Answer = None
         try:

@@ -1,1 +1,1 @@
-"""The handlers, a file for each family of APIs; each is decorated with what is to know of its API (``Api``)."""
+"""The request handlers: one module for each family of APIs. Each handler is decorated with its ``Api``."""

@@ -1,4 +1,4 @@
-"""Access rules, and quotas of users, client ids and addresses (KIP-546): DescribeAcls, CreateAcls, DeleteAcls,
+"""ACLs, and quotas of users, client ids and addresses (KIP-546): DescribeAcls, CreateAcls, DeleteAcls,
 DescribeClientQuotas, AlterClientQuotas.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     _AlterClientQuotas: TypeAlias = RequestOf[kafka.AlterClientQuotasRequest, kafka.AlterClientQuotasResponse]
 
 
-_RULES_OF_A_ROW = 40  # cost as much as a row of other APIs
+_RULES_OF_A_ROW = 40  # matching them takes as long as a row of other APIs
 
 
 @Api(
@@ -122,7 +122,7 @@ def _delete_acls(request: _DeleteAcls, broker: BrokerState) -> Answer:
         partial(_delete, request, broker),
         answer,
         is_change=True,
-        size=lambda _: 1 + rules // _RULES_OF_A_ROW,  # a filter looks at each
+        size=lambda _: 1 + rules // _RULES_OF_A_ROW,  # a filter is compared with each ACL
     )
 
 
@@ -154,7 +154,7 @@ def _delete(
 EXACT, DEFAULT, ANY = range(3)
 TYPES = ("user", "client-id", "ip")
 Entity = dict[str, str | None]
-# Of users and clients, and of addresses; whether a value is a whole number.
+# Quota keys of users and client ids, and of addresses -> whether the value is an integer.
 _KEYS = {
     "producer_byte_rate": True,
     "consumer_byte_rate": True,
@@ -197,7 +197,7 @@ def _describe_client_quotas(request: _DescribeClientQuotas, broker: BrokerState)
 
 
 def _check(components: list[kafka.DescribeClientQuotasRequest.ComponentData]) -> None:
-    """Refuse the first component that is wrong, or two that do not go together."""
+    """Reject the first invalid component, or components that exclude each other."""
     seen: set[str] = set()
     for component in components:
         kind = component.entity_type
@@ -249,8 +249,8 @@ def _refuse_changes(request: _AlterClientQuotas, code: int) -> Answer:
     refuse=_refuse_changes,
 )
 def _alter_client_quotas(request: _AlterClientQuotas, broker: BrokerState) -> Answer:
-    """That of an entity which comes again is refused, and answered so, as by Kafka."""
-    changed: list[_Quotas] = []  # none before the first row: changes that came earlier are done then
+    """As in Kafka, a repeated entity is rejected, and the response contains this error."""
+    changed: list[_Quotas] = []  # filled with the first row, when changes by earlier requests are complete
     results: dict[_Key, kafka.AlterClientQuotasResponse.EntryData] = {}
 
     def row(entry: kafka.AlterClientQuotasRequest.EntryData) -> None:
@@ -308,7 +308,7 @@ def _change(
 
 
 def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
-    """Return why an entity's quotas cannot be changed so; None if they can."""
+    """Return why a change of an entity's quotas is invalid; None if it is valid."""
     if not entity or not set(entity).issubset(TYPES) or ("ip" in entity and len(entity) > 1):
         return f"Invalid quota entity combination: {', '.join(entity) or 'nobody'}"
     if "ip" in entity and not _is_address(entity["ip"]):
@@ -322,7 +322,7 @@ def _why_not(entity: dict[str, str | None], ops: list[Any]) -> str | None:
 
 
 def _is_address(text: str | None) -> bool:
-    """Return whether an address is one, or the default; Kafka would also resolve names."""
+    """Return whether a text is an IP address, or None for the default. Kafka would also resolve host names."""
     try:
         return text is None or bool(ipaddress.ip_address(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""SASL, the users who have SCRAM credentials, and delegation tokens (KIP-48, KIP-373): SaslHandshake, SaslAuthenticate,
+"""SASL logins, SCRAM credentials and delegation tokens (KIP-48, KIP-373): SaslHandshake, SaslAuthenticate,
 DescribeUserScramCredentials, AlterUserScramCredentials, CreateDelegationToken, RenewDelegationToken,
 ExpireDelegationToken, DescribeDelegationToken.
 """
@@ -75,7 +75,7 @@ def _sasl_handshake(request: _SaslHandshake, broker: BrokerState) -> Answer:
 
 
 def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[[bytes], Answer]:
-    """Return what takes a token without a header and answers with one; nothing, later, to one that is refused."""
+    """Return a function that answers SASL messages without request headers. A failed login closes the connection."""
 
     def answer(reply: bytes | AuthenticationError) -> Answer:
         if isinstance(reply, AuthenticationError):
@@ -90,7 +90,7 @@ def _raw(session: Session, exchange: Exchange, broker: BrokerState) -> Callable[
 def _responded(
     exchange: Exchange, message: bytes, broker: BrokerState, answer: Callable[[bytes | AuthenticationError], Answer]
 ) -> Answer:
-    """Answer a client's message by what the mechanism says to it: later, where this may wait for other machines."""
+    """Answer a client's SASL message. This runs in a thread if the mechanism may wait for files or other hosts."""
 
     def respond() -> bytes | AuthenticationError:
         try:
@@ -115,7 +115,7 @@ def _responded(
 
 
 def refused(session: Session, broker: BrokerState, answer: Message | None) -> Later:
-    """Answer later, and close the connection then: guessing passwords takes its time."""
+    """Answer after a delay, and close the connection: this limits the rate of password guesses."""
     later = Later()
     session.memory.pop("sasl", None)
 
@@ -129,7 +129,7 @@ def refused(session: Session, broker: BrokerState, answer: Message | None) -> La
 
 
 def finish(session: Session, exchange: Exchange, broker: BrokerState) -> None:
-    """Let a client in who has proven who it is, until its token or ``connections.max.reauth.ms`` ends (KIP-368)."""
+    """Authenticate the connection until its token or ``connections.max.reauth.ms`` expires (KIP-368)."""
     session.principal, session.is_authenticated = f"User:{exchange.user}", True
     session.memory["by_token"] = exchange.by_token
     lifetimes = [] if exchange.expires_ms is None else [exchange.expires_ms - broker.clock.now_ms]
@@ -259,7 +259,7 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
     if not user:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user has a name"
     scram = broker.credentials.scram
-    for index, change in enumerate((*deletions, *upsertions)):  # the first that is wrong is answered, in Kafka's order
+    for index, change in enumerate((*deletions, *upsertions)):  # the first invalid one is reported, in Kafka's order
         if index:
             return ErrorCode.DUPLICATE_RESOURCE, "a user is changed once in a request"
         if change.mechanism not in NUMBERS:
@@ -269,7 +269,7 @@ def _change(broker: BrokerState, user: str, deletions: list[Any], upsertions: li
             return ErrorCode.RESOURCE_NOT_FOUND, "there is no such credential"
         if not is_deletion and not LEAST_ITERATIONS <= change.iterations <= MOST_ITERATIONS:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations are {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
-        if not is_deletion and not change.salted_password:  # Java's HMAC takes no empty key: Kafka answers -1
+        if not is_deletion and not change.salted_password:  # Java's HMAC rejects an empty key: Kafka answers -1
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salted password is empty"
     for change in deletions:
         del scram[user, NUMBERS[change.mechanism]]
@@ -284,7 +284,7 @@ _FIRST_WITH_REQUESTER = 3
 
 
 def _check_connection(request: Request) -> None:
-    """Refuse clients that have not proven who they are, or only by a token: they may not handle tokens."""
+    """Reject requests about tokens from clients that are anonymous or have authenticated with a token."""
     session = request.session
     if session.principal == ANONYMOUS or session.memory.get("by_token"):
         reason = "tokens are for connections that authenticated otherwise than by a token"
@@ -292,7 +292,7 @@ def _check_connection(request: Request) -> None:
 
 
 def _parts(principal: str) -> tuple[str, str]:
-    """Return type and name of a principal."""
+    """Return the type and the name of a principal."""
     kind, _, name = principal.partition(":")
     return kind, name
 

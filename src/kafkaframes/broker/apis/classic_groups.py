@@ -113,8 +113,8 @@ def _join_group(request: _JoinGroup, broker: BrokerState) -> Answer:
     rights=(Right("READ", "GROUP", "group_id"),),
 )
 def _sync_group(request: _SyncGroup, broker: BrokerState) -> Answer:
-    """A rebalance in between ends the wait with REBALANCE_IN_PROGRESS. Who has joined and does not send it within the
-    rebalance timeout is out.
+    """A new rebalance ends the wait with REBALANCE_IN_PROGRESS. A member that has joined and does not send SyncGroup
+    within the rebalance timeout is removed.
     """
     body = request.body
     later = Later()

@@ -1,4 +1,4 @@
-"""The cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures; and clients' own metrics (KIP-714):
+"""The cluster: ApiVersions, DescribeCluster, DescribeQuorum, UpdateFeatures; and client metrics (KIP-714):
 GetTelemetrySubscriptions, PushTelemetry.
 """
 
@@ -43,7 +43,7 @@ _FIRST_WITHOUT_ROWS = 2
 
 
 def _unknown_version(request: _ApiVersions, broker: BrokerState) -> Answer:
-    """Answer a version that is not known, at version 0."""
+    """Answer an unknown version of ApiVersions, at version 0."""
     low, high = broker.advertised.get(request.api.key, request.api.range)
     return request.response(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range_row(request, request.api.key, low, high)]
@@ -100,7 +100,7 @@ def _describe_cluster(request: _DescribeCluster, broker: BrokerState) -> Answer:
     body = request.body
     if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
         return request.response(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
-    if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
+    if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not return controllers either
         return request.response(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     rows = [
         _broker_row(request, broker, node)
@@ -239,7 +239,7 @@ _KNOWN_CODECS = range(5)
     is_advertised=False,
 )
 def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: BrokerState) -> Answer:
-    """Not advertised until somebody sets a subscription: a client that sees this API begins to push."""
+    """Only advertised after a subscription is created: a client that finds this API starts to push metrics."""
     metrics, interval_ms = subscription(broker)
     instance_id = request.body.client_instance_id
     return request.response(
@@ -255,7 +255,7 @@ def _get_telemetry_subscriptions(request: _GetTelemetrySubscriptions, broker: Br
 
 
 def subscription(broker: BrokerState) -> tuple[list[str], int]:
-    """Return the prefixes of metrics that are asked for, and how often."""
+    """Return the metric prefixes of all subscriptions, and the push interval in milliseconds."""
     stored: dict[str, dict[str, Any]] = broker.metadata.entities.get("client_metrics", {})
     prefixes: list[str] = []
     intervals = [_DEFAULT_INTERVAL_MS]
@@ -266,7 +266,7 @@ def subscription(broker: BrokerState) -> tuple[list[str], int]:
 
 
 def subscription_id(metrics: list[str], interval_ms: int) -> int:
-    """Return the number of a subscription: another one where anything changed."""
+    """Return the subscription's id, which changes with the subscription."""
     return zlib.crc32(f"{metrics} {interval_ms}".encode()) & 0x7FFFFFFF
 
 

@@ -198,7 +198,7 @@ def _offset_fetch(request: _OffsetFetch, broker: BrokerState) -> Answer:
 def _listed(
     topics: Iterable[_Topic] | None, fetched: dict[TopicPartition, CommittedOffset]
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield topics and partitions as they were requested, those without any too; all that are there if none were."""
+    """Yield the requested topics and partitions, including topics without partitions; all if ``topics`` is None."""
     if topics is None:
         yield from by_topic(fetched).items()
     else:
@@ -208,7 +208,7 @@ def _listed(
 def _fetch(
     request: _OffsetFetch, broker: BrokerState, committer: Committer, topics: Iterable[_Topic] | None
 ) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
-    """Return a group's error, and its offsets of these topics; of all topics if they are None."""
+    """Return the error code of a group, and its offsets of the topics, or of all topics if ``topics`` is None."""
     error = refused(request, broker, GROUP, committer.group_id)
     if error != ErrorCode.NONE:
         return error, {}
@@ -317,9 +317,9 @@ def _deleted(request: _OffsetDelete, broker: BrokerState, codes: dict[TopicParti
         return request.response(error_code=error_of(error))
     for topic in request.body.topics:
         if not topic.partitions and topic.name in broker.topics:
-            continue  # Kafka answers partition by partition, and an unknown topic as a whole
+            continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
         partitions = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
-        partitions.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
+        partitions.sort(key=there.__contains__)  # as in Kafka's responses, partitions with errors are first
         rows = [
             types.OffsetDeleteResponsePartition(partition_index=where.partition, error_code=codes[where])
             for where in partitions

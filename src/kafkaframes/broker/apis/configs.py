@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
-_SETTINGS_OF_A_ROW = 4  # cost as much as a row of other APIs
+_SETTINGS_OF_A_ROW = 4  # take as long as a row of other APIs
 
 
 @Api(

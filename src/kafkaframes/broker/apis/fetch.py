@@ -1,4 +1,4 @@
-"""Fetch: read records."""
+"""Fetch: read records of partitions, with fetch sessions and long polls."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_RACK = 11
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
-_AT_ONCE = 500  # partitions, before others have their turn
+_AT_ONCE = 500  # partitions between turns of other requests
 _NO_LIMIT = 2**31 - 1
-_READ_TOGETHER = 16  # partitions of a store
-# Kafka finds these before it reads: their rows come last in its answers, in this order, and have an empty list of
-# transactions, where the others have none.
+_READ_TOGETHER = 16  # partitions of a store that are read concurrently
+# Kafka detects these errors before it reads. Their rows are last in the response, in this order, and have an empty
+# list of aborted transactions instead of null.
 _LAST_IN_ANSWERS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_ID: 1,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2,
@@ -58,7 +58,7 @@ _WITHOUT_READING = frozenset(_LAST_IN_ANSWERS)
 
 
 class Fetch:
-    """One request: what it asks for, and the attempts to answer it."""
+    """A Fetch request, which is attempted until the response has enough bytes."""
 
     def __init__(
         self,
@@ -85,16 +85,16 @@ class Fetch:
         self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
-        types = request.response  # of most rows: shared, for they are replaced and never changed
+        types = request.response  # the default structs are shared by rows: they are replaced, never changed
         self._no_divergence, self._no_leader = types.EpochEndOffset(), types.LeaderIdAndEpoch()
         self._no_snapshot = types.SnapshotId()
 
     def attempt(self, must_answer: bool) -> Message | None:
-        """Read; return the answer, or None if it is not enough and may wait."""
+        """Read all partitions. Return the response, or None if it has too few bytes and the request may wait."""
         return finished(self.attempting(must_answer))
 
     def attempting(self, must_answer: bool) -> Steps[Message | None]:
-        """Do as :meth:`attempt`, some partitions at a step."""
+        """As :meth:`attempt`, some partitions a step."""
         rows, size, urgent = yield from self._read_all()
         if not self._has_isolation and any(row.error_code not in _WITHOUT_READING for _, _, row in rows):
             return self._failed()
@@ -103,7 +103,7 @@ class Fetch:
         return (yield from self._answer(rows))
 
     def _failed(self) -> Message:
-        """Answer as Kafka's handler does where it fails: a session that this request was to begin is not there."""
+        """Return the response to an internal error, as in Kafka. A new session is removed."""
         if self._session is not None and not self._is_incremental:
             self._broker.fetch_sessions.end(self._session.session_id)
         return _failed(self._request)
@@ -117,7 +117,7 @@ class Fetch:
             if number % _AT_ONCE == 0:
                 yield
             requested = self._requested.get(key)
-            if requested is None:  # forgotten meanwhile, by another request of the session
+            if requested is None:  # removed in the meantime by another request of the session
                 continue
             name, topic_id, index = key
             if (name, topic_id) not in topics:
@@ -156,7 +156,7 @@ class Fetch:
         return rows, size, urgent
 
     def _code_of_former(self, name: str) -> int:
-        """Return the error of a session's topic that is gone: its name may be another's now."""
+        """Return the error for a deleted topic of a session: its name may belong to a new topic."""
         topic, code = find_topic(self._request, self._broker, name, right=self._needs)
         return ErrorCode.INCONSISTENT_TOPIC_ID if topic is not None else code
 
@@ -178,7 +178,7 @@ class Fetch:
         self.partitions.append(partition)
         limits = self._limits.left(size, held)
         if limits.max_bytes < 0 and len(self.partitions) > 1:
-            limits = limits._replace(max_bytes=0)  # a negative limit is the first partition's
+            limits = limits._replace(max_bytes=0)  # only the first partition gets a negative limit
         read = read_partition(self._broker, partition, fields, limits, first=not size)
         preferred = self._preferred(partition) if self._may_follow and read.error_code == ErrorCode.NONE else None
         if preferred is not None:
@@ -186,7 +186,7 @@ class Fetch:
         return read, partition
 
     def _preferred(self, partition: Partition) -> int | None:
-        """Return the node that a leader sends a consumer to; a follower sends nobody."""
+        """Return the preferred read replica of a partition that this node leads; None otherwise."""
         if partition.leader_id != self._request.session.node_id:
             return None
         return self._broker.nodes.read_replica(partition, self._request.body.rack_id)
@@ -234,7 +234,7 @@ class Fetch:
         if _has_no_name_to_compare(news):
             return self._failed()
         if session is not None:
-            for key, _, row in news:  # the next fetch begins with those that had nothing this time
+            for key, _, row in news:  # the next fetch starts with the partitions that had no records this time
                 if row.records and key in session.partitions:
                     session.partitions.move_to_end(key)
         leaders = {row.current_leader.leader_id for _, _, row in news if row.current_leader.leader_id >= 0}
@@ -248,7 +248,7 @@ class Fetch:
         )
 
     def _by_topic(self, news: list[tuple[Key, FetchedPartition, Any]]) -> Iterator[Any]:
-        """Group rows by topic; a topic comes again where others stand between, as in Kafka."""
+        """Group consecutive rows of a topic. As in Kafka, a topic is repeated if its rows are not consecutive."""
         last: tuple[str, Any] | None = None
         rows: list[Any] = []
         for (name, topic_id, _), _, row in news:
@@ -292,8 +292,9 @@ class Fetch:
     ),
 )
 def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
-    """Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
-    read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
+    """If an older format cannot represent any of the batches that were read (control batches at the end of a segment),
+    reading continues after them. Kafka 3.9 returns twelve bytes without a batch (``LazyDownConversionRecords``), so
+    that an old consumer never advances.
     """
     known = broker.fetch_sessions.count(request.body.session_id)
     if broker.store is None and (request.may_be_long or known > _AT_ONCE):
@@ -303,7 +304,7 @@ def _fetch(request: _Fetch, broker: BrokerState) -> Answer:
 
 
 def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
-    """Answer, some partitions at a step; what others append between is seen when the wait is over."""
+    """Answer the request, some partitions a step. Appends in between are noticed when the wait is over."""
     body = request.body
     session, code = yield from _session_of(request, broker)
     if code != ErrorCode.NONE:
@@ -326,7 +327,7 @@ def _answered(request: _Fetch, broker: BrokerState) -> Steps[Answer]:
 
 
 def _failed(request: _Fetch) -> Message:
-    """Answer UNKNOWN_SERVER_ERROR; where topics have names, for each partition too."""
+    """Return UNKNOWN_SERVER_ERROR, in versions with topic names also for each partition."""
     code, types = ErrorCode.UNKNOWN_SERVER_ERROR, request.response
     topics = request.body.topics if request.version < _FIRST_BY_ID else []
     row = types.PartitionData
@@ -350,7 +351,7 @@ def _failed(request: _Fetch) -> Message:
 
 
 def _has_no_name_to_compare(rows: list[tuple[Key, FetchedPartition, Any]]) -> bool:
-    """Return whether something follows the nil id: Kafka's FetchResponse looks for that topic's name, and fails."""
+    """Return whether a row follows one with the nil topic id: Kafka compares the topics' names there, and fails."""
     return any(row.error_code == ErrorCode.UNKNOWN_TOPIC_ID and key[1] == NO_UUID for key, _, row in rows[:-1])
 
 
@@ -365,7 +366,7 @@ def _requested_by(request: _Fetch) -> Steps[OrderedDict[Key, FetchedPartition]]:
 
 
 def _session_of(request: _Fetch, broker: BrokerState) -> Steps[tuple[FetchSession | None, int]]:
-    """Return the session that the request is part of, if it is of one, and an error code."""
+    """Return the request's session (None without one) and an error code."""
     body, by_id = request.body, request.version >= _FIRST_BY_ID
     if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
         if body.session_id:

@@ -1,6 +1,7 @@
 """Coordinators, and groups of all types: FindCoordinator, ListGroups, DeleteGroups.
 
-First what all APIs of groups and transactions share: who may, which node answers, what an exception is answered as.
+This module also has the functions that all APIs of groups and transactions share: permissions, the check of the
+coordinator, and error codes of exceptions.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
 
 
 def refused(request: Request, broker: BrokerState, kind: int, key: str) -> int:
-    """Return why a group or transactional id, as part of a request, is not served here for this client; 0 if it is."""
+    """Return the error code if the client lacks permission or another node is the coordinator, else 0."""
     return denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
 
 
@@ -47,25 +48,25 @@ def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> Err
 
 
 def error_of(error: KafkaframesError) -> ErrorCode:
-    """Return the code of a coordinator's refusal, or of a log that did not take its records."""
+    """Return the error code of a coordinator's exception. A storage error becomes NOT_COORDINATOR."""
     code = code_of(error)
     return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
 def refusal_of(request: Request, error: KafkaframesError) -> Answer:
-    """Answer a heartbeat that a coordinator refuses; an error that Kafka did not expect has no reason."""
+    """Return the response to a rejected heartbeat. As in Kafka, an unexpected error has no message."""
     reason = error.reason if isinstance(error, RefusedError) and error.code > 0 else None
     answer: Answer = request.response(error_code=error_of(error), error_message=reason)
     return answer
 
 
 def client_host(request: Request) -> str:
-    """Return the client's address as Kafka stores it: Java's text of an address without a name."""
+    """Return the client's address in Kafka's form, which is Java's text of an address without a host name."""
     return "/" + request.session.peer.rpartition(":")[0]
 
 
 def authorized_operations(request: Request, broker: BrokerState, group_id: str) -> int:
-    """Return what the client may do with a group, one bit for each operation, if the request is to have it."""
+    """Return the client's permitted operations on a group as bits, if the request asks for them."""
     if not request.body.include_authorized_operations:
         return _NOT_REQUESTED
     may = broker.access.operations(request.session, "GROUP", group_id)
@@ -73,7 +74,7 @@ def authorized_operations(request: Request, broker: BrokerState, group_id: str) 
 
 
 class OffsetRows:
-    """The offsets of a commit request that can be committed, and the ``codes`` of those that are refused already."""
+    """The valid offsets of a commit request, and the error codes (``codes``) of the rejected ones."""
 
     def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
         self._request = request
@@ -84,11 +85,11 @@ class OffsetRows:
         self._names: dict[UUID, str] = {}
 
     def answered(self, answer: Callable[[], Answer]) -> Answer:
-        """Tell the offsets apart, with turns for others where there are many; then answer."""
+        """Validate the offsets in steps, because there may be many; then call ``answer``."""
         return self._broker.changes.rows(self._requested(), lambda row: self._read(*row), lambda _: answer())
 
     def _requested(self) -> Iterator[tuple[Any, str, int, Any]]:
-        """Yield each partition that is asked for: topic, its name, the error of it, and the row."""
+        """Yield topic, topic name, error code and row of each requested partition."""
         for topic in self._request.body.topics:
             name = topic.name
             if self._by_id:
@@ -118,16 +119,16 @@ class OffsetRows:
         return denied(self._request, broker.access, "TOPIC", name)
 
     def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:
-        """Return the answer's topics; those that were refused at once come first, as in Kafka's answers.
+        """Return the topics of the response. As in Kafka, partitions that were rejected first precede the others.
 
         Args:
-            done: the code of each offset that could be committed, or one for all.
+            done: error code of each valid offset, or one for all.
         """
         topics: list[Any] = []
         for topic in self._request.body.topics:
             name = self._names[topic.topic_id] if self._by_id else topic.name
             if not topic.partitions and name in self._broker.topics:
-                continue  # Kafka answers partition by partition, and an unknown topic as a whole
+                continue  # as in Kafka, which answers per partition, and an unknown topic as a whole
             wrong: list[Any] = []
             right: list[Any] = []
             for row in topic.partitions:
@@ -196,7 +197,7 @@ def _find(request: _FindCoordinator, broker: BrokerState, key: str) -> tuple[int
 
 
 def _is_share_partition(key: str) -> bool:
-    """Return whether a key is ``group:topic id:partition``, as share coordinators are found by.
+    """Return whether a key is ``group:topic id:partition``, the form of a share coordinator's key.
 
     >>> _is_share_partition("g:AAAAAAAAAAAAAAAAAAAAAA:0"), _is_share_partition("g")
     (True, False)
@@ -245,7 +246,7 @@ def _delete_groups(request: _DeleteGroups, broker: BrokerState) -> Answer:
         dict.fromkeys(request.body.groups_names),
         partial(_deleted, request, broker),
         lambda rows: request.response(results=rows),
-        size=lambda _: 1 + states // _STATES_OF_A_ROW,  # a group's are looked for among all
+        size=lambda _: 1 + states // _STATES_OF_A_ROW,  # a group's states are searched among all states
     )
 
 

@@ -1,4 +1,4 @@
-"""Questions to partitions' logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers."""
+"""Queries and deletions of partition logs: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
     if request.body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse_offsets(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     times = Counter((topic.name, row.partition_index) for topic in request.body.topics for row in topic.partitions)
-    rows: dict[str, dict[int, Any]] = {}  # Kafka answers partition by partition
+    rows: dict[str, dict[int, Any]] = {}  # as in Kafka, topics without partitions are not answered
     looked_up = 0
     for topic in request.body.topics:
         if not topic.partitions:
@@ -70,7 +70,7 @@ def _looking_up(request: _ListOffsets, broker: BrokerState) -> Steps[Answer]:
             looked_up += 1
             if looked_up % ROWS_OF_A_TURN == 0:
                 yield
-                known = find_topic(request, broker, topic.name)  # it may have been deleted meanwhile
+                known = find_topic(request, broker, topic.name)  # it may have been deleted in the meantime
     of = request.response.ListOffsetsTopicResponse
     return request.response(topics=[of(name=name, partitions=list(some.values())) for name, some in rows.items()])
 
@@ -95,7 +95,7 @@ def _answer_of(
 
 
 def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
-    """Answer every partition with one error."""
+    """Return a response with the same error for each partition."""
     types = request.response
     rows = [
         types.ListOffsetsTopicResponse(
@@ -111,7 +111,7 @@ def _refuse_offsets(request: _ListOffsets, code: int) -> Message:
 
 
 def _is_known(timestamp: int, version: int) -> bool:
-    """Return whether a time is one, or a special one that the version knows."""
+    """Return whether a timestamp is a time, or a special value that the version supports."""
     return timestamp >= 0 or version >= _SINCE.get(timestamp, version + 1)
 
 
@@ -162,7 +162,7 @@ def _look_up(
 
 
 def _end(request: _ListOffsets, partition: Partition) -> int:
-    """Return the offset that no answer by time reaches; the start of an empty log is one all the same."""
+    """Return the offset below which offsets found by timestamp are returned: at least log start offset + 1."""
     log = partition.log
     if request.body.isolation_level == READ_COMMITTED:
         return max(log.last_stable_offset, log.log_start_offset + 1)
@@ -170,9 +170,9 @@ def _end(request: _ListOffsets, partition: Partition) -> int:
 
 
 def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
-    """Answer as brokers did before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore): the starts of segments, latest first.
+    """Return segment base offsets, latest first, as brokers before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore).
 
-    The end of the log counts as one that is written just now, if there is anything in the last segment.
+    If the last segment has records, the log end offset is included, with the current time.
     """
     log = partition.log
     starts = [(max(base, log.log_start_offset), modified_ms) for base, modified_ms in log.segment_times()]
@@ -235,11 +235,11 @@ def _delete_records(request: _DeleteRecords, broker: BrokerState) -> Answer:
 def _deleting(request: _DeleteRecords, broker: BrokerState) -> Steps[Answer]:
     by_topic: dict[str, dict[int, kafka.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
     topics, deleted = [], 0
-    for topic in request.body.topics:  # of a partition that comes twice the last counts
+    for topic in request.body.topics:  # the last entry of a repeated partition counts
         by_topic.setdefault(topic.name, {}).update({row.partition_index: row for row in topic.partitions})
     for name, partitions in by_topic.items():
         if not partitions:
-            continue  # Kafka answers partition by partition
+            continue  # as in Kafka, which answers per partition
         known, rows = find_topic(request, broker, name), []
         for row in partitions.values():
             rows.append(_deletion_row(request, broker, known.topic, known.code, row))
@@ -308,7 +308,7 @@ def _producers_row(
     if topic is not None:
         partition = topic.partition(index)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
-    if partition is not None and request.session.node_id not in partition.replicas:  # a follower has the log, too
+    if partition is not None and request.session.node_id not in partition.replicas:  # a follower also has the log
         partition, code = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
     row = types.PartitionResponse(partition_index=index, error_code=code)
     if partition is not None:

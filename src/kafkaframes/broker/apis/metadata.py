@@ -59,7 +59,7 @@ def _metadata(request: _Metadata, broker: BrokerState) -> Answer:
 
 
 def _to_make(request: _Metadata, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
-    """Return the names of topics that are to be made, and the error codes of those that may not be."""
+    """Return the names of topics to auto-create, and the error codes of topics that the client may not create."""
     names: dict[str, None] = {}
     failed: dict[str, int] = {}
     may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
@@ -82,8 +82,8 @@ def _made_first(request: _Metadata, broker: BrokerState, names: list[str], faile
 
 
 def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
-    """Make a topic as the broker's settings say, internal ones as their coordinator wants; None if it is there."""
-    if name in broker.topics:  # somebody has made it meanwhile
+    """Auto-create a topic, with the broker's or coordinator's settings. Return None if it exists."""
+    if name in broker.topics:  # created by another request in the meantime
         return None
     if broker.is_internal(name):
         return broker.create_internal(name)
@@ -92,7 +92,7 @@ def _making(broker: BrokerState, name: str) -> Steps[Topic | None]:
 
 
 def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) -> Message:
-    """Answer with the cluster and its topics, and the error codes of those that could not be made."""
+    """Return the cluster, its topics, and the error codes of topics that could not be created."""
     body, version = request.body, request.version
     if version < _FIRST_WITHOUT_NAME and any(one.name is None or one.topic_id != NO_UUID for one in body.topics or ()):
         return _refuse_ids(request)
@@ -119,7 +119,7 @@ def _answer(request: _Metadata, broker: BrokerState, failed: Mapping[str, int]) 
 
 
 def _refuse_ids(request: _Metadata) -> Message:
-    """Answer ids at versions 10 and 11, which carry them and have no meaning for them yet."""
+    """Reject topic ids in versions 10 and 11, which have the field but do not support it."""
     code = ErrorCode.INVALID_REQUEST
     rows = [_missing(request, one.name or "", code, one.topic_id) for one in request.body.topics or ()]
     return request.response(topics=rows, cluster_id=None, controller_id=-1)
@@ -150,7 +150,7 @@ def _requested_topics(request: _Metadata, broker: BrokerState, failed: Mapping[s
 
 
 def _ids(request: _Metadata) -> list[UUID]:
-    """Return the ids that are asked for; where there are some, names are not looked at, as in Kafka."""
+    """Return the requested topic ids. As in Kafka, names are ignored if there are ids."""
     return list(dict.fromkeys(one.topic_id for one in request.body.topics or () if one.topic_id != NO_UUID))
 
 
@@ -177,7 +177,7 @@ def _missing(
 
 
 def topic_row(request: _Metadata, broker: BrokerState, topic: Topic) -> kafka.MetadataResponse.MetadataResponseTopic:
-    """Return a topic as Metadata answers it."""
+    """Return the row of a topic in a Metadata response."""
     up, row = set(broker.nodes.ids), request.response.MetadataResponsePartition
     partitions = [row(**_state_of(partition, up)) for partition in topic.partitions]
     return request.response.MetadataResponseTopic(
@@ -229,7 +229,7 @@ def _visible(request: _DescribeTopicPartitions, broker: BrokerState) -> list[str
 def _topic(
     request: _DescribeTopicPartitions, broker: BrokerState, name: str, first: int, most: int
 ) -> tuple[Any, int, int | None]:
-    """Return a topic's row, how many partitions it has, and where its next page begins."""
+    """Return a topic's row, its number of partitions, and the first partition of the next page."""
     row = request.response.DescribeTopicPartitionsResponseTopic(name=name)
     row.error_code = denied(request, broker.access, "TOPIC", name)
     if row.error_code != ErrorCode.NONE:
@@ -248,7 +248,7 @@ def _topic(
 
 
 def _int32(value: int) -> int:
-    """Return a sum as Kafka has it: a page that begins near 2^31 ends at a negative number, and is empty."""
+    """Return a sum as a Java int. As in Kafka, a page near 2^31 ends at a negative number, and is empty."""
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -261,7 +261,7 @@ def _partition(
 
 
 def _state_of(partition: Partition, up: set[int]) -> dict[str, Any]:
-    """Return the fields that Metadata and DescribeTopicPartitions share; ``up`` has the nodes that are."""
+    """Return the fields that Metadata and DescribeTopicPartitions share; ``up`` contains the running nodes."""
     is_led = partition.leader_id in up and not partition.is_offline
     return {
         "error_code": ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,

@@ -1,4 +1,4 @@
-"""Produce: append records to partitions; what Kafka checks before the log does, and what is answered."""
+"""Produce: validate and append the records of a request, and build its response."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ACKS = (-1, 0, 1)
 
 
 class _Topic(NamedTuple):
-    """What a request has for one topic; its partitions can come again, be it in another row of the topic."""
+    """A topic of a request. A request may list a partition several times, also in several rows of the topic."""
 
     name: str
     topic_id: UUID
@@ -44,8 +44,8 @@ class _Topic(NamedTuple):
 
 
 class TopicOutcomes(NamedTuple):
-    """What became of one topic's records: name and id as they were asked for, the topic, if there is one, and an
-    outcome for each partition's number.
+    """The results of a topic: its requested name and id, the topic (None if it does not exist), and an outcome for
+    each partition number.
     """
 
     name: str
@@ -78,7 +78,7 @@ class TopicOutcomes(NamedTuple):
     ),
 )
 def _produce(request: _Produce, broker: BrokerState) -> Answer:
-    """acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node."""
+    """With acks 0 there is no response, and an error closes the connection. Acks 1 and -1 are equivalent here."""
     return broker.changes.beside(_answering(request, broker))
 
 
@@ -117,7 +117,7 @@ def _answering(request: _Produce, broker: BrokerState) -> Waiting[Answer]:
 
 
 def _topics(request: _Produce) -> list[_Topic]:
-    """Return the topics, each once; without partitions a topic is not there: Kafka answers partition by partition."""
+    """Return the requested topics without duplicates. As in Kafka, topics without partitions are not answered."""
     topics: dict[tuple[str, UUID], _Topic] = {}
     for row_of_topic in request.body.topic_data:
         topic = topics.setdefault(
@@ -129,7 +129,7 @@ def _topics(request: _Produce) -> list[_Topic]:
 
 
 def respond(request: _Produce, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
-    """Return the answer that tells the outcomes."""
+    """Return the response with the results of all topics."""
     leaders: set[int] = set()
     rows = [
         request.response.TopicProduceResponse(
@@ -155,7 +155,11 @@ def _outcome(
     *,
     content: ContentBudget,
 ) -> Outcome:
-    """Append the last records of a partition that have the version's form; the last that have not are answered."""
+    """Append the records of a partition.
+
+    If a request lists the partition several times, the last valid record set is appended. The response contains the
+    error of the last invalid one, if there is one.
+    """
     if topic is None:
         return Outcome(code)
     partition, code = led_here(request, topic, index)
@@ -189,14 +193,14 @@ def _append(
 
 
 def _may_write_internal(request: _Produce) -> bool:
-    return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
+    return request.client_id == "__admin_client"  # as Kafka's AuthHelper, for tools that write to internal topics
 
 
 def _refusal(request: _Produce, broker: BrokerState, sent: list[_Topic]) -> int:
-    """Return why a request with a batch of a transaction is refused whole: nobody's id, or another's.
+    """Return the error of a request with transactional batches: no transactional id, or no permission for it.
 
-    Copies need no id: a mirror writes batches of transactions that others have coordinated, into topics that keep
-    offsets (``kafkaframes.on.noncontiguous=keep``).
+    Mirrored batches need no transactional id: a mirror copies batches of other clients' transactions to topics that
+    keep offsets (``kafkaframes.on.noncontiguous=keep``).
     """
     topics = [topic for topic in sent if any(one.is_transactional for of in topic.partitions.values() for one in of)]
     transactional_id = request.body.transactional_id
@@ -213,7 +217,7 @@ def _takes_copies(broker: BrokerState, name: str) -> bool:
 
 
 def _transaction_code(request: _Produce, broker: BrokerState, name: str, partition: Partition, sent: Produced) -> int:
-    """Ask the coordinator about a batch with which a transaction begins in a partition (KIP-890); others pass."""
+    """Verify a transaction's first batch in a partition with the coordinator (KIP-890); return the error code or 0."""
     transactional_id = request.body.transactional_id
     if transactional_id is None or sent.header is None or not sent.is_transactional or sent.header.producer_id < 0:
         return ErrorCode.NONE
@@ -259,18 +263,18 @@ def _row(
 
 
 ALL_REPLICAS = -1
-_TURN_BYTES = 1 << 20  # of batches, before others have a turn, and of what is in those that are compressed a lot
+_TURN_BYTES = 1 << 20  # bytes of batches between turns of other requests; the next limit is for decompressed bytes
 _TURN_CONTENT_BYTES = 8 << 20
-_TURN_APPENDS = 50  # the first one in a partition makes its files: half a millisecond, more on a busy disk
+_TURN_APPENDS = 50  # a partition's first append creates its files: 0.5 ms, or more on a busy disk
 _FIRST_WITH_V2 = 3
 _FIRST_WITH_ZSTD = 7
 
-# Refusals that are answered without the log's start (ReplicaManager.appendToLocalLog).
+# Errors whose response has no log start offset (ReplicaManager.appendToLocalLog).
 _WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"})
 
 
 class Outcome(NamedTuple):
-    """What a producer is answered for one partition; the fields are ProduceResponse's."""
+    """The result of an append to a partition; the fields are those of ProduceResponse."""
 
     error_code: int = ErrorCode.NONE
     base_offset: int = -1
@@ -281,16 +285,16 @@ class Outcome(NamedTuple):
 
 
 def refused(code: ErrorCode, message: str) -> Outcome:
-    """Return the outcome of an error code, with its reason."""
+    """Return an outcome with an error code and its message."""
     return Outcome(code, error_message=message)
 
 
 class Produced(NamedTuple):
-    """The records of one partition of a request, and the header of the batch that they begin with, read once.
+    """The records of a partition in a request, with the header of their first batch.
 
     Attributes:
-        records: a bytearray is the log's from the append on, which writes offsets into it.
-        header: of format 2, else None; what a batch that ends inside it does not have is -1.
+        records: encoded records. If it is a bytearray, the log takes ownership and writes offsets into it.
+        header: header of the first batch in format 2, else None. Fields that a truncated batch lacks are -1.
     """
 
     records: Raw
@@ -298,19 +302,22 @@ class Produced(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records begin with a batch of a transaction."""
+        """Whether the first batch is transactional."""
         records, header = self
         return header is not None and len(records) >= BATCH_V2.size and bool(header.attributes & TRANSACTIONAL)
 
 
 def produced(records: Raw | None) -> Produced:
-    """Return records with the header that they begin with; null is as good as none."""
+    """Return records with the header of their first batch. Null is treated as empty."""
     records = records or b""
     return Produced(records, first_header(records))
 
 
 def check_form(version: int, sent: Produced) -> Outcome | None:
-    """Refuse what a version of Produce does not carry (ProduceRequest.validateRecords); None: all is well."""
+    """Return the error of records whose form the version does not allow; None if it does.
+
+    See Kafka's ProduceRequest.validateRecords.
+    """
     if version < _FIRST_WITH_V2:
         return None
     records, header = sent
@@ -334,7 +341,7 @@ def check_form(version: int, sent: Produced) -> Outcome | None:
 
 
 class Turns:
-    """The work of one request: when others are to have a turn, and what its batches may take when they are opened."""
+    """The work of a request: when other requests get a turn, and the limit of its decompressed bytes."""
 
     __slots__ = ("_appended_bytes", "_appends", "_seen_bytes", "content")
 
@@ -343,7 +350,7 @@ class Turns:
         self._appended_bytes = self._seen_bytes = self._appends = 0
 
     def is_due(self, records: Raw) -> bool:
-        """Return whether the work since the last turn, with these records that were appended, is enough for one."""
+        """Count an append; return whether other requests should get a turn now."""
         self._appended_bytes += len(records)
         self._appends += 1
         is_due = (
@@ -357,7 +364,7 @@ class Turns:
 
 
 def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outcome]) -> Waiting[Outcome]:
-    """Append by ``call``; what takes long to open is opened beside the loop, and the append begins anew with it."""
+    """Call ``call`` to append. If a batch is slow to decompress, do that in a thread, and call it again."""
     while True:
         try:
             outcome = call()
@@ -371,13 +378,13 @@ def opening(broker: BrokerState, content: ContentBudget, call: Callable[[], Outc
 def append(
     broker: BrokerState, partition: Partition, sent: Produced, *, acks: int, content: ContentBudget | None = None
 ) -> Outcome:
-    """Append records to a partition that is led here.
+    """Append records to a partition that this node leads.
 
     Args:
-        content: what the request's batches may still take when they are opened; None: no request has others.
+        content: remaining limit of the request's decompressed bytes; None: only the general limits apply.
 
     Raises:
-        ApartError: something has to be opened first (``opening``); nothing has changed.
+        ApartError: a batch must be decompressed in a thread first (``opening``); nothing has changed.
     """
     token = CONTENT.set(content)
     try:
@@ -412,7 +419,7 @@ def _append_to_log(broker: BrokerState, partition: Partition, sent: Produced, *,
         return Outcome(code_of(error), error_message=str(error))
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
-        partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # a mirror's batches keep theirs
+        partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # mirrored batches keep epochs
         broker.appended(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes

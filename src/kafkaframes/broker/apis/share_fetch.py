@@ -1,4 +1,4 @@
-"""Members of share groups acquire and acknowledge records (KIP-932): ShareFetch, ShareAcknowledge."""
+"""Acquisition and acknowledgement of records by members of share groups (KIP-932): ShareFetch, ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RECORD_LIMIT: Final = 1  # ShareAcquireMode
 
 
 class _Row(NamedTuple):
-    """What one partition is answered with."""
+    """The result of a partition: error code, records, and acquired offsets."""
 
     code: int = ErrorCode.NONE
     records: bytes = b""
@@ -41,14 +41,14 @@ class _Row(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """A partition of the session that can be fetched from."""
+    """A partition of the session from which records can be fetched, and the group's state in it."""
 
     partition: Partition
     state: SharePartition
 
 
 class _Read(NamedTuple):
-    """What the log has for a partition, from the group's next offset on."""
+    """The records of a partition from the group's next offset."""
 
     offset: int
     data: FetchData | None = None
@@ -152,7 +152,7 @@ def _look(broker: BrokerState, attempt: Callable[[bool], Answer], is_last: bool)
 
 
 def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
-    """Begin with another partition in each fetch of a session."""
+    """Rotate the partitions, so that each fetch of a session starts with another one."""
     at = epoch % len(keys) if keys and epoch > 0 else 0
     return keys[at:] + keys[:at]
 
@@ -160,12 +160,12 @@ def _rotated(keys: list[PartitionKey], epoch: int) -> list[PartitionKey]:
 def _acquired(
     request: _ShareFetch, broker: BrokerState, opened: dict[PartitionKey, _Opened], *, is_last: bool
 ) -> dict[PartitionKey, _Row] | None:
-    """Acquire records; None where there are fewer bytes than the request waits for."""
+    """Acquire records; return None if there are fewer than ``min_bytes``, unless the attempt is the last one."""
     body = request.body
     isolation = TXN_COMMITTED if _is_committed(broker, body.group_id or "") else HIGH_WATERMARK
     keys = [key for key, reader in opened.items() if reader.state.may_acquire]
     reads: dict[PartitionKey, _Read] = {}
-    for key in keys:  # everything is read before anything is acquired: an attempt may begin anew
+    for key in keys:  # all reads precede the acquisitions, because an attempt may be repeated after a read
         is_first = not any(read.data is not None and read.data.records for read in reads.values())
         reads[key] = _read(opened[key], isolation, max(body.max_bytes, 1) // len(keys), is_first=is_first)
     size = sum(len(read.data.records) for read in reads.values() if read.data is not None)
@@ -187,7 +187,7 @@ def _read(opened: _Opened, isolation: str, max_bytes: int, *, is_first: bool) ->
     log, offset = opened.partition.log, opened.state.next_fetch_offset
     try:
         return _Read(offset, log.read(offset, max_bytes=max_bytes, isolation=isolation, min_one_message=is_first))
-    except OffsetOutOfRangeError:  # the log begins later now
+    except OffsetOutOfRangeError:  # the log start offset has moved
         opened.state.move_start(log.log_start_offset)
         return _Read(offset, FetchData(b"", log.high_watermark, log.last_stable_offset, log.log_start_offset))
     except KafkaframesError as error:
@@ -195,7 +195,7 @@ def _read(opened: _Opened, isolation: str, max_bytes: int, *, is_first: bool) ->
 
 
 def _taken(request: _ShareFetch, state: SharePartition, read: _Read, most: int) -> _Row:
-    """Acquire records of what was read; return them with the batches that have them."""
+    """Acquire records that were read; return them with the batches that contain them."""
     assert read.data is not None
     body, records = request.body, read.data.records
     headers = headers_of(records) if records else []
@@ -223,7 +223,7 @@ def _taken(request: _ShareFetch, state: SharePartition, read: _Read, most: int) 
 
 
 def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
-    """Yield the offsets of batches; a compressed one of an older format says only its last."""
+    """Yield the offset ranges of batches. A compressed batch of an older format only specifies its last offset."""
     for header in headers:
         first = header.base_offset if header.magic > 1 or not header.codec else min(offset, header.last_offset)
         yield Span(first, header.last_offset)
@@ -231,7 +231,7 @@ def _spans(headers: Sequence[BatchHeader], offset: int) -> Iterator[Span]:
 
 
 def _aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
-    """Yield the batches of aborted transactions; without their markers, which consumers know."""
+    """Yield the offset ranges of aborted batches. Their markers are excluded, because consumers skip markers."""
     for header in headers:
         if header.is_transactional and not header.is_control:
             for aborted in data.aborted or ():
@@ -243,7 +243,7 @@ def _aborted(headers: Sequence[BatchHeader], data: FetchData) -> Iterator[Span]:
 
 
 def _without(run: Acquired, spans: Sequence[Span]) -> Iterator[Acquired]:
-    """Yield what of a run is in none of the spans, which are in order."""
+    """Yield the parts of an acquired range that are outside of the spans, which are in order."""
     first = run.first
     for span in spans:
         if span.first > run.last:

@@ -35,7 +35,7 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refuse_groups(request: _DescribeShareGroupOffsets, code: int) -> Answer:
-    """Refuse a request: an answer has a row with the error code for each group."""
+    """Return a response with the error code in a row for each group."""
     row = request.response.DescribeShareGroupOffsetsResponseGroup
     return request.response(groups=[row(group_id=group.group_id, error_code=code) for group in request.body.groups])
 
@@ -69,7 +69,7 @@ def _group(
     code = refused(request, broker, GROUP, group.group_id)
     known = [topic.partitions for topic in group.topics or () if topic.topic_name in broker.topics]
     if code == ErrorCode.NONE and known and (not group.group_id or any(min(some, default=-1) < 0 for some in known)):
-        code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails: UNKNOWN_SERVER_ERROR
+        code = ErrorCode.INVALID_REQUEST  # Kafka's share coordinator fails with UNKNOWN_SERVER_ERROR
     if code != ErrorCode.NONE:
         return made(group_id=group.group_id, error_code=code)
     if group.topics is None:
@@ -103,7 +103,7 @@ def _topic(
         partition = None if topic is None else topic.partition(index)
         if refusal != ErrorCode.NONE:
             row.error_code = refusal
-        elif topic is not None and partition is not None:  # of others nothing is known, which is no error
+        elif topic is not None and partition is not None:  # an unknown partition has no offset, which is not an error
             stored = states.stored.get(ShareKey(group_id, topic.topic_id, index))
             if stored is not None:
                 row.start_offset = stored.start
@@ -142,7 +142,7 @@ def _alter_share_group_offsets(request: _AlterShareGroupOffsets, broker: BrokerS
 def _altered(
     request: _AlterShareGroupOffsets, broker: BrokerState
 ) -> Iterator[kafka.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]:
-    """Set what can be set, and yield the topics of the answer; nothing for a group with members, or of another type."""
+    """Set the valid offsets, and yield the topics of the response. Raise if the group has members or another type."""
     types, requested = request.response, request.body.topics
     refusals = {topic.topic_name: _refusal(request, broker, topic.topic_name) for topic in requested}
     known = [
@@ -154,7 +154,7 @@ def _altered(
     for topic in requested:
         refusal = refusals[topic.topic_name]
         if refusal and not topic.partitions:
-            continue  # Kafka answers partition by partition, and a known topic as a whole
+            continue  # as in Kafka, which answers per partition, and a known topic as a whole
         known_topic = None if refusal else broker.topics[topic.topic_name]
         rows = [
             types.AlterShareGroupOffsetsResponsePartition(
@@ -211,7 +211,7 @@ def _delete_share_group_offsets(request: _DeleteShareGroupOffsets, broker: Broke
         left, rows = dict(group.initialized), []
         for name, refusal in refusals.items():
             topic = None if refusal else broker.topics.get(name)
-            if refusal or group.has_read:  # of a group that never read anything, Kafka says nothing
+            if refusal or group.has_read:  # Kafka omits the topics of a group that has never read
                 rows.append(_forgotten(request, broker, left, name, topic, refusal))
         broker.groups.set_share_partitions(group, left)
     except KafkaframesError as error:
@@ -227,7 +227,7 @@ def _forgotten(
     topic: Topic | None,
     refusal: int,
 ) -> kafka.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic:
-    """Forget where a group stands in a topic, and take it from what the group reads."""
+    """Delete a group's state in a topic, and remove the topic from those that the group reads."""
     made = request.response.DeleteShareGroupOffsetsResponseTopic
     if topic is None or topic.topic_id not in left:
         return made(topic_name=name, error_code=refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

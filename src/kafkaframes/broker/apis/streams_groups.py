@@ -55,8 +55,8 @@ _DEFAULT: Final = -1  # of a CreateTopics request
     ),
 )
 def _streams_group_heartbeat(request: _Heartbeat, broker: BrokerState) -> Answer:
-    """Version 1 is Kafka 4.4's. Internal topics are there when the answer is sent; members have their tasks with the
-    next heartbeat.
+    """Version 1 is that of Kafka 4.4. Internal topics exist when the response is sent. Members get their tasks in the
+    response to the next heartbeat.
     """
     try:
         topology = request.body.topology
@@ -93,7 +93,7 @@ def _read_topics(subtopology: kafka.StreamsGroupHeartbeatRequest.Subtopology) ->
 
 
 def _beat(request: _Heartbeat) -> StreamsHeartbeatRequest:
-    """Return the heartbeat of a request, with an empty topology in place of its own."""
+    """Return the heartbeat of a request. An empty topology replaces that of the request."""
     body, topology, endpoint, tags = (
         request.body,
         request.body.topology,
@@ -179,7 +179,7 @@ def _endpoint(types: Any, broker: BrokerState, group: StreamsGroup, member: Stre
 
 
 def _made_first(broker: BrokerState, missing: list[InternalTopic], answer: Answer) -> Steps[Answer]:
-    """Make internal topics; one that cannot be made is missing in the next heartbeat, too."""
+    """Create internal topics. If one cannot be created, it is also missing at the next heartbeat."""
     failed = yield from making_all(broker, {topic.name: partial(_making, broker, topic) for topic in missing})
     for name, error in failed.items():
         _say(answer, f"; Creation of {name} failed: {error}")
@@ -216,7 +216,7 @@ def _say(answer: Any, text: str) -> None:
     ),
 )
 def _streams_group_describe(request: _Describe, broker: BrokerState) -> Answer:
-    """Version 1 is Kafka 4.4's: descriptions of topologies."""
+    """Version 1, with descriptions of topologies, is that of Kafka 4.4."""
     types = request.response
 
     def members(group: StreamsGroup) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Topics are made, given partitions and deleted: CreateTopics, CreatePartitions, DeleteTopics."""
+"""Changes of topics: CreateTopics, CreatePartitions, DeleteTopics."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _FIRST_BY_ID = 6
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What one request has made so far.
+    """The topics that a request has created so far.
 
     Attributes:
         metrics_names: names of the topics that existed before the request, by their name in metrics. A request may
             create two topics with the same name in metrics, as in Kafka 4.3.1.
-        made: topics that are there with their logs, and are to be kept.
+        made: topics whose logs exist, and whose metadata is not stored yet.
     """
 
     metrics_names: dict[str, str]
@@ -71,7 +71,7 @@ def _made(
     request: _CreateTopics, broker: BrokerState, topics: list[kafka.CreateTopicsRequest.CreatableTopic]
 ) -> Steps[Answer]:
     names = Counter(requested.name for requested in topics)
-    rows_of = {requested.name: requested for requested in topics}.values()  # a name that comes twice has one row
+    rows_of = {requested.name: requested for requested in topics}.values()  # one row for a duplicate name
     batch = _Batch({_metrics_name(name): name for name in broker.topics})
     rows = yield from each(_creation(request, broker, requested, names[requested.name], batch) for requested in rows_of)
     try:
@@ -96,7 +96,7 @@ def _creation(request: _CreateTopics, broker: BrokerState, requested: Any, times
 
 
 def _fail(rows: Iterable[Any], error: KafkaframesError) -> None:
-    """Say in rows that an error kept them from being done."""
+    """Set the error code and message of rows."""
     for row in rows:
         row.error_code, row.error_message = (
             code_of(error),
@@ -123,7 +123,7 @@ def _create(
 
 
 def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
-    """Make the topic of a row of CreateTopics that the broker asks of itself; it is there once it is kept."""
+    """Create a topic for the broker itself, from a row of CreateTopics. It is visible after ``BrokerState.keep``."""
     if row.name in broker.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {row.name!r} is there already")
     configs, replicas = _configs(broker, row), broker.assignment(row.name, *_counts(broker, row))
@@ -133,7 +133,7 @@ def making_as_requested(broker: BrokerState, row: Any) -> Steps[Topic]:
 def making_all(
     broker: BrokerState, makers: Mapping[str, Callable[[], Steps[Topic | None]]]
 ) -> Steps[dict[str, KafkaframesError]]:
-    """Make topics, but where a maker gives None, and keep them; return by name why one could not be made."""
+    """Create topics and store their metadata. Return the errors by topic. A maker that returns None creates nothing."""
     failed: dict[str, KafkaframesError] = {}
 
     def making(name: str) -> Steps[Topic | None]:
@@ -153,7 +153,7 @@ def making_all(
 
 
 def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
-    """Return a topic's settings; they are checked before its partitions."""
+    """Return a topic's validated settings. As in Kafka, they are validated before its partitions."""
     if len({config.name for config in topic.configs}) < len(topic.configs):
         raise RefusedError(ErrorCode.INVALID_CONFIG, "a setting is given twice")
     nulls = [config.name for config in topic.configs if config.value is None]
@@ -163,7 +163,7 @@ def _configs(broker: BrokerState, topic: Any) -> dict[str, str]:
 
 
 def _counts(broker: BrokerState, topic: Any) -> tuple[int, int]:
-    """Return how many partitions a topic gets without a manual assignment, and how many replicas each has."""
+    """Return the number of partitions and the replication factor of a topic without a manual assignment."""
     factor, count, nodes = topic.replication_factor, topic.num_partitions, len(broker.nodes.by_id)
     if factor != _DEFAULT and factor < 1:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor is 1 or more, not {factor}")
@@ -247,7 +247,7 @@ def _added(
     request: _CreatePartitions, broker: BrokerState, topics: list[kafka.CreatePartitionsRequest.CreatePartitionsTopic]
 ) -> Steps[Answer]:
     names = Counter(topic.name for topic in topics)
-    rows_of = {topic.name: topic for topic in topics}.values()  # a name that comes twice has one row
+    rows_of = {topic.name: topic for topic in topics}.values()  # one row for a duplicate name
     rows = yield from each(_growth(request, broker, topic, names[topic.name]) for topic in rows_of)
     try:
         broker.save()
@@ -293,7 +293,7 @@ def _add(request: _CreatePartitions, broker: BrokerState, requested: Any) -> Ste
 
 
 def _new_replicas(broker: BrokerState, topic: Topic, count: int, assigned: Any) -> Replicas:
-    """Return the replicas of further partitions: as many for each as its first partition has."""
+    """Return the replicas of new partitions. Their replication factor is that of the topic's first partition."""
     have = len(topic.partitions)
     factor = len(topic.partitions[0].replicas) if have else broker.default_factor
     if assigned is None:
@@ -310,7 +310,7 @@ def _new_replicas(broker: BrokerState, topic: Topic, count: int, assigned: Any) 
 
 
 def _count_change(request: _Changes, broker: BrokerState, partitions: int) -> None:
-    """Count partitions that are made or deleted; refused where the client's quota is used up (KIP-599)."""
+    """Charge created or deleted partitions to the client's quota; raise if the quota is exceeded (KIP-599)."""
     if not broker.quotas.may_change(request, partitions, broker.waits.now_ms):
         raise RefusedError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "controller_mutation_rate is exceeded")
 
@@ -342,7 +342,7 @@ def _deleted(request: _DeleteTopics, broker: BrokerState, requested: list[tuple[
     for (name, topic_id), times in Counter(requested).items():
         if times == 1:
             rows.append(_row(request, broker, name, topic_id, chosen))
-        else:  # nothing is deleted for a name that comes twice
+        else:  # a duplicate name deletes nothing
             types, code = request.response, ErrorCode.INVALID_REQUEST
             rows.append(types.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code))
     try:

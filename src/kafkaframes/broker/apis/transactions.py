@@ -1,4 +1,4 @@
-"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; as an administrator sees them (KIP-664):
+"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; for administrators (KIP-664):
 ListTransactions, DescribeTransactions, WriteTxnMarkers.
 """
 
@@ -64,8 +64,8 @@ def _refuse_id(request: _InitProducerId, code: int) -> Answer:
     refuse=_refuse_id,
 )
 def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
-    """An open transaction is aborted first, which is answered CONCURRENT_TRANSACTIONS as in Kafka: the client sends it
-    again.
+    """An ongoing transaction is aborted first. As in Kafka, the response is CONCURRENT_TRANSACTIONS in the meantime,
+    and the client retries.
     """
     body = request.body
     code = _refusal(request, broker)
@@ -83,7 +83,7 @@ def _init_producer_id(request: _InitProducerId, broker: BrokerState) -> Answer:
 
 
 def _fenced(request: Request, code: int, *, since: int = _FIRST_WITH_FENCED) -> int:
-    """Return an error code as the request's version knows it: older ones say INVALID_PRODUCER_EPOCH."""
+    """Return the error code for the request's version: older ones have INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     is_too_new = code == ErrorCode.PRODUCER_FENCED and request.version < since
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else code
 
@@ -146,7 +146,7 @@ def _add_partitions_to_txn(request: _AddPartitionsToTxn, broker: BrokerState) ->
 
 
 def _answer_client(request: _AddPartitionsToTxn, broker: BrokerState) -> Answer:
-    """Add the partitions of one transaction, which may be many: they are looked at in turns, and added at once."""
+    """Add partitions to one transaction. They are checked in steps, because there may be many, and added together."""
     body = request.body
     producer = body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
     topics = body.v3_and_below_topics
@@ -192,7 +192,7 @@ def _verified(
 
 
 def _not_attempted(codes: _Codes) -> _Codes:
-    """Return why partitions cannot be added, of which one cannot: the others are not attempted."""
+    """Return the error codes if a partition cannot be added: the other partitions are not attempted."""
     return {where: code or ErrorCode.OPERATION_NOT_ATTEMPTED for where, code in codes.items()}
 
 
@@ -208,12 +208,12 @@ def _partition_refusal(request: _AddPartitionsToTxn, broker: BrokerState, where:
 def _rows(
     request: _AddPartitionsToTxn, topics: list[kafka.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], codes: _Codes
 ) -> list[kafka.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
-    """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
+    """Return the topics of the response. As in Kafka, partitions with errors precede those that were not attempted."""
     types, not_tried = request.response, ErrorCode.OPERATION_NOT_ATTEMPTED
     rows_of_topics = []
     for topic in topics:
         if not topic.partitions:
-            continue  # Kafka answers partition by partition
+            continue  # as in Kafka, which answers per partition
         partitions = [TopicPartition(topic.name, index) for index in topic.partitions]
         partitions.sort(key=lambda where: codes[where] == not_tried)
         rows = [
@@ -249,14 +249,14 @@ def _add_offsets_to_txn(request: _AddOffsetsToTxn, broker: BrokerState) -> Answe
 
 
 def refusal_to_add(request: Request, broker: BrokerState, transactional_id: str) -> int:
-    """Return why nothing can be added to a transaction here: the broker only reads, or another node coordinates it."""
+    """Return the error if nothing can be added to a transaction: the broker is read-only or not its coordinator."""
     if broker.is_read_only:
         return ErrorCode.POLICY_VIOLATION
     return elsewhere(request, broker, TRANSACTION, transactional_id)
 
 
 def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
-    """Return the partition of ``__consumer_offsets`` that holds a group."""
+    """Return the ``__consumer_offsets`` partition of a group."""
     return TopicPartition(GROUP_OFFSETS, broker.groups.commits.transaction_key(group_id, -1)[0])
 
 
