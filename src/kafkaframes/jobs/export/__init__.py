@@ -1,1 +1,1 @@
-"""Export of segments to Parquet, Arrow, CSV and JSON: one file a segment, committed one by one. No pyspark, no pool."""
+"""Export segments to Parquet, Arrow, CSV or JSON files. Small segments share a file. No pyspark, no process pool."""

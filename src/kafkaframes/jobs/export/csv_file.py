@@ -19,7 +19,7 @@ _NO_HEADER = pyarrow.csv.WriteOptions(include_header=False)
 
 
 class CsvFile:
-    """Writes batches of one schema to an open file, after a header line with the column names."""
+    """A CSV file of record batches with one schema. Its first line has the column names."""
 
     def __init__(self, file: Any, schema: pa.Schema) -> None:
         self._file = file

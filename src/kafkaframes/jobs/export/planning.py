@@ -1,7 +1,7 @@
 """Plan an export: one task for each slice of a segment, from the options of ``kafka-log``.
 
-Measured with Spark 4.3: a worker that writes Parquet itself takes a fifth of the CPU of Spark's writer, since no value
-travels to the JVM.
+Measured with Spark 4.3: a worker that writes Parquet itself needs a fifth of the CPU time of Spark's writer, because
+values are not copied to the JVM.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kafkaframes.storage.log.notes import LogNotes
 
 
 class ExportPlan(NamedTuple):
-    """What an export reads.
+    """The tasks of an export.
 
     Attributes:
-        tasks: a task for each slice of a segment.
-        internal_topics: Kafka's own topics that exist and are not chosen.
+        tasks: one task for each slice of a segment.
+        internal_topics: internal topics that exist and are not selected.
         notes: swap files that are read as segments.
     """
 
@@ -44,10 +44,10 @@ class ExportPlan(NamedTuple):
 
 
 def plan_export(options: ReadOptions) -> ExportPlan:
-    """Plan the export of the segments that the options choose.
+    """Plan the export of the segments that the options select.
 
     Raises:
-        OptionError: the options do not fit what is there.
+        OptionError: the options do not match the logs.
         LogDirError: a path does not exist or cannot be read.
     """
     result = discover_logs(options.paths, storage=options.storage)
@@ -63,20 +63,20 @@ def plan_export(options: ReadOptions) -> ExportPlan:
 
 
 def _head_of(part: Slice, options: ReadOptions) -> str:
-    """Return a digest of a segment's first batch header: a size alone does not say whose records it has."""
-    if VIEW_MARK in part.segment.path:  # its path has an id that no other segment has
+    """Return a digest of a segment's first batch header, because equal sizes do not prove equal segments."""
+    if VIEW_MARK in part.segment.path:  # this path contains a unique id
         return ""
     try:
         with filesystem_for(part.segment.path, options=options.storage).open(part.segment.path) as read_at:
             return sha256(read_at(0, BATCH_V2.size)).hexdigest()[:16]
-    except LogDirError:  # the task reports it, and the other segments are exported
+    except LogDirError:  # the task reports the error, and the export continues with the other segments
         return ""
 
 
 def task_of(part: Slice, options: ReadOptions) -> ExportTask:
     """Return the task that exports a slice."""
     segment = part.segment
-    is_part = segment.alternates or segment.start  # of a merged log
+    is_part = segment.alternates or segment.start  # part of a merged log
     return ExportTask(
         segment.path,
         part.end,
@@ -93,7 +93,7 @@ def task_of(part: Slice, options: ReadOptions) -> ExportTask:
     )
 
 
-# Options of kafka-log that say what is read; the others say how Spark cuts it, or what rows look like.
+# Options of kafka-log that select records. The other options control Spark's partitioning or the form of rows.
 ACCEPTED = (
     "subscribe",
     "subscribePattern",
@@ -112,10 +112,10 @@ FOR_TABLES = ("isolation", "failOnDataLoss")
 
 
 def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
-    """Refuse options of ``kafka-log`` that an export does not have.
+    """Reject options of ``kafka-log`` that an export does not support.
 
     Raises:
-        OptionError: there is one.
+        OptionError: an option is not supported.
     """
     known = (*ACCEPTED, *FOR_TABLES) if to_table else ACCEPTED
     accepted = {name.lower() for name in known}
@@ -125,33 +125,34 @@ def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which segments share a file, and which files of earlier runs are still good.
+# Group segments into files, and find the valid files of earlier runs.
 #
-# Small segments of a topic partition share a file: a file costs about 13 ms, whatever is in it, and readers dislike
-# many. Only segments that will not change any more do so: the last one of a partition, which a broker may append to,
-# has a file of its own. What shared a file once does so for good: it is written anew from all its segments, or not at
-# all.
+# Small segments of a topic partition share a file, because each file costs about 13 ms and readers are slow with many
+# files. A segment only shares a file if it can no longer change. The last segment of a partition therefore has its own
+# file, because a broker may append to it. Segments that have shared a file always share it: the file is rewritten from
+# all its segments, or not at all.
 #
-# * A file is good while its size is what the journal says, and every segment of it is as it was or has left the log.
-# * A file of which a segment has changed is written again, if the log still has all its segments; otherwise its records
-#   of those that are gone would be lost, or those of the others twice: refused.
-# * A segment of the same size that begins with another batch, or a topic with another id, is of another log: refused.
-# * A file that no line of the journal names (its writer was killed in between) is removed: its segments may now be
-#   grouped in another way.
+# * A file is valid if its size matches the journal, and each of its segments is unchanged or no longer in the log.
+# * If a segment of a file has changed, the file is rewritten, provided that the log still has all its segments.
+#   Otherwise the export fails, because it would lose the records of deleted segments or duplicate those of the others.
+# * A segment of equal size with another first batch, or a topic with another id, belongs to another log. The export
+#   fails.
+# * A file that is not in the journal (its writer was killed) is removed, because its segments may be grouped
+#   differently now.
 
-SMALL_BYTES = 4 << 20  # segments up to that share a file
-SHARED_BYTES = 32 << 20  # of log in a file that segments share
-PARTS = 16  # into which work is cut where it is little: enough for some cores to share it evenly
+SMALL_BYTES = 4 << 20  # largest segment that shares a file
+SHARED_BYTES = 32 << 20  # most log bytes in a shared file
+PARTS = 16  # minimum number of parts of a small export, so that several cores share it evenly
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What earlier runs did.
+    """The results of earlier runs that are still valid.
 
     Attributes:
-        results: of the segments of which nothing is left to do, by name.
-        again: by name, which recorded file a segment was in that has to be written again.
-        outputs: the files that are good, those of segments that left the log included.
+        results: results of finished segments, by segment name.
+        again: journaled file that has to be rewritten, by name of each of its segments.
+        outputs: valid files, including those of segments that are no longer in the log.
     """
 
     results: Mapping[str, SegmentResult]
@@ -163,11 +164,11 @@ _bounds = attrgetter("start", "size_bytes", "first_offset", "end_offset")
 
 
 def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
-    """Return what the journal says of the segments as they are now, where its files are still there.
+    """Return the journaled results that are valid for the current segments and whose files still exist.
 
     Raises:
-        OptionError: exported segments between others have left the log; or they shared
-            a file with a segment that has changed.
+        OptionError: an exported segment in the middle of the log was deleted, or an exported segment shared a file
+            with a segment that has changed.
     """
     recorded = _recorded(settings)
     now = {task.name: task for task in tasks}
@@ -190,7 +191,7 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
 
 
 def _recorded(settings: Settings) -> dict[str, SegmentResult]:
-    """Return the last that the journal says of each segment."""
+    """Return the newest journaled result of each segment."""
     recorded: dict[str, SegmentResult] = {}
     for values in read_journal(settings.to):
         try:
@@ -215,7 +216,7 @@ def _is_there(to: str, result: SegmentResult) -> bool:
 
 
 def _check_same_log(recorded: Mapping[str, SegmentResult], now: Mapping[str, ExportTask]) -> None:
-    """Check that segments which were exported are those of the log that is exported now."""
+    """Check that the exported segments belong to the log that is exported now."""
     for name, known in recorded.items():
         task, before = now.get(name), known.task
         if task is None:
@@ -239,7 +240,7 @@ def _check_same_log(recorded: Mapping[str, SegmentResult], now: Mapping[str, Exp
 
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
-    """The cleaner puts segments together: the records of one that is gone would be exported twice."""
+    """Check that the cleaner has not merged exported segments, whose records would be exported twice."""
     first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
         first.setdefault(_partition(task), task.base_offset)
@@ -267,7 +268,7 @@ def _check_all_here(
 
 
 def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
-    """Return what is left to do: which segments go into which file."""
+    """Return the remaining work: the segments of each file to write."""
     left: list[FileTasks] = []
     current: list[ExportTask] = []
     size_bytes = 0
@@ -288,7 +289,7 @@ def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
 
 
 def part_bytes(total: int, most: int) -> int:
-    """Return how many bytes of work go together: at most ``most``, fewer if cores would be left without work.
+    """Return the size of a unit of work: at most ``most`` bytes, less if some cores would otherwise be idle.
 
     >>> part_bytes(10 << 30, 32 << 20) >> 20, part_bytes(100 << 20, 32 << 20) >> 20, part_bytes(1, 32 << 20) >> 20
     (32, 6, 4)
@@ -301,7 +302,7 @@ def _partition(task: ExportTask) -> tuple[str, int, str]:
 
 
 def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_last: bool) -> bool:
-    """Return whether a segment goes into its neighbour's file: those that shared one do so again."""
+    """Return whether a segment shares its neighbor's file. Segments that have shared a file share it again."""
     entry, other = done.again.get(before.name), done.again.get(task.name)
     if entry is not None or other is not None:
         return entry == other
@@ -310,7 +311,7 @@ def _fits(before: ExportTask, task: ExportTask, done: Done, space: int, *, is_la
 
 
 def remove_unrecorded(settings: Settings, done: Done, files: Iterable[FileTasks]) -> None:
-    """Remove files that no line of the journal names, and those that ``files`` do not replace under their name."""
+    """Remove files that are not in the journal, unless ``files`` overwrite them."""
     root = Path(settings.to)
     replaced = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(done.again.values())
     for path in root.glob(f"topic=*/partition=*/**/*.{settings.form}"):

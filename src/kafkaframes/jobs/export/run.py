@@ -1,18 +1,20 @@
-"""Run an export: plan what is left, have it done, sum up, write ``_SUCCESS``. The caller chooses where the work runs.
+"""Run an export: plan the remaining work, run its tasks, sum up the results, write ``_SUCCESS``.
 
-What is done stands in the destination, so that the next run does the rest:
+The caller chooses where tasks run. The destination stores the progress, so that the next run continues an interrupted
+export:
 
     DIR/topic=orders/partition=0/00000000000000000000.parquet
-    DIR/_kafkaframes/export.json      what was asked for; another run has to ask for the same
-    DIR/_kafkaframes/journal/*.jsonl  a line for each segment that is done; one file a worker's task
-    DIR/_kafkaframes/tmp/             files that are being written
-    DIR/_kafkaframes/summary.json     of the last run that ended
-    DIR/_SUCCESS                      everything is done
+    DIR/_kafkaframes/export.json      settings of the export; later runs must have the same settings
+    DIR/_kafkaframes/journal/*.jsonl  one line for each finished output file; one journal file for each worker task
+    DIR/_kafkaframes/tmp/             incomplete output files
+    DIR/_kafkaframes/summary.json     summary of the last finished run
+    DIR/_SUCCESS                      the export is complete
 
-Readers of Parquet (Spark, Arrow, DuckDB) leave alone names that begin with an underscore.
+Parquet readers (Spark, Arrow, DuckDB) ignore names that begin with an underscore.
 
-Or export everything into one Parquet file, topic and partition in it: a backup that is easy to carry. It is written
-beside its place and renamed when it is whole; it cannot go on where it was stopped. ``kafkaframes restore`` takes it.
+``export_single`` instead writes one Parquet file with topic and partition columns, a backup that is easy to move and
+that ``kafkaframes restore`` reads. The file has a temporary name until it is complete. An interrupted run cannot be
+resumed.
 """
 
 from __future__ import annotations
@@ -58,22 +60,22 @@ from kafkaframes.storage.files.atomic import PART
 from kafkaframes.storage.files.local_disk import flush_path
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
-GROUP_BYTES = 32 << 20  # small files go to a worker together
+GROUP_BYTES = 32 << 20  # log bytes in a worker's task, which has several small files
 _REQUESTED = f"{OWN}/export.json"
-OPEN_COST = 64 << 10  # bytes that are exported in the time it takes to open a segment and its output
+OPEN_COST = 64 << 10  # cost of opening a segment and its output, as the number of bytes exported in the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an export did, in this run and in those before.
+    """The outcome of an export, including earlier runs into the same destination.
 
     Attributes:
-        summary: of everything that the destination holds of the segments asked for.
-        exported, resumed: how many segments this run wrote, and how many it found done.
-        output_bytes: size of the files.
-        results: one a segment, in the order of the plan.
-        table: if the destination is a table, facts about it for the user, as JSON values.
-        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
+        summary: totals of the selected segments in the destination.
+        exported, resumed: number of segments that this run wrote, and number that earlier runs had finished.
+        output_bytes: size of the files, in bytes.
+        results: one result for each segment, in plan order.
+        table: facts about the table for the user, as JSON values; None if the destination is not a table.
+        notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
     """
 
     summary: Summary
@@ -86,26 +88,26 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the destination holds every record of the source that was selected."""
+        """Whether the destination has every selected record of the source."""
         return not self.failed and not self.fault_count and not self.notes.hidden
 
     @property
     def failed(self) -> list[SegmentResult]:
-        """The segments that were not exported."""
+        """The results of segments that were not exported."""
         return [result for result in self.results if result.failed is not None]
 
     @property
     def records_read(self) -> int:
-        """How many records were read from the exported segments, including those that were not selected."""
+        """The number of records read from the exported segments, including records that were not selected."""
         return sum(result.tally.records_read for result in self.results)
 
     @property
     def fault_count(self) -> int:
-        """How many damaged places were met."""
+        """The number of damaged batches and chunks."""
         return sum(result.fault_count for result in self.results)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the outcome as a JSON object."""
         summary = asdict(self.summary)
         for codec, values in zip(self.summary.codecs, summary["codecs"], strict=True):
             values["ratio"] = round(codec.ratio, 4)
@@ -137,13 +139,15 @@ def export(
     """Export segments into ``settings.to``, except those that an earlier run exported.
 
     Args:
-        tasks: partition by partition, by offset.
-        overwrite: remove an earlier export first.
-        internal_topics: named in the summary.
-        notes: reported with the outcome.
+        tasks: tasks in order of partition and offset.
+        settings: settings of all segments.
+        run: runs the tasks.
+        overwrite: whether to remove an earlier export first.
+        internal_topics: internal topics that are not selected, for the summary.
+        notes: notes for the outcome.
 
     Raises:
-        OptionError: the destination cannot be written or does not fit; or see ``run``.
+        OptionError: the destination cannot be written, or has another export. ``run`` may raise other errors.
     """
     started = time.monotonic()
     with open_destination(settings.to, settings.fingerprint(), overwrite=overwrite):
@@ -170,15 +174,16 @@ def export(
 
 @contextmanager
 def open_destination(to: str, requested: dict[str, Any], *, overwrite: bool = False) -> Iterator[None]:
-    """Make the destination ready and keep other exports out of it meanwhile.
+    """Prepare the destination, and lock it against other exports.
 
     Args:
         to: a directory that is new, empty, or an earlier export.
-        requested: what has to be the same in every run (``Settings.fingerprint``).
-        overwrite: remove an earlier export first.
+        requested: settings that must be the same in every run (``Settings.fingerprint``).
+        overwrite: whether to remove an earlier export first.
 
     Raises:
-        OptionError: it cannot be written, is something else, was asked for differently, or is being written.
+        OptionError: the destination cannot be written, has other contents or an export with other settings, or is
+            locked by another export.
     """
     root = Path(to)
     try:
@@ -215,16 +220,16 @@ def _prepare(root: Path, requested: dict[str, Any]) -> None:
             raise OptionError(f"`to` {root}: an earlier run had other settings ({differs}); `overwrite` replaces it")
     else:
         write_whole(known, json.dumps(requested))
-    shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(root / TEMPORARY, ignore_errors=True)  # incomplete files of a killed run
     (root / TEMPORARY).mkdir()
     (root / JOURNAL).mkdir(exist_ok=True)
 
 
 def flush(paths: Iterable[Path]) -> None:
-    """Have files and their directories on the disk, as far as a power failure goes.
+    """Flush files and their directories to disk, so that they survive a power failure.
 
-    Once at the end, not for each file as it appears: that took a third of the time of an export of small segments. A
-    file that a power failure cut is noticed by its size and exported again.
+    This is done once at the end. Flushing each file took a third of the time of an export of small segments. A file
+    that a power failure truncates has the wrong size, and the next run exports it again.
     """
     listed = list(paths)
     for path in (*listed, *sorted({path.parent for path in listed})):
@@ -232,21 +237,21 @@ def flush(paths: Iterable[Path]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a small file that is there as a whole or not at all."""
+    """Write a small file atomically."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     temporary.write_text(text)
     os.replace(temporary, path)
 
 
 def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
-    """Put neighbouring small files together, so that the cost of a task is paid once for many."""
+    """Group neighboring small files into jobs, so that many files share the cost of a task."""
     costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
     limit = part_bytes(sum(costs.values()), GROUP_BYTES)
     return [Job(settings, tuple(share)) for share in shares(costs, limit, costs.__getitem__)]
 
 
 def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
-    """Add up what was counted segment by segment."""
+    """Return the totals of the segments' counts."""
     of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
     codecs: dict[str, Counts] = defaultdict(Counts)
     dropped: dict[str, Counts] = defaultdict(Counts)
@@ -294,15 +299,15 @@ def export_single(
     """Write the records of segments into the one Parquet file ``settings.to``.
 
     Args:
-        tasks: partition by partition, by offset.
-        settings: their format is Parquet.
-        overwrite: replace a file that is there.
-        internal_topics: named in the summary.
-        notes: reported with the outcome.
+        tasks: tasks in order of partition and offset.
+        settings: settings with the format Parquet.
+        overwrite: whether to replace an existing file.
+        internal_topics: internal topics that are not selected, for the summary.
+        notes: notes for the outcome.
 
     Raises:
-        OptionError: the file exists, or cannot be written.
-        LogDirError, CorruptRecordError: a segment cannot be read, or is damaged with on_damage=fail; no file is left.
+        OptionError: the file exists or cannot be written.
+        LogDirError, CorruptRecordError: a segment cannot be read, or is damaged with on_damage=fail. No file remains.
     """
     started = time.monotonic()
     final = Path(settings.to)
@@ -334,7 +339,7 @@ def export_single(
 
 
 def _write_rows(output: Output, task: ExportTask, headers: bool, batch: pa.RecordBatch) -> None:
-    """Hand a segment's rows to the file, with whose they are."""
+    """Write rows of a segment to the file, with topic and partition columns."""
     rows = row_batch(batch, headers=headers)
     topic = pa.repeat(pa.scalar(task.topic, pa.string()), rows.num_rows)
     partition = pa.repeat(pa.scalar(task.partition, pa.int32()), rows.num_rows)

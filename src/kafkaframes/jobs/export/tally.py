@@ -1,4 +1,4 @@
-"""Count what one segment held and what of it was written, chunk by chunk, and choose the rows to write."""
+"""Count the records of a segment, those read and those written, and select the rows to write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEFORE_SIZE = 12
 
 @dataclass(slots=True)
 class Counts:
-    """Some batches and records; sizes are in bytes. ``records`` is None where it cannot be known."""
+    """Counts of batches and records. Sizes are in bytes. ``records`` is None if the number is unknown."""
 
     batches: int = 0
     records: int | None = 0
@@ -43,14 +43,15 @@ class Counts:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted of one segment.
+    """The counts of one segment.
 
     Attributes:
-        records_read: all that were read, control records too.
-        records, payload_bytes: written.
-        first_timestamp_ms, last_timestamp_ms: of the records written; None where none has one.
-        codecs: what was read, by codec; control records are not among it.
-        dropped: what was not written, by reason.
+        records_read: number of records that were read, including control records.
+        records, payload_bytes: number and size of the written records.
+        first_timestamp_ms, last_timestamp_ms: smallest and largest timestamp of the written records; None if no record
+            has a timestamp.
+        codecs: counts of the read batches by codec, without control records.
+        dropped: counts of batches and records that were not written, by reason.
     """
 
     records: int = 0
@@ -63,21 +64,21 @@ class Tally:
     _last_position: int = -1
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the counts as a JSON object."""
         values = asdict(self)
         del values["_last_position"]
         return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Tally:
-        """Read what ``as_json`` gave."""
+        """Create counts from the values that ``as_json`` returned."""
         made = cls(**values)
         made.codecs = {name: Counts(**counts) for name, counts in values["codecs"].items()}
         made.dropped = {name: Counts(**counts) for name, counts in values["dropped"].items()}
         return made
 
     def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
-        """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it to write."""
+        """Count a chunk of rows with ``SOURCE_COLUMNS``, and return the rows to write."""
         self.records_read += batch.num_rows
         control: Flags = batch.column("control").to_numpy(zero_copy_only=False)
         starts = self._starts_of_batches(batch)
@@ -99,24 +100,25 @@ class Tally:
 
     @property
     def records_left_out(self) -> dict[str, int]:
-        """Reason to records that were read and not written; what damage cost was not read."""
+        """The number of records that were read and not written, by reason. Unreadable records are not included."""
         reasons = (CONTROL_RECORDS, NOT_SELECTED)
         return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
 
     def begin_source(self) -> None:
-        """Say that positions count anew: what follows are other bytes."""
+        """Start a new source file, whose positions are unrelated to those of the previous one."""
         self._last_position = -1
 
     def drop(self, reason: str, counts: Counts) -> None:
-        """Count what is not written."""
+        """Count batches and records that are not written."""
         self.dropped.setdefault(reason, Counts()).add(counts)
 
     def damage(self, error: ReadError, header: bytes, *, end: int) -> None:
-        """Count what damage cost.
+        """Count the batches and records that are lost through damage.
 
         Args:
-            header: the bytes where it is, at least a batch's header where there is one.
-            end: of the segment.
+            error: the read error.
+            header: bytes at the damaged position, at least a whole batch header if the file is long enough.
+            end: end position of the segment.
         """
         if error.base_offset is None:
             self.drop(error.reason, Counts(1, None, end - error.position))
@@ -128,7 +130,7 @@ class Tally:
             self.drop(error.reason, Counts(1, lost, size))
 
     def _starts_of_batches(self, batch: pa.RecordBatch) -> Flags:
-        """Tell which rows are the first of their batch."""
+        """Return a flag for each row: whether it is the first row of its batch."""
         positions = batch.column("position").to_numpy()
         starts = np.ones(positions.size, np.bool_)
         starts[1:] = positions[1:] != positions[:-1]
@@ -169,7 +171,7 @@ def _sum_of(batch: pa.RecordBatch, rows: Flags) -> int:
 
 
 def _payload(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the bytes of key, value and headers of each row, as a producer handed them over."""
+    """Return the size of each row's key, value and headers in bytes, without the encoding's overhead."""
     total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
     for name in ("key", "value"):
         total += _lengths(batch.column(name))
@@ -201,7 +203,7 @@ def _flags_of(batch: pa.RecordBatch, keep: Filter) -> Flags:
 
 
 def _narrow(keys: pa.Array, chosen: Flags, test: Callable[[bytes], bool]) -> None:
-    """Keep rows whose key passes; each different key is looked at once, and a record without one never passes."""
+    """Clear the flags of rows whose key fails the test. Each distinct key is tested once. A null key always fails."""
     coded = keys.dictionary_encode()
     passes = np.array([*(test(key) for key in coded.dictionary.to_pylist()), False], np.bool_)
     numbers = pc.fill_null(coded.indices, len(passes) - 1).to_numpy()
@@ -209,7 +211,7 @@ def _narrow(keys: pa.Array, chosen: Flags, test: Callable[[bytes], bool]) -> Non
 
 
 def _promised(header: bytes) -> int | None:
-    """Return how many records a batch's header says; None where its format does not."""
+    """Return the record count in a batch header, or None if the batch is not of format 2."""
     if len(header) < BATCH_V2.size or header[BATCH_V2.position_of("magic")] != 2:
         return None
     index = BATCH_V2.position_of("count")
@@ -221,7 +223,7 @@ def _promised(header: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """One topic as it was written. Timestamps are None where no record has one; sizes are in bytes."""
+    """Totals of a topic's written records. Timestamps are None if no record has one. Sizes are in bytes."""
 
     topic: str
     partitions: int
@@ -233,7 +235,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class CodecSummary:
-    """What one codec stored: ``log_bytes`` in segments for ``payload_bytes`` of keys, values and headers."""
+    """Totals of a codec: ``log_bytes`` in segments, and ``payload_bytes`` of keys, values and headers."""
 
     codec: str
     batches: int
@@ -243,13 +245,13 @@ class CodecSummary:
 
     @property
     def ratio(self) -> float:
-        """Payload bytes for each byte of log."""
+        """The payload bytes per byte of log."""
         return self.payload_bytes / self.log_bytes if self.log_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What is in the log and not in the output, and why. ``records`` is None where it cannot be known."""
+    """Totals of records that are in the log but not in the output, by reason. ``records`` is None if unknown."""
 
     reason: str
     batches: int
@@ -259,7 +261,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The outcome of a job. ``internal_topics`` were not asked for; ``records_read`` is how many the log gave."""
+    """The totals of a job. ``internal_topics`` were not selected. ``records_read`` counts the log's records."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]
@@ -271,5 +273,5 @@ class Summary:
 
     @property
     def records(self) -> int:
-        """Records written."""
+        """The number of written records."""
         return sum(topic.records for topic in self.topics)

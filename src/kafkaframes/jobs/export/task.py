@@ -1,7 +1,7 @@
-"""Export segments: one, or several small ones, into a file, which appears under its name when it is whole.
+"""Export segments to a file, one segment or several small ones. The file appears only after it is complete.
 
-The work of a worker. A file is written under a temporary name below ``_kafkaframes/tmp``, closed, renamed, and then
-recorded in the journal. Killed at any moment, a worker leaves a temporary file, or a whole file that the next run
+Workers run this code. A worker writes a file under a temporary name in ``_kafkaframes/tmp``, closes it, renames it, and
+records it in the journal. If the worker is killed, it leaves a temporary file, or a complete file that the next run
 replaces or removes.
 """
 
@@ -44,19 +44,19 @@ from kafkaframes.storage.log.open_segment import Gap, OpenSegment, open_planned
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """One segment.
+    """The export of one segment.
 
     Attributes:
-        path: of the ``.log``, on a disk or by URL.
-        size_bytes: as it was listed; what a broker appends later is left for the next run.
-        first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
-        start: the position of the batch to begin with.
-        aborted: transactions whose batches are left out.
-        label: what the output is called in place of the segment, where a part of it stands in a log merged from copies.
-        source: the log directory, where each of several copies is exported.
-        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
-        topic_id: of the topic, as its log directory has it; empty if it has none.
-        head: a digest of the segment's first batch header, with its CRC; empty if it is not read (tiered segments).
+        path: local path or URL of the ``.log`` file.
+        size_bytes: size of the file when it was listed. Data that a broker appends later is exported by the next run.
+        first_offset, end_offset: offset range to export (end exclusive); None means unbounded.
+        start: position of the first batch to read.
+        aborted: aborted transactions, whose batches are omitted.
+        label: name of the output if the segment is only a part of a log merged from copies; empty otherwise.
+        source: log directory of the segment if several copies are exported.
+        alternates: other copies of the same offsets, used in place of damaged batches.
+        topic_id: topic id from the log directory; empty if it has none.
+        head: digest of the segment's first batch header, including its CRC; empty if not read (tiered segments).
     """
 
     path: str
@@ -76,33 +76,33 @@ class ExportTask:
 
     @property
     def bytes_to_read(self) -> int:
-        """How much of the segment is read."""
+        """The number of bytes of the segment to read."""
         return self.size_bytes - self.start
 
     @property
     def name(self) -> str:
-        """Where the output lies below the destination, without its suffix."""
+        """The path of the output relative to the destination, without suffix."""
         copy = f"/source={quote(self.source, safe='')}" if self.source else ""
         label = self.label or split(self.path)[1].removesuffix(".swap").replace(".log", "")
         return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
 
 NO_CONTROL = Filter(control=False)
-_JSON_LINES = 2  # version of the form of records in JSON; version 1 replaced bytes that are not UTF-8
+_JSON_LINES = 2  # version of the JSON output; version 1 replaced bytes that are not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for every segment of an export.
+    """Settings that are common to all segments of an export.
 
     Attributes:
         to: the destination, a directory that every worker can write.
         form: parquet, arrow, csv or json.
-        keep: conditions on records; its offsets are not looked at (each task has its own).
-        on_damage, verify_crc: as ``scan_log`` has them.
+        keep: conditions on records. Its offsets are ignored, because each task has its own.
+        on_damage, verify_crc: as in ``scan_log``.
         headers: whether the output has the column ``headers``.
-        base64: csv: keys, values and header values are written in base64, so that no byte is lost.
-        storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
+        base64: for CSV: whether keys, values and header values are written in base64, which preserves every byte.
+        storage: options of the source's store, and the key files of encrypted tiered segments.
     """
 
     to: str
@@ -115,7 +115,7 @@ class Settings:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what must be the same in every run into one destination, as JSON values."""
+        """Return the settings that must be the same in every run into a destination, as JSON values."""
         values = asdict(self)
         del values["to"], values["storage"]
         values["mode"] = SPARK_MODES[values.pop("on_damage")]
@@ -139,22 +139,22 @@ SUCCESS = "_SUCCESS"
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 log = logging.getLogger("kafkaframes.storage.log")
-MOST_FAULTS = 20  # of one segment are reported
-# A reader lays out memory for its chunks, and the system zeroes it in pages of 2 MiB: for a small segment that took
-# longer than reading it. So it is told to make room for what such a segment usually holds, uncompressed.
+MOST_FAULTS = 20  # reported faults of a segment
+# A reader allocates memory for its chunks, which the system zeroes in pages of 2 MiB. For a small segment this took
+# longer than reading it, so the reader allocates only the typical uncompressed size of such a segment.
 USUAL_RATIO = 8
 
 
 @dataclass(slots=True)
 class SegmentResult:
-    """What became of one segment.
+    """The result of exporting one segment.
 
     Attributes:
-        output: the file below the destination, which other segments may share; None if no record was selected, or the
-            segment failed.
-        output_bytes: the size of the file.
-        faults: damage, as text with file and position; the first MOST_FAULTS of ``fault_count``.
-        failed: why the segment was not exported; None where it was.
+        output: path of the file relative to the destination, possibly shared with other segments; None if no record was
+            selected or the segment failed.
+        output_bytes: size of the file, in bytes.
+        faults: messages about damage, with file and position; the first MOST_FAULTS of ``fault_count``.
+        failed: reason why the segment was not exported; None if it was exported.
     """
 
     task: ExportTask
@@ -166,34 +166,34 @@ class SegmentResult:
     failed: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, for the journal."""
+        """Return the result as a JSON object for the journal."""
         return asdict(self) | {"tally": self.tally.as_json()}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SegmentResult:
-        """Read what ``as_json`` gave.
+        """Create a result from the values that ``as_json`` returned.
 
         Raises:
-            KeyError, TypeError, AttributeError: it does not describe a result.
+            KeyError, TypeError, AttributeError: the values do not describe a result.
         """
         parsed = {"task": ExportTask(**values["task"]), "tally": Tally.from_json(values["tally"])}
         return cls(**(values | parsed))
 
 
 class Job(NamedTuple):
-    """Some files to write: what a worker process is given."""
+    """Files to write in one task of a worker process."""
 
     settings: Settings
     files: tuple[FileTasks, ...]
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of log are read."""
+        """The number of log bytes to read."""
         return sum(task.bytes_to_read for tasks in self.files for task in tasks)
 
 
 def export_group(job: Job) -> list[SegmentResult]:
-    """Export some files and record each in the journal.
+    """Export the files of a job, and record each in the journal.
 
     Raises:
         OptionError: the destination cannot be written.
@@ -210,9 +210,9 @@ def export_group(job: Job) -> list[SegmentResult]:
 
 
 def lines_of(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the journal: one for each file, with all its segments, so that none is there without the rest.
+    """Yield one journal line for each file. It has all segments of the file, so that they are recorded atomically.
 
-    Those that failed are not recorded: the next run tries them again.
+    Failed segments are not recorded, so that the next run exports them again.
     """
     done = [result for result in results if result.failed is None]
     for output, members in groupby(done, key=lambda result: result.output):
@@ -223,19 +223,19 @@ def lines_of(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
 
 
 def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
-    """Read a line of the journal.
+    """Parse a journal line.
 
     Raises:
-        KeyError, TypeError, AttributeError: it does not describe a result.
+        KeyError, TypeError, AttributeError: the values do not describe results.
     """
     return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
 
 
 @contextmanager
 def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield what appends a line to a file of its own, which is made with the first.
+    """Yield a function that appends a line to a new journal file, which is created with the first line.
 
-    A process that is killed after a line was appended does not lose it.
+    An appended line survives if the process is killed.
     """
     path, descriptors = Path(to, JOURNAL, f"{uuid.uuid4().hex}.jsonl"), list[int]()
 
@@ -252,7 +252,7 @@ def journal_of(to: str) -> Iterator[Callable[[dict[str, Any]], None]]:
 
 
 def read_journal(to: str) -> Iterator[dict[str, Any]]:
-    """Yield what was recorded, oldest files first; a line that was cut short, or is no object, is left out."""
+    """Yield the objects in the journal, oldest file first. Truncated lines and other JSON values are skipped."""
     for path in sorted(Path(to, JOURNAL).glob("*.jsonl"), key=lambda path: (path.stat().st_mtime_ns, path.name)):
         yield from filter(None, map(json_object, path.read_bytes().splitlines()))
 
@@ -260,8 +260,8 @@ def read_journal(to: str) -> Iterator[dict[str, Any]]:
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
     """Export segments of one topic partition into one file, which appears complete or not at all.
 
-    A segment that cannot be read, or is damaged with on_damage=fail, is reported in ``failed`` and leaves no file.
-    Segments that were to share its file then get files of their own.
+    If a segment cannot be read, or is damaged with on_damage=fail, its result has the reason in ``failed``, and the
+    file is not written. The other segments of a shared file then get files of their own.
 
     Raises:
         OptionError: the destination cannot be written.
@@ -287,7 +287,7 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
             temporary.unlink(missing_ok=True)
             if len(tasks) == 1:
                 return [SegmentResult(first, failed=str(error))]
-            final.unlink(missing_ok=True)  # of a run before: it has the records of all
+            final.unlink(missing_ok=True)  # file of an earlier run, with the records of all segments
             return [result for task in tasks for result in export_file((task,), settings, memory=memory)]
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -299,15 +299,15 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
             for result in results:
                 result.output, result.output_bytes = str(final.relative_to(settings.to)), size_bytes
         else:
-            final.unlink(missing_ok=True)  # of a run before, when the segments were other ones
+            final.unlink(missing_ok=True)  # file of an earlier run with other segments
     return results
 
 
 def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) -> None:
-    """Compare the rows of a file with the records that were read for it.
+    """Check that a file has as many rows as records were read for it.
 
     Raises:
-        LogDirError: they differ; the file is not to be kept.
+        LogDirError: the numbers differ, so the file must be removed.
     """
     left_out: Counter[str] = Counter()
     read = 0
@@ -318,7 +318,7 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, where: str) ->
 
 
 def _metadata(tasks: FileTasks) -> dict[str, str]:
-    """Return what a file says of itself, where its format has space for that."""
+    """Return the metadata of a file, for formats that can store it."""
     first = tasks[0]
     paths = [printable(task.path) for task in tasks]
     facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
@@ -333,17 +333,19 @@ def copy_segment(
     memory: Recycler,
     look: Look | None = None,
 ) -> None:
-    """Read the selected records of a segment and hand them over batch by batch; count them in ``result``.
+    """Read the selected records of a segment, pass them to ``write`` batch by batch, and count them in ``result``.
 
     Args:
-        result: with the task, and otherwise empty.
-        write: gets columns of ``tally.SOURCE_COLUMNS``.
-        memory: of all segments of one worker: fresh memory for each small one took twice the time of reading it.
-        look: sees the batches of the log first, and says which to leave out unread.
+        result: the result of the segment's task, with all counts at zero.
+        settings: settings of the export.
+        write: receives batches with ``tally.SOURCE_COLUMNS``.
+        memory: buffers that all segments of a worker share. Allocating them for each small segment took twice the time
+            of reading it.
+        look: receives the batches of the log before they are decoded, and returns those to omit.
 
     Raises:
         LogDirError: the segment cannot be read.
-        CorruptRecordError: it is damaged, and the ``on_damage`` is fail.
+        CorruptRecordError: the segment is damaged, and ``on_damage`` is "fail".
     """
     with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
         _copy(segment, result, settings, write, look, memory)
@@ -376,7 +378,7 @@ def _copy(
 
 
 def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> None:
-    """Count the bytes that hold no batch that was read: damaged chunks, and what lies behind the last batch."""
+    """Count the bytes outside the batches that were read: damaged chunks, and data after the last batch."""
     size_bytes = result.task.size_bytes
     for gap in gaps:
         result.fault_count += 1
@@ -411,8 +413,8 @@ def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
 
 @contextmanager
 def writing(to: str) -> Iterator[None]:
-    """Tell a failing destination from a failing segment: the former ends the export."""
+    """Raise OptionError for errors of the destination, which end the export, unlike errors of a segment."""
     try:
         yield
-    except OSError as error:  # pyarrow's errors of files are OSErrors, too
+    except OSError as error:  # pyarrow's file errors are OSErrors too
         raise OptionError(f"`to` {to}: cannot be written: {error.strerror or error}") from error

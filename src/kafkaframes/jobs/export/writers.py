@@ -1,7 +1,8 @@
-"""The four output formats: Arrow batches in, one file out.
+"""Write Arrow batches to a file in one of the four output formats.
 
-Parquet: zstd; offsets and timestamps as packed differences, no dictionaries of keys and values (they seldom repeat, and
-building them cost more than the rest); row groups end at ROW_GROUP_ROWS or ROW_GROUP_BYTES, which bounds the memory.
+Parquet files are compressed with zstd. Offsets and timestamps are delta-encoded. Keys and values have no dictionaries,
+because they rarely repeat and dictionaries cost more CPU than everything else. A row group ends at ROW_GROUP_ROWS or
+ROW_GROUP_BYTES, which limits the memory.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _NAMES = frozenset({"offset", "timestamp", "timestampType", "topic", "partition"
 
 
 class ParquetOutput:
-    """Collects batches up to a row group.
+    """A Parquet file. Batches are collected until a row group is full.
 
     Args:
-        plain_types: say no more of types than Parquet's own: who reads it meets no dictionaries of Arrow's.
+        plain_types: omit the Arrow schema from the file, so that readers see no Arrow dictionary types.
     """
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool, plain_types: bool = False) -> None:
@@ -49,7 +50,7 @@ class ParquetOutput:
 
         numbers = ["offset", "timestamp"]
         decoded = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
-        repeated = ["timestampType", "topic", "partition", *decoded]  # topic, partition: of an Iceberg table only
+        repeated = ["timestampType", "topic", "partition", *decoded]  # topic and partition: in Iceberg tables only
         self._schema = schema
         self._file = _opened(self._path)
         self._writer = pyarrow.parquet.ParquetWriter(
@@ -65,7 +66,7 @@ class ParquetOutput:
         )
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows; full row groups are written."""
+        """Append rows, and write row groups that are full."""
         batch = _with_far_times(batch)
         if FAR_TIMES in batch.schema.names and FAR_TIMES not in self._schema.names:
             self._widen()
@@ -76,7 +77,7 @@ class ParquetOutput:
             self._flush()
 
     def _widen(self) -> None:
-        """Begin the file again with the column ``FAR_TIMES``; the row groups that were written are copied."""
+        """Restart the file with the column ``FAR_TIMES``, and copy the row groups that were written."""
         import pyarrow.parquet
 
         with self._ended_once():
@@ -115,7 +116,7 @@ class ParquetOutput:
 
     @contextmanager
     def _ended_once(self) -> Iterator[None]:
-        """Let a write fail once: pyarrow would end the file again when it is forgotten, and print a traceback."""
+        """Prevent pyarrow from closing a failed file again on deletion, which would print a traceback."""
         try:
             yield
         except BaseException:
@@ -124,7 +125,7 @@ class ParquetOutput:
 
 
 def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows whose timestamps readers can hold in microseconds; others are null, and numbers in ``FAR_TIMES``."""
+    """Return rows with null timestamps where microseconds would overflow; ``FAR_TIMES`` has those as numbers."""
     times = batch.column("timestamp")
     if times.type.unit != "ms":
         return batch
@@ -137,7 +138,7 @@ def _with_far_times(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows with all columns of a file."""
+    """Return rows with all columns of a schema."""
     if FAR_TIMES in schema.names and FAR_TIMES not in batch.schema.names:
         batch = batch.append_column(FAR_TIMES, pa.nulls(batch.num_rows, pa.int64()))
     return batch.select(schema.names)
@@ -164,10 +165,10 @@ def _remove(path: str) -> None:
 
 
 def _opened(path: str, mode: str = "wb") -> Any:
-    """Open a file of this machine, or of a store by its URL.
+    """Open a local file, or a file in a store by its URL.
 
     Raises:
-        MissingExtraError: fsspec, or what it needs for this store, is absent.
+        MissingExtraError: fsspec or its implementation for this store is not installed.
     """
     if "://" not in path:
         return pa.OSFile(path, mode)
@@ -180,7 +181,7 @@ def _opened(path: str, mode: str = "wb") -> Any:
 
 
 class ArrowOutput:
-    """An Arrow IPC file (Feather 2), zstd."""
+    """An Arrow IPC file (Feather 2), compressed with zstd."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -190,7 +191,7 @@ class ArrowOutput:
 
 
 class CsvOutput:
-    """Text columns with a header line; headers of records are a JSON array of [key, value]."""
+    """A CSV file with a header line. Record headers are a JSON array of [key, value] pairs."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
         from kafkaframes.jobs.export.csv_file import CsvFile
@@ -223,7 +224,7 @@ class CsvOutput:
 
 
 class JsonOutput:
-    """JSON lines in the form of ``records/json_lines.py``; ``timestamp`` is in milliseconds."""
+    """A file of JSON lines in the form of ``records/json_lines.py``. ``timestamp`` is in milliseconds."""
 
     def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
         self._file = open(path, "wb")  # noqa: SIM115 (closed by close)
@@ -243,7 +244,7 @@ class JsonOutput:
 
 
 def _json_values(raw: pa.Array) -> list[JsonBytes]:
-    """Return bytes as JSON has them; they are looked at one by one only if some are not UTF-8."""
+    """Return bytes as JSON values. Values are converted one by one only if some are not UTF-8."""
     try:
         texts: list[JsonBytes] = pc.cast(raw, pa.string()).to_pylist()
     except pa.ArrowInvalid:
@@ -261,7 +262,7 @@ FORMATS: dict[str, Callable[..., Writer]] = {
 
 
 class Output:
-    """A file that is made when the first row comes, for a segment may have none."""
+    """An output file that is created with its first row, because a segment may have no rows."""
 
     def __init__(
         self, path: str, form: str, *, base64: bool, metadata: dict[str, str], plain_types: bool = False
@@ -274,17 +275,17 @@ class Output:
 
     @property
     def rows(self) -> int:
-        """How many rows the closed file says that it has (Parquet), or were handed to it."""
+        """The number of rows: from the footer of a closed Parquet file, otherwise as written."""
         return self._rows if self.footer is None else int(self.footer.num_rows)
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a file."""
+        """Whether the file has been created."""
         return self._writer is not None
 
     @property
     def footer(self) -> Any:
-        """Parquet's metadata of the closed file; None for other formats, and where there is no file."""
+        """The metadata of the closed Parquet file; None for other formats, or if there is no file."""
         return next(iter(getattr(self._writer, "metadata", ())), None)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -316,7 +317,7 @@ def _maybe(shown: Callable[[bytes], str], value: bytes | None) -> str | None:
 
 
 def _text_array(raw: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
-    """Return bytes as text; one by one only for base64, or where some are no UTF-8."""
+    """Return bytes as text. Values are converted one by one only for base64, or if some are not UTF-8."""
     if shown is not _base64:
         try:
             return pc.cast(raw, pa.string())
@@ -326,7 +327,7 @@ def _text_array(raw: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
 
 
 def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
-    """Return what ``records`` read as the rows of the output: ``kafka-log``'s columns, without topic and partition."""
+    """Convert a batch of ``records`` to output rows: the columns of ``kafka-log`` without topic and partition."""
     columns: dict[str, Any] = {name: batch.column(name) for name in ("key", "value", "offset", "timestamp")}
     columns["timestampType"] = batch.column("timestamp_type")
     if headers:
@@ -335,8 +336,8 @@ def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
 
 
 def _null_where_empty(array: pa.Array) -> pa.Array:
-    """A record without headers has null headers, as in ``kafka-log``."""
+    """Replace empty header lists with null, as in ``kafka-log``."""
     empty = pc.equal(pc.list_value_length(array), 0)
-    if array.offset:  # a filtered array may not start at its buffers' begin
+    if array.offset:  # a filtered array may not start at the beginning of its buffers
         array = pa.concat_arrays([array])
     return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type, mask=empty)
