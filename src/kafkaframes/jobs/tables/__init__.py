@@ -1,1 +1,1 @@
-"""Delta and Iceberg tables of records: files that tasks write, commits that a driver makes. No JVM, no pyspark."""
+"""Write records to Delta, Iceberg and Parquet tables: tasks write files, the driver commits. No JVM, no pyspark."""

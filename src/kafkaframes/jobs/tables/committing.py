@@ -1,20 +1,19 @@
-"""Which run owns which data files on a disk, and commits that are made visible exactly once.
+"""Commit data files to a table exactly once, and remove the data files of dead runs.
 
-Each run keeps a file ``_kafkaframes/runs/RUN.json`` locked while it writes and commits. The operating system takes the
-lock away with the process, however it ends. A file without a lock belongs to a dead run; its data files (their names
-end with the run's name) are removed if the table's log says that the run never committed, and named otherwise. Some
-mounted file systems do not show the locks of other machines: a run of another one is called dead after a week only. In
-a store there are no locks: there Delta's VACUUM and Iceberg's ``remove_orphan_files`` do it.
+Each run holds a lock on a file ``_kafkaframes/runs/RUN.json`` while it writes and commits. The operating system
+releases the lock when the process ends. A run whose file is not locked is dead. Its data files (their names end with
+the run's name) are removed if the table's history shows that the run never committed them, and reported otherwise. Some
+network file systems do not show locks of other machines, so a run of another machine is considered dead only after a
+week. Object stores have no locks. There, Delta's VACUUM or Iceberg's ``remove_orphan_files`` removes such files.
 
-A commit that lost against another writer is tried again; one whose outcome is not known is never repeated.
+A commit that conflicts with another writer is retried. A commit with an unknown outcome is never retried.
 
-The latest record of each key is what the files of one commit come to, before a table takes it up. Within a partition
-the greatest offset is the latest. A key is in one partition, unless the topic was given more of them: then the greatest
-timestamp decides between partitions.
+A table of the latest records gets one row for each key and commit. In a partition, the record with the largest offset
+is the latest. If a key is in several partitions, because partitions were added to the topic, the timestamp decides.
 
-The table of dead letters has the records that could not become rows: as they came, with the reason. It is made when
-there is one, has end offsets like any table, and is committed before the table whose records they are. A run that is
-killed in between repeats those records; what the dead letters' own end offsets say is there already is then left out.
+The dead-letter table has the unmodified records that could not be converted to rows, and the reasons. It is created
+with the first of them. Like any table it has end offsets. It is committed before the table. If a run is killed between
+both commits, the next run reads these records again and omits those below the end offsets of the dead-letter table.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What dead runs left: removed files, and files of which it is not known whether a commit names them."""
+    """Data files of dead runs: removed files, and files for which the history does not show whether they are used."""
 
     removed: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
@@ -60,7 +59,7 @@ class Orphans:
 
 @contextmanager
 def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
-    """Hold a run's lock; its file goes when the run ends in order. ``since`` is the table's version before it."""
+    """Hold a run's lock. Its file is removed if the run ends normally. ``since`` is the previous table version."""
     if "://" in root:
         yield
         return
@@ -75,7 +74,7 @@ def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
 
 
 def files_of(root: str, run: str) -> set[str]:
-    """Return the data files of a run, wherever the format puts them; none in a store."""
+    """Return the data files of a run in all directories of the table. The result is empty for an object store."""
     if "://" in root:
         return set()
     return {
@@ -86,7 +85,7 @@ def files_of(root: str, run: str) -> set[str]:
 
 
 def remove_orphans(root: str, table: Table) -> Orphans:
-    """Remove what dead runs left below a table's root, as far as its log says whether they committed."""
+    """Remove data files of dead runs below a table's root, if the history shows that they are not used."""
     removed: list[str] = []
     doubtful: list[str] = []
     if "://" in root:
@@ -110,7 +109,7 @@ def remove_orphans(root: str, table: Table) -> Orphans:
 
 
 def _remaining(root: str, run: str, removed: list[str]) -> list[str]:
-    """Remove what a dead run left staged, whether it committed or not; return its other files."""
+    """Remove a dead run's staged files, and return its other files."""
     files = sorted(files_of(root, run))
     staged = [file for file in files if Path(file).is_relative_to(Path(root, STAGED))]
     for file in staged:
@@ -121,7 +120,7 @@ def _remaining(root: str, run: str, removed: list[str]) -> list[str]:
 
 @contextmanager
 def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
-    """Lock a run's file and yield what it says; None where its owner holds it, or may hold it on another machine."""
+    """Lock a run's file and yield its contents; yield None if its run is alive or may be alive on another machine."""
     try:
         file = open(path, "r+")  # noqa: SIM115 (closed below)
     except FileNotFoundError:
@@ -147,7 +146,7 @@ WAIT_SECONDS = 0.05
 
 
 def _options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table under the names of the options that they come from."""
+    """Return the settings of a table under the names of their options."""
     options = dict(settings)
     value = options.pop("value", RAW)
     if options.pop("latest", False):
@@ -161,17 +160,17 @@ def _shorten(value: Any) -> str:
 
 
 class Committer:
-    """Commits into one table, whose records ``chosen`` describes (``state.table_settings``); ``commits`` counts."""
+    """Commits to one table. ``chosen`` are its settings (``state.table_settings``). ``commits`` is their number."""
 
     def __init__(self, table: Table, chosen: Mapping[str, Any]) -> None:
         self.commits = 0
         self._table, self._chosen = table, chosen
 
     def check_settings(self, state: TableState) -> None:
-        """Check that a table holds the records that this run asks for.
+        """Check that this run selects the same records as the table's earlier runs.
 
         Raises:
-            OptionError: it does not.
+            OptionError: the settings differ.
         """
         before = state.settings or {}
         if before and dict(before) != dict(self._chosen):
@@ -186,10 +185,10 @@ class Committer:
             )
 
     def make(self, commit: Commit, state: TableState | None) -> None:
-        """Commit; try again if another writer committed first and has not touched these offsets.
+        """Commit, and retry if another writer committed first without changing the end offsets of these partitions.
 
         Raises:
-            OptionError: the offsets do not fit any more.
+            OptionError: the end offsets have changed.
         """
         table = self._table
         since = None if state is None else state.version
@@ -214,10 +213,10 @@ class Committer:
         raise OptionError(f"{table.shown}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
 
     def _has_landed(self, commit: Commit, since: int | None) -> bool:
-        """Return whether a commit that ended with an error was made all the same.
+        """Return whether a commit that ended with an error took effect.
 
         Raises:
-            OptionError: it cannot be known; the files of the commit stay.
+            OptionError: the outcome is unknown. The commit's files are not removed.
         """
         try:
             landed = self._table.has_committed(commit.run, since=since)
@@ -242,10 +241,10 @@ class Committer:
 
 
 def _check_files(commit: Commit) -> None:
-    """Check that the data files exist, as far as this machine can see them: a commit must not name missing files.
+    """Check that the data files exist, if they are local: a commit must not refer to missing files.
 
     Raises:
-        OptionError: one is gone, or not whole.
+        OptionError: a file is missing or has the wrong size.
     """
     for file in commit.files:
         if "://" not in file.path and not (os.path.exists(file.path) and os.path.getsize(file.path) == file.size_bytes):
@@ -256,7 +255,7 @@ def _check_files(commit: Commit) -> None:
 
 
 def latest_of_keys(commit: Commit) -> pa.Table:
-    """Return one row for each topic and key: the table's columns and ``tombstone``."""
+    """Return the latest row of each topic and key, with the table's columns and ``tombstone``."""
     schema = commit.columns.append(pa.field(TOMBSTONE, pa.bool_()))
     tables = [_with_columns(_read(file.path), schema) for file in commit.files]
     changes = pa.concat_tables(tables) if tables else schema.empty_table()
@@ -264,7 +263,7 @@ def latest_of_keys(commit: Commit) -> pa.Table:
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with these columns; those that a file lacks are null."""
+    """Return rows with the columns of a schema. Columns that a file does not have are null."""
     for field in schema:
         if field.name not in rows.schema.names:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -272,7 +271,7 @@ def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _last_of(rows: pa.Table, by: list[str], order: str) -> pa.Table:
-    """Return of each group the last row in an order; of rows that are equal in it, the one that comes last."""
+    """Return the row with the largest ``order`` of each group. Among equal rows the last one is returned."""
     ordered = rows.sort_by([(order, "ascending")])
     numbered = ordered.select(by).append_column("row", pa.array(np.arange(ordered.num_rows)))
     last = numbered.group_by(by).aggregate([("row", "max")]).column("row_max")
@@ -289,7 +288,7 @@ def _read(path: str) -> pa.Table:
 
 
 def without_tombstones(changes: pa.Table) -> pa.Table:
-    """Return the rows that stay, as the table has them."""
+    """Return the rows that are not tombstones, with the table's columns."""
     kept: Any = changes.filter(pc.invert(changes.column(TOMBSTONE)))
     return kept.drop_columns([TOMBSTONE])
 
@@ -298,7 +297,7 @@ SETTINGS = {"holds": "dead letters"}
 
 
 class DeadLetters:
-    """Where the bad records of a run go; ``records`` counts those that were added."""
+    """The dead-letter table of a run. ``records`` is the number of records that the run added."""
 
     def __init__(self, table: Table, *, headers: bool) -> None:
         self.records = 0
@@ -309,7 +308,7 @@ class DeadLetters:
 
     @contextmanager
     def claim(self, run: str) -> Iterator[None]:
-        """Hold a run's lock beside the dead letters, and read what they say."""
+        """Hold a run's lock on the dead-letter table, and read the table's state."""
         self._state = self._opened()
         with claim(self._table.root, run, since=None if self._state is None else self._state.version):
             yield
@@ -333,12 +332,12 @@ class DeadLetters:
         return state
 
     def directory_of(self, name: TopicPartition) -> DeadDirectory:
-        """Return where a task writes bad records of a topic partition, and which of them are new."""
+        """Return the directory for a task's bad records of a topic partition, and the first offset that is new."""
         end = None if self._state is None else self._state.end_of(name)
         return DeadDirectory(self._table.data_directory(name), end or 0, self._table.names_inside)
 
     def commit(self, of_table: Commit, files: Iterable[DataFile]) -> None:
-        """Add the bad records of what is about to be committed, if there are any."""
+        """Commit the bad records of a commit to the table, if there are any, before that commit."""
         result = [one.dead for one in files if one.dead is not None and one.job.topic_partition in of_table.after]
         if not result:
             return
@@ -355,22 +354,22 @@ class DeadLetters:
             latest=False,
             replaces=False,
         )
-        self._kept |= {one.path for one in result}  # from here on they may be in a commit
+        self._kept |= {one.path for one in result}  # from now on a commit may refer to them
         self._committer.make(own, self._state)
         self.records += sum(one.records for one in result)
 
     def discard(self, run: str, files: Iterable[DataFile]) -> None:
-        """Remove files of bad records that no commit names."""
+        """Remove files of bad records that are not part of a commit."""
         paths = {one.dead.path for one in files if one.dead is not None} | files_of(self._table.root, run)
         discard(paths, keep=self._kept)
 
     def about(self) -> dict[str, Any]:
-        """Return facts about the dead letters of a run, for the user."""
+        """Return facts about the run's dead letters, for the user."""
         return {**self._table.about(), "records": self.records}
 
 
 def _remove_empty(root: str) -> None:
-    """Remove the files of a claim if no table was made."""
+    """Remove the files of a lock if no table was created."""
     if "://" in root:
         return
     for path in (Path(root, RUNS), Path(root, OWN), Path(root)):

@@ -1,13 +1,12 @@
-"""The columns of a table, the rules by which a later run may change them, and how its rows are made of records. Pure.
+"""The columns of a table, the rules for changing them, and the conversion of records to rows. No I/O.
 
-* A column that a later run brings and the table lacks is added, and so is a field inside of a column; it is null in the
-  rows that were there before.
-* A number may become wider, if the table's format can do that. Any other type of a column of ours is refused, and so is
-  one that the table has lost, or that it has and the run would not fill.
-* A column that another program added stays, and is null in new rows; it must allow that.
-* A table is partitioned by topic and partition, and stays so.
+* If a later run has a new column, or a new field in a nested column, the table gets it. It is null in existing rows.
+* A number type can be widened if the table format supports it. Any other type change of a column is rejected. A run is
+  also rejected if the table has lost one of its columns, or has a column of ours that the run does not write.
+* A column that another program added is kept. It must be nullable, and is null in new rows.
+* A table is always partitioned by topic and partition.
 
-Rows are records as they are, or decoded; all, or the latest of each key.
+Rows have raw or decoded values. A table has all records, or the latest record of each key.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _COLUMNS = pa.schema(
     ]
 )
 HEADERS_COLUMN = pa.field("headers", HEADERS)
-FAR_TIMES_COLUMN = pa.field(FAR_TIMES, pa.int64())  # added to a table by the first record that needs it
+FAR_TIMES_COLUMN = pa.field(FAR_TIMES, pa.int64())  # added to a table with the first record that needs it
 
 
 def table_schema(*, headers: bool) -> pa.Schema:
@@ -47,11 +46,11 @@ def table_schema(*, headers: bool) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """What a later run changes in a table.
+    """A change that a later run makes to a table's columns.
 
     Attributes:
-        path: names from the column inwards; ``element`` for what a list has, ``value`` for what a map has.
-        type: of the new field, or the wider one of a field that exists.
+        path: names from the column to the nested field; ``element`` for list elements, ``value`` for map values.
+        type: type of the new field, or new type of an existing field.
         is_new: whether the field is added.
     """
 
@@ -61,14 +60,16 @@ class ColumnChange:
 
 
 def column_changes(there: pa.Schema, requested: pa.Schema, *, where: str, widening: str = "") -> list[ColumnChange]:
-    """Return what has to be changed before a table can take rows with the columns ``requested``.
+    """Return the changes that a table needs before rows with the columns ``requested`` can be written.
 
     Args:
         there: the table's columns.
-        widening: why the table's types cannot become wider, with the remedy; empty if they can.
+        requested: columns of the new rows.
+        where: the table, for error messages.
+        widening: reason why types of this table format cannot be widened, with a remedy; empty if they can.
 
     Raises:
-        OptionError: the rules above forbid it; the message says what to do.
+        OptionError: the rules of this module forbid a change. The message contains a remedy.
     """
     changes: list[ColumnChange] = []
     _compare_fields(there, requested, (), changes, where)
@@ -135,7 +136,7 @@ _WIDER_NUMBERS = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
-    """Return whether a type holds every value of another, as Iceberg allows a column to change."""
+    """Return whether a type holds all values of another one, by Iceberg's rules for type promotion."""
     if pa.types.is_decimal(kind) and pa.types.is_decimal(than):
         return bool(kind.scale == than.scale and kind.precision > than.precision)
     return any(than == narrow and kind == wide for narrow, wide in _WIDER_NUMBERS)
@@ -178,10 +179,10 @@ def _check_can_stay_empty(field: pa.Field, index: str) -> None:
 
 
 def check_partitioning(there: tuple[str, ...], *, where: str) -> None:
-    """Check that a table is partitioned as an export does it.
+    """Check that a table is partitioned by topic and partition.
 
     Raises:
-        OptionError: it is not.
+        OptionError: it is partitioned differently.
     """
     if there != PARTITIONED_BY:
         shown = ", ".join(there) or "nothing"
@@ -191,7 +192,7 @@ def check_partitioning(there: tuple[str, ...], *, where: str) -> None:
 
 
 def plain(kind: pa.DataType) -> str:
-    """Name a type by what it holds, not by how Arrow lays it out.
+    """Return a type's logical name, without Arrow's physical variants.
 
     >>> plain(pa.large_binary()), plain(pa.list_(pa.int32()))
     ('binary', 'list<int32>')
@@ -210,17 +211,17 @@ def plain(kind: pa.DataType) -> str:
 # --------------------------------------------------------------------------------------------------------------- rows
 
 
-LATEST_WAVE_BYTES = 256 << 20  # of log: the keys that one commit changes are in memory at once
+LATEST_WAVE_BYTES = 256 << 20  # log bytes in a commit; all keys of a commit are in memory at once
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a table holds.
+    """The kind of rows in a table.
 
     Attributes:
         decoding: how values are decoded; None keeps their bytes in ``value``.
-        latest: whether it holds one row for each key of a topic, the latest, and none for a key whose latest record is
-            a tombstone.
+        latest: whether the table has only the latest record of each key and topic. If that record is a tombstone, the
+            table has no row for the key.
     """
 
     decoding: Decoding | None = None
@@ -228,11 +229,11 @@ class Content:
 
     @property
     def wave_bytes(self) -> int | None:
-        """How much log one commit takes up at most; None where the keys do not matter."""
+        """The largest number of log bytes in a commit; None if keys do not have to be in memory."""
         return LATEST_WAVE_BYTES if self.latest else None
 
     def columns(self, *, headers: bool) -> pa.Schema:
-        """Return the columns of the table, in order."""
+        """Return the table's columns, in order."""
         result = table_schema(headers=headers)
         if self.decoding is None:
             return result
@@ -242,7 +243,7 @@ class Content:
         return pa.schema([*fields[:index], *own, *self.decoding.decoder().fields, *fields[index + 1 :]])
 
     def split(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Return rows as the table's files have them, and those that make none, with the column ``reason``."""
+        """Convert records to the table's rows. Return other records separately, with a column ``reason``."""
         if self.decoding is None and not self.latest:
             return rows, None
         decoder = None if self.decoding is None else self.decoding.decoder()
@@ -257,5 +258,5 @@ RAW = Content()
 
 
 def dead_letter_schema(*, headers: bool) -> pa.Schema:
-    """Return the columns of a table of dead letters: a record as it came, and the reason."""
+    """Return the columns of a dead-letter table: the unmodified record, and the reason."""
     return table_schema(headers=headers).append(pa.field(REASON, pa.string()))

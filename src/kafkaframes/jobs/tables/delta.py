@@ -1,14 +1,15 @@
 """Delta tables, through ``deltalake`` (delta-rs).
 
-Where things stand in Delta's log:
+The Delta log stores:
 
-* the end offset of a topic partition: a ``txn`` action, app id ``kafkaframes/TOPIC/PARTITION``, version = the end.
-  Delta keeps these through checkpoints and when old log files are removed; two commits that name one app id conflict.
-* the topic's id: ``txn`` of ``kafkaframes/TOPIC``, version = ``topic_number``.
-* which records the table holds: in the metadata of the column ``offset``.
-* for people: ``kafkaframes`` in the commit's own info (``DESCRIBE HISTORY``), ``Commit.note``.
+* the end offset of each topic partition, as version of a ``txn`` action with app id ``kafkaframes/TOPIC/PARTITION``.
+  Delta keeps these actions in checkpoints and when old log files are removed. Two commits with the same app id
+  conflict.
+* the topic id, as version (``topic_number``) of a ``txn`` action with app id ``kafkaframes/TOPIC``.
+* the selection of records, in the metadata of the column ``offset``.
+* information for people, as ``kafkaframes`` in the commit info (``DESCRIBE HISTORY``), see ``Commit.note``.
 
-A commit is tried once, against the version that was read: delta-rs does not retry on its own (``max_commit_retries``).
+A commit is tried once, on top of the version that was read. Retries of delta-rs are off (``max_commit_retries``).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from kafkaframes.jobs.tables.state import (
 from kafkaframes.storage.files.filesystem import join
 
 APP = "kafkaframes"
-FORGOTTEN = -1  # a txn cannot be taken back
+FORGOTTEN = -1  # written instead of an end offset, because a txn action cannot be removed
 HISTORY_PAGE = 50
 _NO_WIDENING = "delta-rs cannot write Delta's feature typeWidening; use a new table, or iceberg"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,13 +53,13 @@ def load_library() -> Any:
     """Return the module ``deltalake``.
 
     Raises:
-        MissingExtraError: it is absent.
+        MissingExtraError: deltalake is not installed.
     """
     return import_extra("`format` delta", "delta", "deltalake", "deltalake.transaction")
 
 
 class DeltaTable:
-    """One Delta table at a path or URL; see ``state.Table``."""
+    """A Delta table at a path or URL. See ``state.Table``."""
 
     names_inside = False
 
@@ -69,25 +70,25 @@ class DeltaTable:
 
     @property
     def known_root(self) -> str | None:
-        """The table's place, there or not."""
+        """The location of the table, whether or not it exists."""
         return self.root
 
     def read(self) -> TableState | None:
-        """Return the state of the table now, or None if the table does not exist."""
+        """Return the current state of the table, or None if the table does not exist."""
         library = self._library
         try:
             self._table = library.DeltaTable(self.root)
         except library.exceptions.TableNotFoundError:
             self._table = None
             return None
-        except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not answer
+        except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not respond
             raise OptionError(f"{self.shown}: cannot be read as a Delta table: {error}") from error
         return self._state(self._table)
 
     def _state(self, table: Any) -> TableState:
         note, restored = self._last_note(table)
         at = table if restored is None else self._library.DeltaTable(self.root, version=restored)
-        if restored is not None:  # the txn actions that came after it are still in force, their rows are gone
+        if restored is not None:  # txn actions of later versions are still valid, but their rows are removed
             earlier = self._state(at)
             named = dict.fromkeys(flat((note or {}).get("offsets")), FORGOTTEN)
             return TableState(
@@ -108,7 +109,7 @@ class DeltaTable:
         )
 
     def _last_note(self, table: Any) -> tuple[dict[str, Any] | None, int | None]:
-        """Return the newest note in the history, and the version to which the table was set back since then."""
+        """Return the newest note in the history, and the version to which the table was restored after it."""
         restored: int | None = None
         for _, entry in self._history(table.version()):
             if (note := parse_note(entry.get(NOTE))) is not None:
@@ -118,10 +119,11 @@ class DeltaTable:
         return None, restored
 
     def _history(self, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the commits up to a version, the newest first, each with its version.
+        """Yield the commits up to a version with their versions, newest first.
 
-        deltalake 1.6 lists what is newest in the log, whichever version a table was loaded at, and counts down from
-        that. So commits are counted from a version that was the newest before and after they were listed.
+        deltalake 1.6 always lists the newest commits of the log, even if an older version of the table is loaded, and
+        numbers them downwards. Commits are therefore numbered from a version that was the newest one before and after
+        the listing.
         """
         seen = version + 1
         for limit in (HISTORY_PAGE, None):
@@ -143,7 +145,7 @@ class DeltaTable:
         return None
 
     def check(self, columns: pa.Schema) -> None:
-        """Check that the table can take rows with these columns."""
+        """Check that rows with these columns can be written to the table."""
         if self._table is not None:
             self._missing(columns)
 
@@ -155,11 +157,11 @@ class DeltaTable:
         return [after.field(name) for name in names]
 
     def data_directory(self, name: TopicPartition) -> str:
-        """Return where data files are to lie: ``topic=T/partition=P``."""
+        """Return the directory for data files: ``topic=T/partition=P``."""
         return join(self.root, partition_path(name))
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Make a commit visible, on top of the state that was read last."""
+        """Commit on top of the state that was read last."""
         schema = self._library.Schema.from_arrow(_marked(commit))
         try:
             (self._change if commit.latest else self._append)(commit, state, schema)
@@ -167,7 +169,7 @@ class DeltaTable:
             raise RacedError(str(error)) from error
 
     def _append(self, commit: Commit, state: TableState | None, schema: Any) -> None:
-        """Add data files, or replace all by them."""
+        """Append the data files, or replace the table's contents with them."""
         adds = [self._add(file) for file in commit.files]
         properties = self._properties(commit, state)
         if self._table is None:
@@ -193,7 +195,7 @@ class DeltaTable:
             raise
 
     def _change(self, commit: Commit, state: TableState | None, schema: Any) -> None:
-        """Bring changes by key into the table: a merge, which says the new ends in the same commit."""
+        """Merge the latest records by key into the table, and store the end offsets in the same commit."""
         if self._table is None:
             self._create(schema, [])
             self.read()
@@ -204,11 +206,11 @@ class DeltaTable:
         changes = latest_of_keys(commit)
         if changes.num_rows:
             merge(self._table, changes, commit.columns.names, properties)
-        if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
+        if self._table.version() == version:  # there were no changes, or delta-rs found no changed row
             self._write(schema, [], "append", properties)
 
     def _add_columns(self, missing: list[pa.Field]) -> None:
-        """Add columns that may be null, and fields inside of columns: a commit of its own, which changes no row."""
+        """Add nullable columns and nested fields, in a separate commit that does not change rows."""
         fields = self._library.Schema.from_arrow(pa.schema(missing)).fields
         once = self._library.CommitProperties(max_commit_retries=0)
         self._table.alter.add_columns(fields, commit_properties=once)
@@ -241,7 +243,7 @@ class DeltaTable:
         )
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Return whether a commit with this name was made after a version; None if the history is too short."""
+        """Return whether a run committed after a version; None if the history is too short to decide."""
         if self.read() is None:
             return False
         oldest = self._table.version() + 1
@@ -254,7 +256,7 @@ class DeltaTable:
         return False if oldest == 0 else None
 
     def tidy(self) -> None:
-        """Put small data files together: a commit that changes no row. One that others were faster than is left."""
+        """Compact small data files in a commit that changes no row. If another writer commits first, do nothing."""
         if self.read() is None:
             return
         once = self._library.CommitProperties(max_commit_retries=0)
@@ -262,7 +264,7 @@ class DeltaTable:
             self._table.optimize.compact(commit_properties=once)
 
     def about(self) -> dict[str, Any]:
-        """Return what to tell of the table after a run."""
+        """Return facts about the table for the user, after a run."""
         version = None if self._table is None else self._table.version()
         return {"format": "delta", "location": self.root, "version": version}
 
@@ -270,7 +272,8 @@ class DeltaTable:
 def merge(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
     """Update, insert and delete rows by topic and key.
 
-    A row of another partition (the topic was given more of them) gives way only to what is not older.
+    If a row is from another partition, because partitions were added to the topic, only a change that is not older
+    replaces it.
     """
     newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
     values = {name: f"s.`{name}`" for name in columns}
@@ -304,14 +307,14 @@ def _known(version: int | None) -> int | None:
 
 
 def _marked(commit: Commit) -> pa.Schema:
-    """Return the columns, with the settings beside the one that every table has."""
+    """Return the commit's columns, with the table's settings in the metadata of the column ``offset``."""
     index = commit.columns.get_field_index("offset")
     marked = commit.columns.field(index).with_metadata({SETTINGS: json.dumps(dict(commit.settings), sort_keys=True)})
     return commit.columns.set(index, marked)
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:
-    """Return what Delta keeps of a file, so that readers can skip it."""
+    """Return Delta's statistics of a file, by which readers skip it."""
     facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, (least, greatest, nulls) in file.bounds.items():
         shown = _instant if name == "timestamp" else int
@@ -323,7 +326,7 @@ def _statistics(file: DataFile) -> dict[str, Any]:
 
 
 def _instant(microseconds: int) -> str | None:
-    """Return an instant as Delta writes it, in milliseconds (Kafka has no finer ones); None beyond the year 9999."""
+    """Return a timestamp in Delta's text form, in milliseconds as in Kafka; None after the year 9999."""
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:

@@ -1,9 +1,8 @@
-"""Write one data file of a table: neighbouring parts of one topic partition, as Parquet. The work of a worker.
+"""Write one Parquet data file of a table from neighboring parts of a topic partition. Workers run this code.
 
-The file has its final name from the beginning: until a commit names it, no reader of the table looks at it. Each
-attempt writes a file of its own: Spark may start a task a second time while the first is still running somewhere.
-
-A part is one of a segment, or a stretch of a live topic partition, which our own client fetches.
+A part is a part of a segment, or an offset range of a live topic partition, which the kafkaframes client fetches. The
+file has its final name from the start, because readers ignore it until a commit refers to it. Each attempt writes its
+own file, because Spark may start a task again while an earlier attempt is still running.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ MEASURED = ("offset", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class DeadDirectory:
-    """Where records that make no row are written.
+    """The directory for records that cannot be converted to rows.
 
     Attributes:
-        directory: of the file, on a disk or by URL.
-        first_offset: those below are there already.
-        names_inside: whether topic and partition are columns of the file too.
+        directory: local path or URL of the directory.
+        first_offset: first offset that the dead-letter table does not have yet.
+        names_inside: whether the file has columns for topic and partition.
     """
 
     directory: str
@@ -55,14 +54,16 @@ class DeadDirectory:
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """What to write.
+    """A data file to write.
 
     Attributes:
-        directory: of the file, on a disk or by URL.
-        run: which export writes it; its name ends with that.
-        tasks: of one topic partition, by offset.
-        names_inside: whether topic and partition are columns of the file too.
-        dead: where those go that make no row; without it they are an error.
+        directory: local path or URL of the file's directory.
+        run: name of the run that writes the file, which is the end of the file's name.
+        tasks: tasks of one topic partition, in offset order.
+        settings: settings of the export.
+        names_inside: whether the file has columns for topic and partition.
+        content: kind of rows to write.
+        dead: directory for records that cannot be converted to rows; None makes them an error.
     """
 
     directory: str
@@ -75,32 +76,33 @@ class FileJob:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of log are read."""
+        """The number of log bytes to read."""
         return sum(task.bytes_to_read for task in self.tasks)
 
     @property
     def topic_partition(self) -> tuple[str, int]:
-        """Whose records these are."""
+        """The topic partition of the records."""
         return self.tasks[0].topic, self.tasks[0].partition
 
     def new_path(self, directory: str) -> str:
-        """Return where an attempt writes: by the first offset that can be in it, and like no other."""
+        """Return a unique path for an attempt's file. Its name starts with the first offset that the file may have."""
         first = max(self.tasks[0].base_offset, self.tasks[0].first_offset or 0)
         return join(directory, f"{first:020}-{uuid.uuid4().hex[:8]}-{self.run}.parquet")
 
 
 @dataclass(slots=True)
 class DataFile:
-    """What was written.
+    """The result of writing a data file.
 
     Attributes:
-        path: of the file; empty if no record was selected and no file was written.
-        results: one for each segment that was looked at; one that failed is the last.
-        end_offset: after the last batch that was looked at; None where there was none.
-        size_bytes, records: of the file.
-        bounds: least and greatest value of a column of ``MEASURED`` (timestamps in microseconds) and its nulls.
-        dead: the file of records that made no row; None where there is none.
-        has_far_times: whether it has the column ``FAR_TIMES``.
+        path: path of the file; empty if no record was selected and no file was written.
+        results: one result for each segment that was read. Only the last one can be a failure.
+        end_offset: offset after the last batch that was read; None if no batch was read.
+        size_bytes, records: size of the file and number of its records.
+        bounds: smallest value, largest value and null count of each column of ``MEASURED`` (timestamps in
+            microseconds).
+        dead: file of records that could not be converted to rows; None if there are none.
+        has_far_times: whether the file has the column ``FAR_TIMES``.
     """
 
     job: FileJob
@@ -115,12 +117,12 @@ class DataFile:
 
     @property
     def failed(self) -> bool:
-        """Whether a segment could not be read: the rest of its partition has to wait."""
+        """Whether a segment could not be read. Later segments of the partition must then wait for the next run."""
         return bool(self.results) and self.results[-1].failed is not None
 
 
 class _Watch:
-    """Sees the batches of one segment before they are read: how far they reach, and which were aborted."""
+    """An observer of a segment's batches before they are decoded: their end offset, and which were aborted."""
 
     def __init__(self, result: SegmentResult) -> None:
         self.end_offset: int | None = None
@@ -133,7 +135,7 @@ class _Watch:
         if not self._result.task.aborted:
             return np.zeros(len(batches), np.bool_)
         aborted = self._state.aborted_batches(batches)
-        if first := self._result.task.first_offset:  # what lies below was counted when it was left out
+        if first := self._result.task.first_offset:  # an earlier run counted the aborted batches below it
             aborted &= batches.column("last_offset") >= first
         if aborted.any():
             records, size = (int(batches.column(name).sum(where=aborted)) for name in ("count", "size"))
@@ -142,7 +144,7 @@ class _Watch:
 
 
 def write_data_file(job: FileJob) -> DataFile:
-    """Write one file. A segment that cannot be read ends it: what lies before is written, what follows is left.
+    """Write one file. If a segment cannot be read, the file has the records before it, and later segments are omitted.
 
     Raises:
         OptionError: the destination cannot be written.
@@ -161,20 +163,20 @@ def write_data_file(job: FileJob) -> DataFile:
 
 
 class _Sinks:
-    """The files of one attempt: good rows go to one, bad ones to another."""
+    """The files of one attempt: one for rows, one for records that cannot be converted to rows."""
 
     def __init__(self, job: FileJob) -> None:
         self.path = job.new_path(job.directory)
         self.dead_path = "" if job.dead is None else job.new_path(job.dead.directory)
         metadata = {"topic": job.tasks[0].topic}
-        plain = job.names_inside  # pyiceberg warns of each dictionary of Arrow's that it meets
+        plain = job.names_inside  # pyiceberg warns about each Arrow dictionary type
         self.good = Output(self.path, "parquet", base64=False, metadata=metadata, plain_types=plain)
         self.dead = Output(self.dead_path, "parquet", base64=False, metadata=metadata, plain_types=plain)
         self.bad_rows = 0
         self._job = job
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write what was read of the log."""
+        """Write a batch of records."""
         job = self._job
         good, bad = job.content.split(table_batch(batch, headers=job.settings.headers))
         self.good.write(_placed(good, job.topic_partition) if job.names_inside else good)
@@ -196,7 +198,7 @@ class _Sinks:
 
 
 def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
-    """Write these segments; without a file where one fails."""
+    """Write the segments of these tasks. If one fails, no file is left."""
     made, sinks = DataFile(job, []), _Sinks(job)
     _make_directory(job.directory)
     try:
@@ -220,7 +222,7 @@ def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
 
 
 def _describe(made: DataFile, output: Output, path: str) -> None:
-    """Say of a closed file what a commit has to."""
+    """Set the facts about a closed file that a commit needs."""
     if (footer := output.footer) is not None:
         made.path, made.size_bytes, made.records, made.bounds = path, _size(path), footer.num_rows, _bounds(footer)
         made.has_far_times = FAR_TIMES in footer.schema.names
@@ -241,7 +243,7 @@ def _copy(made: DataFile, job: FileJob, write: Callable[[pa.RecordBatch], None],
 
 
 def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
-    """Return records as a table has them: instants in microseconds."""
+    """Return records with the table's columns. Timestamps are converted to microseconds."""
     rows = row_batch(batch, headers=headers)
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
@@ -252,8 +254,8 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
 
 
 def _placed(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
-    """Return rows with topic and partition as columns."""
-    # A third of what Iceberg costs beside Delta went into looking one name up for each row.
+    """Return rows with columns for topic and partition."""
+    # Looking up a name for each row took a third of the extra cost of Iceberg compared to Delta.
     same = pa.array(np.zeros(rows.num_rows, np.int32))
     columns: dict[str, Any] = {
         "topic": pa.DictionaryArray.from_arrays(same, pa.array([name[0]], pa.string())),
@@ -263,7 +265,7 @@ def _placed(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
 
 
 def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
-    """Return what a reader needs to skip the file: from the statistics of its row groups."""
+    """Return the bounds of columns from the statistics of all row groups, by which readers skip the file."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     indexes = {groups[0].column(index).path_in_schema: index for index in range(footer.num_columns)}
     result = {}
@@ -277,7 +279,7 @@ def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
 
 
 def columns_with_far_times(columns: pa.Schema, files: Iterable[DataFile]) -> pa.Schema:
-    """Return the columns of a commit: with ``FAR_TIMES`` only if one of its files has it."""
+    """Return the columns of a commit, which include ``FAR_TIMES`` only if one of its files has it."""
     return columns.append(FAR_TIMES_COLUMN) if any(file.has_far_times for file in files) else columns
 
 
@@ -293,7 +295,7 @@ def _size(path: str) -> int:
 
 
 def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
-    """Delete data files but some, wherever these lie by now: a commit may have moved them, and names are unique."""
+    """Delete data files except those in ``keep``, also if a commit has already moved them. File names are unique."""
     kept = {split(path)[1] for path in keep}
     for path in sorted(paths):
         if split(path)[1] not in kept:
@@ -301,7 +303,7 @@ def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
 
 
 def remove(path: str) -> None:
-    """Delete a file that no commit names; a missing file is not an error."""
+    """Delete a file that is not part of a commit. A missing file is not an error."""
     if "://" not in path:
         Path(path).unlink(missing_ok=True)
         return
@@ -333,11 +335,11 @@ _READER: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopicTask(ExportTask):
-    """A stretch of a live topic partition, from ``first_offset`` up to ``end_offset`` (exclusive).
+    """An offset range of a live topic partition, from ``first_offset`` to ``end_offset`` (exclusive).
 
     Attributes:
-        path: what messages call it.
-        size_bytes: about what is fetched.
+        path: name of the range for messages.
+        size_bytes: estimated number of bytes to fetch.
         client: settings of a consumer.
     """
 
@@ -345,7 +347,7 @@ class TopicTask(ExportTask):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition."""
+        """The topic partition."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -357,12 +359,12 @@ def copy_topic(
     *,
     memory: Recycler,
 ) -> None:
-    """Read a stretch and hand it over, batch by batch; count it in ``result``. Arguments as of ``copy_segment``.
+    """Fetch an offset range and pass it to ``write`` batch by batch. The arguments are as in ``copy_segment``.
 
     Raises:
-        OptionError: the topic has lost offsets of the stretch meanwhile, or ends before it does.
+        OptionError: the topic has deleted offsets of the range since it was planned, or ends before the range.
         CorruptRecordError: a batch is damaged.
-        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_MS``.
+        BrokerError, NetworkError: the partition cannot be read, or no data arrive for ``SILENCE_MS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
         for fetched in iter(_stretch(consumer, task).next, None):

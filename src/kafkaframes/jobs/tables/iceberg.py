@@ -1,17 +1,17 @@
 """Iceberg tables, through ``pyiceberg``.
 
-Where things stand:
+The table's metadata stores:
 
-* the end offsets: in the summary of the snapshot that brought the records (``kafkaframes``, ``Commit.note`` as JSON).
-  Snapshots of other writers (compaction) have none, so the newest one up the chain of parents counts; where the chain
-  was cut by an expiry, the table property ``kafkaframes.last``, which the same commit sets.
-* which records the table holds: the table property ``kafkaframes.settings``.
+* the end offsets, in the summary of the snapshot that added the records (``kafkaframes``, ``Commit.note`` as JSON).
+  Snapshots of other writers (compaction) do not have them, so the newest ancestor with a note is used. If snapshots
+  have expired, the table property ``kafkaframes.last`` is used, which the same commit sets.
+* the selection of records, in the table property ``kafkaframes.settings``.
 
-Data files are written by tasks and taken over as they are (``iceberg_files``): without field ids, by the table's name
-mapping. Their footers are read, which need partition values as columns in the file.
+Tasks write data files, and a commit adds them unchanged (``iceberg_files``). They have no field ids, so the table has a
+name mapping. A commit reads their footers, which requires partition values as columns.
 
-pyiceberg 0.12 commits again on its own when another writer was faster, on top of the new state: that would add
-the same offsets twice. So its retries are set to none, on the copy of the metadata that a commit is built from.
+pyiceberg 0.12 retries a commit on top of the new state if another writer was faster, which would add the same offsets
+twice. Its retries are therefore set to zero in the copy of the metadata from which a commit is built.
 """
 
 from __future__ import annotations
@@ -54,30 +54,30 @@ RETRIES = "commit.retry.num-retries"
 _NAME_MAPPING = "schema.name-mapping.default"
 DEFAULT_NAME = "kafka.records"
 CATALOG_FILE = "catalog.db"
-CATALOG_NAME = "kafkaframes"  # inside the SQLite file: who opens it has to say the same
+CATALOG_NAME = "kafkaframes"  # stored in the SQLite file; other programs have to open it under this name
 
 
 def load_library() -> Any:
     """Return the module ``pyiceberg.catalog``.
 
     Raises:
-        MissingExtraError: it is absent.
+        MissingExtraError: pyiceberg is not installed.
     """
     return import_extra("`format` iceberg", "iceberg", "pyiceberg.catalog", "pyiceberg.io.pyarrow")
 
 
 def open_catalog(name: str | None, warehouse: str | None) -> Any:
-    """Return a catalog: one of pyiceberg's configuration by name, or the SQLite file of a warehouse.
+    """Open a catalog: one from pyiceberg's configuration by name, or the SQLite file of a warehouse directory.
 
     Raises:
-        OptionError: there is no such catalog; or none is named, and the warehouse is no directory.
-        MissingExtraError: pyiceberg, or what it needs for the catalog, is absent.
+        OptionError: the catalog does not exist, or no name is given and the warehouse is not a directory.
+        MissingExtraError: pyiceberg or a dependency of the catalog is not installed.
     """
     library = load_library()
     if name is not None:
         try:
             return library.load_catalog(name)
-        except Exception as error:  # of each catalog its own: config, HTTP, SQL
+        except Exception as error:  # each catalog raises its own kind of error (configuration, HTTP, SQL)
             raise OptionError(f"`catalog` {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
         raise OptionError("`to`: give a directory, or `catalog`: Iceberg needs a catalog beside its files")
@@ -88,12 +88,12 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
 
 
 class IcebergTable:
-    """One Iceberg table of a catalog; see ``state.Table``.
+    """An Iceberg table in a catalog. See ``state.Table``.
 
     Args:
-        catalog: from ``open_catalog``.
+        catalog: catalog from ``open_catalog``.
         name: ``namespace.table``.
-        location: where a new table goes; the catalog decides if it is None.
+        location: location of a new table; None lets the catalog choose it.
     """
 
     names_inside = True
@@ -104,22 +104,22 @@ class IcebergTable:
         self._catalog, self._name, self._location = catalog, name, location
         self.shown = f"table {name}"
         self._table: Any = None
-        self._columns = table_schema(headers=False)  # of a table that is to be made
+        self._columns = table_schema(headers=False)  # columns of a new table
 
     @property
     def root(self) -> str:
-        """The directory or URL that the table's data files lie below; it is made now where there is none."""
+        """The directory or URL of the table's data files. A table that does not exist is created."""
         if self._table is None:
             self._create()
         return str(self._table.location()).removeprefix("file://")
 
     @property
     def known_root(self) -> str | None:
-        """The table's place; None where there is none yet, for the catalog decides."""
+        """The location of the table; None for a new table, because the catalog chooses its location."""
         return None if self._table is None else self.root
 
     def read(self) -> TableState | None:
-        """Return the state of the table now, or None if the table does not exist."""
+        """Return the current state of the table, or None if the table does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
@@ -141,10 +141,10 @@ class IcebergTable:
         return noted_state(flat(note.get("offsets")), note.get("topicIds") or {}, settings, version)
 
     def _property_note(self) -> dict[str, Any] | None:
-        """Return the note that outlives its snapshot; none where the whole history is there, and has no note.
+        """Return the note in the table property, for a table whose snapshots have expired; None if none has expired.
 
         Raises:
-            OptionError: the table was set back to before that note's commit, and what it said then has expired.
+            OptionError: the table was rolled back to a snapshot before this note, whose own note has expired.
         """
         note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
         if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
@@ -155,15 +155,15 @@ class IcebergTable:
         return note
 
     def _is_whole(self) -> bool:
-        """Return whether the chain of snapshots reaches back to the table's first one.
+        """Return whether the table's first snapshot still exists.
 
-        The snapshot's sequence number shows it: an expiry by pyiceberg leaves no id of a parent behind.
+        The first snapshot is recognized by its sequence number, because pyiceberg removes parent ids on expiry.
         """
         chain = list(self._chain())
         return not chain or chain[-1].sequence_number == 1
 
     def _chain(self) -> Iterator[Any]:
-        """Yield the current snapshot and its parents, as far as they are kept."""
+        """Yield the current snapshot and its ancestors that have not expired."""
         snapshot = self._table.current_snapshot()
         while snapshot is not None and snapshot.summary is not None:
             yield snapshot
@@ -171,7 +171,7 @@ class IcebergTable:
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
 
     def check(self, columns: pa.Schema) -> None:
-        """Check that the table can take rows with these columns; one that is to be made will have them."""
+        """Check that rows with these columns can be written to the table. A new table is created with these columns."""
         self._columns = columns
         if self._table is not None:
             self._changes(columns)
@@ -185,17 +185,17 @@ class IcebergTable:
         return column_changes(schema.as_arrow(), columns, where=self.shown)
 
     def data_directory(self, name: TopicPartition) -> str:
-        """Return where data files are to lie."""
+        """Return the directory for data files."""
         return join(self.root, f"data/{partition_path(name)}")
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Make a commit visible, on top of the state that was read last."""
+        """Commit on top of the state that was read last."""
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.expressions import AlwaysTrue
 
         if self._table is None:
             self._create()
-        self._table.metadata.properties[RETRIES] = "0"  # of this copy alone: see the module's head
+        self._table.metadata.properties[RETRIES] = "0"  # in this copy only, see the module docstring
         note = json.dumps(commit.note({} if state is None else state.ends))
         paths = [url_of(file.path) for file in commit.files]
         try:
@@ -222,7 +222,7 @@ class IcebergTable:
                 snapshot.append_data_file(file)
 
     def _create(self) -> None:
-        """Make an empty table; one that was made meanwhile by another is a race."""
+        """Create an empty table. If another writer creates it first, this is a race."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         try:
@@ -238,9 +238,10 @@ class IcebergTable:
             self.read()
 
     def _change(self, transaction: Any, commit: Commit, properties: dict[str, str]) -> None:
-        """Bring changes by key into the table: what they replace is deleted, what stays is appended, in one commit.
+        """Delete the replaced rows and append the latest records by key, in one commit.
 
-        A row of another partition (the topic was given more of them) gives way only to what is not older.
+        If a row is from another partition, because partitions were added to the topic, only a change that is not older
+        replaces it.
         """
         changes = self._not_older(latest_of_keys(commit))
         if names := columns_beyond_datetime(changes):
@@ -249,7 +250,7 @@ class IcebergTable:
         transaction.append(without_tombstones(changes), snapshot_properties=properties)
 
     def _not_older(self, changes: pa.Table) -> pa.Table:
-        """Return the changes that nothing newer of another partition stands against."""
+        """Return the changes for which the table has no newer row from another partition."""
         columns = ("topic", "key", "partition", "timestamp")
         there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
         known = {(row["topic"], row["key"]): row for row in _numbered_times(there).to_pylist()}
@@ -259,7 +260,7 @@ class IcebergTable:
         return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Return whether a commit with this name was made after a snapshot; None if the chain ends before."""
+        """Return whether a run committed after a snapshot; None if that snapshot has expired."""
         if self.read() is None:
             return False
         for snapshot in self._chain():
@@ -270,10 +271,10 @@ class IcebergTable:
         return False if since is None and self._is_whole() else None
 
     def tidy(self) -> None:
-        """Leave data files as they are: pyiceberg 0.12 cannot put them together."""
+        """Do nothing, because pyiceberg 0.12 cannot compact data files."""
 
     def about(self) -> dict[str, Any]:
-        """Return what to tell of the table after a run."""
+        """Return facts about the table for the user, after a run."""
         facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
         if self._table is not None:
             snapshot = self._table.current_snapshot()
@@ -284,7 +285,7 @@ class IcebergTable:
 
 
 def _run_of(snapshot: Any) -> str | None:
-    """Return which run of ours made a snapshot."""
+    """Return the name of the run that created a snapshot; None for snapshots of other programs."""
     note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE))
     return None if note is None else str(note["run"])
 
@@ -298,20 +299,20 @@ def _spec() -> Any:
 
 
 def _numbered_times(rows: pa.Table) -> pa.Table:
-    """Return rows with timestamps as numbers: Python has no datetime for some of them."""
+    """Return rows with timestamps as numbers, because Python's datetime cannot represent all of them."""
     index = rows.schema.get_field_index("timestamp")
     return rows.set_column(index, "timestamp", rows.column(index).cast(pa.int64()))
 
 
 def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
-    """Return whether a change counts beside the row that is there."""
+    """Return whether a change applies, given the table's row of the same key."""
     if known is None or known["partition"] == row["partition"] or known["timestamp"] is None:
         return True
     return row["timestamp"] is not None and bool(row["timestamp"] >= known["timestamp"])
 
 
 def _same_keys(changes: pa.Table) -> Any:
-    """Return the rows that changes are about, as a filter."""
+    """Return a filter for the rows with the keys of these changes."""
     from pyiceberg.expressions import AlwaysFalse, And, EqualTo, In, Or
 
     result: Any = AlwaysFalse()
@@ -324,13 +325,13 @@ def _same_keys(changes: pa.Table) -> Any:
 def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
     import warnings
 
-    with warnings.catch_warnings():  # that there was nothing to delete is no news
+    with warnings.catch_warnings():  # pyiceberg warns if there is nothing to delete
         warnings.simplefilter("ignore")
         transaction.delete(rows, snapshot_properties=properties)
 
 
 def url_of(path: str) -> str:
-    """Return a path as a URL, with every character as it is: so pyiceberg reads them."""
+    """Return a path as a URL without escaping, because pyiceberg does not unescape URLs."""
     return path if "://" in path else f"file://{path}"
 
 
@@ -338,11 +339,11 @@ def url_of(path: str) -> str:
 
 
 _METRICS = "write.metadata.metrics.column."
-_LONG_BYTES = frozenset({"key", "value"})  # bytes that seldom repeat are not worth bounds
+_LONG_BYTES = frozenset({"key", "value"})  # these values rarely repeat, so bounds are not useful
 
 
 def iceberg_schema(columns: Iterable[pa.Field]) -> Any:
-    """Return a schema with ids of its own: the columns first, in order, then what is inside of them."""
+    """Return an Iceberg schema with new field ids: top-level columns first, then nested fields."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
@@ -356,8 +357,8 @@ def _additions(columns: Iterable[pa.Field]) -> list[ColumnChange]:
 
 
 def change_columns(transaction: Any, changes: Iterable[ColumnChange]) -> None:
-    """Add the fields that a later run brings, null in the rows that are there, and widen types."""
-    ids = count(-2, -1)  # Iceberg gives its own
+    """Add fields, which are null in existing rows, and widen types."""
+    ids = count(-2, -1)  # Iceberg assigns the final ids
     with transaction.update_schema() as update:
         for change in changes:
             kind = iceberg_type(change.type, ids)
@@ -368,10 +369,10 @@ def change_columns(transaction: Any, changes: Iterable[ColumnChange]) -> None:
 
 
 def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> Any:
-    """Return Iceberg's type; ``ids`` gives the ids of what is inside of it.
+    """Return the Iceberg type of an Arrow type. ``ids`` yields the ids of nested fields.
 
     Raises:
-        OptionError: Iceberg has no such type.
+        OptionError: Iceberg does not have the type.
     """
     from pyiceberg import types
 
@@ -407,7 +408,7 @@ _PLAIN = {
 
 
 def unmeasured(changes: Iterable[ColumnChange]) -> dict[str, str]:
-    """Return the table's properties by which columns without statistics are not missed (pyiceberg would, aloud)."""
+    """Return table properties that turn off statistics of these columns, for which pyiceberg would print warnings."""
     leaves = (name for one in changes for name in _leaves(".".join(one.path), one.type))
     names = [name for name in leaves if "." in name or name in _LONG_BYTES]
     return {_METRICS + name: "none" for name in names}

@@ -1,12 +1,12 @@
-"""A table of plain Parquet files on a disk, with a journal of its own: for readers that know no table format.
+"""A table of plain Parquet files in a local directory with its own journal, for readers without a table format.
 
-    DIR/topic=T/partition=P/*.parquet              the rows, for any reader of Parquet
-    DIR/_kafkaframes/commits/00000000000000000007.json   commit 7: its note, and the files that it brought
+    DIR/topic=T/partition=P/*.parquet              rows, for any Parquet reader
+    DIR/_kafkaframes/commits/00000000000000000007.json   commit 7: its note and its files
     DIR/_kafkaframes/staged/topic=T/partition=P/*  files of a run that has not committed
 
-A commit is a new file in ``commits``, made under the next number, which only one writer can; its data files are
-moved to their places after that. Who finds the newest commit with files still staged moves them on. So a reader may see
-a commit's files one after the other, and never one that was not committed.
+A commit creates a file in ``commits`` with the next number, which only one writer can do. Then the writer moves the
+data files to their final directories. If the writer is killed, the next program that reads the table's state moves the
+rest. A reader may therefore see only some files of the newest commit, but never a file that was not committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_WIDENING = "readers take the type of one of the files; use a new table, or i
 
 
 class ParquetTable:
-    """One directory of Parquet files, of this machine or mounted; see ``state.Table``."""
+    """A directory of Parquet files on a local or mounted file system. See ``state.Table``."""
 
     names_inside = False
 
@@ -55,11 +55,11 @@ class ParquetTable:
 
     @property
     def known_root(self) -> str | None:
-        """The table's place, there or not."""
+        """The location of the table, whether or not it exists."""
         return self.root
 
     def read(self) -> TableState | None:
-        """Return the state of the table, or None if it does not exist; files of its newest commit are moved on."""
+        """Return the state of the table, or None if it does not exist. Staged files of its newest commit are moved."""
         result = sorted(Path(self.root, COMMITS).glob("*.json"))
         if not result:
             self._version = self._columns = None
@@ -81,16 +81,16 @@ class ParquetTable:
         raise OptionError(f"{path}: is no commit of a table of Parquet files")
 
     def check(self, columns: pa.Schema) -> None:
-        """Check that the table can take rows with these columns."""
+        """Check that rows with these columns can be written to the table."""
         if self._columns is not None:
             column_changes(self._columns, columns, where=self.shown, widening=_NO_WIDENING)
 
     def data_directory(self, name: TopicPartition) -> str:
-        """Return where data files are to lie until their commit is made."""
+        """Return the staging directory for data files, in which they remain until the commit."""
         return staged_directory(self.root, name)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Make a commit visible, on top of the state that was read last."""
+        """Commit on top of the state that was read last."""
         if commit.replaces or commit.latest:
             raise OptionError(f"{self.shown}: Parquet files have no {'overwrite' if commit.replaces else 'upsert'}")
         number = 0 if self._version is None else self._version + 1
@@ -116,7 +116,7 @@ class ParquetTable:
         return Path(self.root, COMMITS, f"{number:0{_DIGITS}}.json")
 
     def _move(self, names: list[str]) -> None:
-        """Give committed files that are still staged their places."""
+        """Move committed files from the staging directory to their final directories."""
         for name in names:
             staged, final = Path(self.root, STAGED, name), Path(self.root, name)
             if staged.exists():
@@ -124,7 +124,7 @@ class ParquetTable:
                 os.replace(staged, final)
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Return whether a commit with this name was made after a version."""
+        """Return whether a run committed after a version."""
         self.read()
         for path in sorted(Path(self.root, COMMITS).glob("*.json"), reverse=True):
             if self._said(path)["note"]["run"] == run:
@@ -132,18 +132,18 @@ class ParquetTable:
         return False
 
     def tidy(self) -> None:
-        """Leave data files as they are: a reader may have them open."""
+        """Do nothing, because readers may have data files open."""
 
     def about(self) -> dict[str, Any]:
-        """Return what to tell of the table after a run."""
+        """Return facts about the table for the user, after a run."""
         return {"format": "parquet", "location": self.root, "version": self._version}
 
 
 def _create(path: Path, text: str, *, temporary: Path) -> None:
-    """Make a file, whole, where there is none.
+    """Create a complete file atomically, without replacing an existing one.
 
     Raises:
-        RacedError: there is one.
+        RacedError: the file exists.
     """
     try:
         with open(temporary, "w") as file:

@@ -1,6 +1,6 @@
-"""Plan a table: what is new in logs, or in live topics, beyond what the table says, and do the two belong together?
+"""Plan a table: find the offsets of logs or live topics that the table does not have yet, and check that both match.
 
-A log is looked at as for a read (``resolve``): whole logs, ends by isolation, slices cut to batches.
+A log is resolved as for a read (``resolve``): all segments, end offsets by isolation level, slices at batch boundaries.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _LOSS_REMEDY = "`fail_on_data_loss`=false accepts that, and records it in the ta
 
 
 def table_plan(options: ReadOptions) -> Plan:
-    """Return what plans an export into a table, given what the table says.
+    """Return a function that plans an export of logs into a table, given the table's state.
 
-    A partition that the first plan did not find is new. If it has lost its first records by then, that is a loss.
+    A partition that appears after the first plan is new. If its first records are deleted before it is planned, this is
+    a data loss.
     """
     initial_partitions: set[tuple[str, int]] = set()
 
@@ -91,10 +92,10 @@ def _planned(
 
 
 def _check_same_topic(topic: str, topic_id: str, state: TableState | None, remedy: str) -> None:
-    """Check that the table was filled from the topic that is read.
+    """Check that the table was filled from the same topic.
 
     Raises:
-        OptionError: the topic was deleted and made again since: its offsets mean other records.
+        OptionError: the topic was recreated since, so that its offsets refer to other records.
     """
     number = None if state is None else state.topic_number_of(topic)
     if number is not None and number != topic_number(topic_id):
@@ -105,14 +106,16 @@ def _check_same_topic(topic: str, topic_id: str, state: TableState | None, remed
 
 
 def start_of(name: tuple[str, int], entry: Log, requested: int, end: int | None) -> tuple[int, Gap | None]:
-    """Return the first offset to add, and what the log has lost before it.
+    """Return the first offset to add, and the gap before it if the log has deleted offsets that the table lacks.
 
     Args:
-        requested: the first selected offset; NO_START for all.
-        end: what the table says; None where it knows nothing of the partition.
+        name: topic partition.
+        entry: its log.
+        requested: first selected offset; NO_START for all.
+        end: end offset of the partition in the table; None if the table does not have the partition.
 
     Raises:
-        OptionError: the log ends before what the table has of it: it was cut, or is another one.
+        OptionError: the log ends before the table's end offset: it was truncated, or is another log.
     """
     first = max(requested, entry.partition.log_start_offset)
     if end is None:
@@ -131,21 +134,22 @@ def start_of(name: tuple[str, int], entry: Log, requested: int, end: int | None)
 # -------------------------------------------------------------------------------------------------------- live topics
 
 
-_GUESSED_BYTES: Final = 1 << 10  # of a record, where nothing could be fetched
-_SAMPLED_OFFSETS: Final = 10_000  # fewer are one task anyway
+_GUESSED_BYTES: Final = 1 << 10  # assumed size of a record, if no sample could be fetched
+_SAMPLED_OFFSETS: Final = 10_000  # smaller partitions are a single task, so their record size is not estimated
 
 
 def live_plan(topics: Sequence[str], client: Mapping[str, Any], *, allow_loss: bool = False) -> Plan:
-    """Return what plans a table of live topics, given what the table says.
+    """Return a function that plans a table of live topics, given the table's state.
 
     Args:
-        client: settings of a consumer; with ``isolation.level=read_committed`` a plan ends where the first open
-            transaction begins.
-        allow_loss: whether offsets that a topic has lost before the table had them are a gap, not an error.
+        topics: topic names.
+        client: settings of a consumer. With ``isolation.level=read_committed`` a partition's plan ends at its first
+            open transaction.
+        allow_loss: whether offsets that a topic deleted before the table had them are a gap instead of an error.
 
-    The plan raises OptionError for a topic that was made anew, or cut, since the table was filled, and BrokerError for
-    one that does not exist. A partition that the first plan did not find is new: if it has lost its first records by
-    then, that is a loss, too.
+    The function raises OptionError if a topic was recreated or truncated since the table was filled, and BrokerError if
+    a topic does not exist. A partition that appears after the first plan is new. If its first records are deleted
+    before it is planned, this is a data loss.
     """
     initial_partitions: set[TopicPartition] = set()
 
@@ -175,7 +179,7 @@ def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, 
     """Return a note for each partition that ends at an open transaction, before the high watermark.
 
     Args:
-        ends: the end offsets under the isolation level of ``client``.
+        ends: end offsets under the isolation level of ``client``.
     """
     notes = []
     for hidden in find_open_transactions(ends, client):
@@ -190,7 +194,7 @@ def _open_transactions(ends: Mapping[TopicPartition, int], client: Mapping[str, 
 
 
 def _topic_ids(topics: Sequence[str], client: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ids of topics as log directories have them; without those of brokers that do not tell (before 2.8)."""
+    """Return topic ids in the form of log directories, without those of brokers before 2.8, which have none."""
     names = {name.replace("_", ".") for name in ClientSettings.__dataclass_fields__}
     with Admin(**{name: value for name, value in client.items() if name.replace("_", ".") in names}) as admin:
         result = admin.describe_topics(topics)
@@ -204,10 +208,10 @@ def _gaps(
     *,
     allow_loss: bool,
 ) -> Iterator[Gap]:
-    """Yield what topics have lost before the table had it.
+    """Yield the offsets that topics deleted before the table had them.
 
     Raises:
-        OptionError: that is not allowed; or a topic ends before the table does.
+        OptionError: such a loss is not allowed, or a topic ends before the table's end offset.
     """
     for partition, end in known.items():
         if end is None:
@@ -230,7 +234,7 @@ def _gaps(
 def _tasks(
     consumer: Consumer, partition: TopicPartition, first: int, end: int, client: Mapping[str, Any]
 ) -> Iterator[TopicTask]:
-    """Yield the stretches that a partition is read in, of about ``FILE_BYTES`` each."""
+    """Yield the tasks of a partition: offset ranges of about ``FILE_BYTES`` each."""
     if first >= end:
         return
     each = _GUESSED_BYTES if end - first <= _SAMPLED_OFFSETS else _bytes_per_offset(consumer, partition, first)
@@ -251,7 +255,7 @@ def _tasks(
 
 
 def _bytes_per_offset(consumer: Consumer, partition: TopicPartition, first: int) -> float:
-    """Estimate how large records are, by those at the beginning."""
+    """Estimate the average record size from the partition's first records."""
     result = sample(consumer, partition, first)
     consumer.assign({})
     return _GUESSED_BYTES if result is None else max(result.bytes_per_offset, 1.0)

@@ -1,13 +1,13 @@
-"""Run an export into a table: write files, commit them, sum up. Who writes is the caller's choice, as with files.
+"""Run an export into a table: write data files, commit them, sum up the results. The caller chooses where tasks run.
 
-A run works in *waves* of at most ``COMMIT_BYTES`` of log, each with a commit of its own: what a wave has committed
-stays, whatever happens afterwards, and the next run goes on behind it. In each wave
+A run works in *waves* of at most ``COMMIT_BYTES`` of log, and each wave has its own commit. A wave's commit is
+permanent, and the next run continues after it. In each wave
 
-1. the new offsets are written to data files that no reader sees, by processes or by Spark;
-2. one commit makes them visible and says the new ends; it is made only while the table still says the old ones.
+1. processes or Spark write the new offsets to data files that no reader sees;
+2. one commit makes the files visible and stores the new end offsets. It fails if the table's end offsets have changed.
 
-A segment that cannot be read ends its partition's part of the wave: the table never
-has a gap that the user did not accept.
+If a segment cannot be read, the wave omits the later segments of its partition. The table therefore never has a gap
+that the user did not accept.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from kafkaframes.jobs.tables.state import Commit, Ends, Gap, Table, TableState, 
 from kafkaframes.scan.ranges import nested
 from kafkaframes.storage.log.notes import NO_NOTES, LogNotes
 
-FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
+FILE_BYTES = 64 << 20  # most log bytes in a data file that several small segments of a topic partition share
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is new in the log.
+    """The offsets that a run adds to a table.
 
     Attributes:
-        tasks: by topic partition and offset; those without new batches may be among them.
-        starts: the first offset that is new, of each topic partition with tasks.
-        gaps: that were accepted.
-        internal_topics: that are there and were not asked for.
-        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
+        tasks: tasks by topic partition and offset. Some may have no new batches.
+        starts: first new offset of each topic partition with tasks.
+        topic_ids: topic ids from the source.
+        gaps: accepted gaps.
+        internal_topics: internal topics that exist and are not selected.
+        notes: swap files, transaction indexes that differ from markers, and records hidden by open transactions.
     """
 
     tasks: tuple[ExportTask, ...]
@@ -60,14 +61,14 @@ Plan = Callable[[TableState | None], TablePlan]
 
 
 class TableExport:
-    """One run into one table.
+    """One run of an export into a table.
 
     Args:
-        settings: of the files; ``to`` is what messages call the destination.
-        chosen: which records the table holds (``state.table_settings``).
-        run: carries tasks out, in their order.
-        dead_letters: the table of records that make no row; without one they end the run.
-        commit_bytes: of log, at most, that one commit brings; a segment is never cut.
+        settings: settings of the data files. ``to`` is the destination's name in messages.
+        chosen: the selection of records (``state.table_settings``).
+        run: runs tasks in order.
+        dead_letters: table for records that cannot be converted to rows; None makes them an error.
+        commit_bytes: most log bytes in a commit. Segments are not split.
     """
 
     def __init__(
@@ -89,19 +90,19 @@ class TableExport:
         self._committer = Committer(table, chosen)
         self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
         self._files: list[DataFile] = []
-        self._broken: set[TopicPartition] = set()  # of which a segment could not be read
+        self._broken: set[TopicPartition] = set()  # partitions with a segment that could not be read
 
     def export(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
-        """Bring what is new in the log into the table.
+        """Add the new offsets of the source to the table.
 
         Args:
-            plan: says what is new, given what the table says.
-            incremental: the table may be there already.
-            overwrite: what is there goes, with the first commit.
+            plan: plans the new offsets, given the table's state.
+            incremental: whether the table may already exist.
+            overwrite: whether the first commit removes the existing contents.
 
         Raises:
-            OptionError: the table does not fit, or cannot be written; or another exporter was faster.
-            KafkaframesError: what ``plan`` raises.
+            OptionError: the table does not match the settings or cannot be written, or another exporter was faster.
+            KafkaframesError: ``plan`` failed.
         """
         started = time.monotonic()
         state = self._opened(incremental, overwrite)
@@ -127,14 +128,14 @@ class TableExport:
                 raise OptionError(
                     f"{table.shown}: holds an export already: `incremental` adds what is new, `overwrite` replaces it"
                 )
-            self._committer.check_settings(state)  # before the columns, which depend on the options
+            self._committer.check_settings(state)  # before the columns, which depend on the settings
         table.check(self._columns)
         return state
 
     def _wave(
         self, tasks: Sequence[ExportTask], planned: TablePlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
-        """Write and commit some tasks; return what the table says afterwards."""
+        """Write and commit some tasks, and return the table's new state."""
         run = uuid.uuid4().hex[:16]
         dead_claim = nullcontext() if self._dead is None else self._dead.claim(run)
         with claim(self._table.root, run, since=None if state is None else state.version), dead_claim:
@@ -142,10 +143,10 @@ class TableExport:
             try:
                 commit = self._commit_of(run, files, planned, state, replaces=replaces)
                 if commit is not None:
-                    if self._dead is not None:  # first, so that bad records are kept even if the rest is not committed
+                    if self._dead is not None:  # first, so that bad records are stored even if the table's commit fails
                         self._dead.commit(commit, files)
                     self._committer.make(commit, state)
-            except OptionError:  # and not UnknownOutcomeError: then the table may name them
+            except OptionError:  # but not UnknownOutcomeError, after which the table may refer to the files
                 self._discard(run, files)
                 raise
             self._discard(run, files, keep=() if commit is None or commit.latest else commit.files)
@@ -153,7 +154,7 @@ class TableExport:
         return self._table.read()
 
     def _write(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
-        """Have the data files of a wave written."""
+        """Write the data files of a wave."""
         files: list[DataFile] = []
         jobs = [
             self._job(run, group)
@@ -178,7 +179,7 @@ class TableExport:
     def _commit_of(
         self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
     ) -> Commit | None:
-        """Return what to commit; None where nothing is new."""
+        """Return the commit of a wave; None if there are no new offsets."""
         ends, kept = reached(files, self._broken)
         if replaces and self._broken:
             reason = next(result.failed for file in files for result in file.results if result.failed)
@@ -201,7 +202,7 @@ class TableExport:
         )
 
     def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
-        """Remove data files that no commit will name."""
+        """Remove data files that will not be part of a commit."""
         paths = {file.path for file in files if file.path} | files_of(self._table.root, run)
         discard(paths, keep={file.path for file in keep})
         if self._dead is not None:
@@ -224,11 +225,11 @@ class TableExport:
 
 
 def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:
-    """Return how far each topic partition was written without a hole, and the files up to there.
+    """Return the end offset up to which each topic partition was written without a gap, and the files up to there.
 
     Args:
-        files: in the order of their offsets.
-        broken: topic partitions of which a segment could not be read; grows.
+        files: data files in offset order.
+        broken: topic partitions with a segment that could not be read. New ones are added.
     """
     ends: dict[TopicPartition, int] = {}
     kept: list[DataFile] = []
@@ -251,7 +252,7 @@ def _waiting(task: ExportTask) -> SegmentResult:
 
 
 def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
-    """Put small segments of one topic partition together, up to ``FILE_BYTES`` a file."""
+    """Group small segments of a topic partition, up to ``FILE_BYTES`` per file."""
     listed = list(tasks)
     limit = part_bytes(sum(task.bytes_to_read for task in listed), FILE_BYTES)
     return map(tuple, shares(listed, limit, attrgetter("bytes_to_read"), apart=_are_apart))

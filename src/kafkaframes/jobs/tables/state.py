@@ -1,9 +1,8 @@
-"""What a table says of itself, and what one commit adds to it: plain values.
+"""The state of a table, and the changes of one commit, as plain values.
 
-A table holds, for each topic partition, the records of the log up to an *end offset* (exclusive, as everywhere). The
-ends stand in the commit that brings the records: one cannot be there without the other. ``before`` are the ends that a
-commit builds on. A commit is only made while the table still has these ends, so that nothing is
-added twice, even if other writers are at work.
+A table has, for each topic partition, the records of the log up to an *end offset* (exclusive). A commit stores its
+records and their end offsets atomically. ``before`` are the end offsets on which a commit is based. A commit succeeds
+only if the table still has these end offsets, so that concurrent writers never add a record twice.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from kafkaframes.storage.files.filesystem import join
 
 TopicPartition = tuple[str, int]
 Ends = Mapping[TopicPartition, int]
-STAGED = f"{OWN}/staged"  # files that a commit takes up, and that are no data files themselves
-NOTE = "kafkaframes"  # the name, in a commit's metadata, of the object that ``Commit.note`` returns
+STAGED = f"{OWN}/staged"  # directory of files that are not committed yet
+NOTE = "kafkaframes"  # key in a commit's metadata for the object that ``Commit.note`` returns
 SETTINGS = "kafkaframes.settings"
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What a table says, at one version.
+    """The state of a table at one version.
 
     Attributes:
-        end_of: the end offset of a topic partition; None where the table knows nothing of it.
-        topic_number_of: ``topic_number`` of the topic's id as it was when last added; None where that is not known.
-        ends: of all topic partitions that the last commit of ours names.
-        settings: which records are in the table; None where another program made it.
-        version: Delta's version, Iceberg's snapshot id; None before the first commit.
-        is_reset: the table was set back to an earlier version: every end has to be said anew.
+        end_of: returns the end offset of a topic partition; None if the table does not have the partition.
+        topic_number_of: returns ``topic_number`` of the topic id at the last commit; None if unknown.
+        ends: end offsets of all topic partitions in our last commit.
+        settings: selection of the records in the table; None if another program created the table.
+        version: version of a Delta table, snapshot id of an Iceberg table; None before the first commit.
+        is_reset: whether the table was restored to an earlier version, so that the next commit stores all end offsets.
     """
 
     end_of: Callable[[TopicPartition], int | None]
@@ -52,7 +51,7 @@ class TableState:
 def noted_state(
     ends: Ends, topic_ids: Mapping[str, str], settings: Mapping[str, Any] | None, version: int | None
 ) -> TableState:
-    """Return the state of a table whose last commit names all end offsets and topic ids."""
+    """Return the state of a table whose last commit has all end offsets and topic ids."""
     return TableState(
         ends.get,
         lambda topic: topic_number(topic_ids[topic]) if topic in topic_ids else None,
@@ -64,7 +63,7 @@ def noted_state(
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets that the log had lost before they came into the table: from ``first`` up to ``end`` (exclusive)."""
+    """Offsets ``first`` to ``end`` (exclusive) that the log deleted before they were added to the table."""
 
     topic: str
     partition: int
@@ -77,16 +76,19 @@ class Gap:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one commit adds.
+    """The changes of one commit.
 
     Attributes:
-        run: names this commit and its files; no other has it.
-        before, after: the ends that it builds on (None: the table does not know the partition), and those afterwards.
-        topic_ids: as the log says them.
-        gaps: that were accepted.
-        columns: of the table, in order.
-        replaces: whether everything that was there before goes.
-        latest: whether the files are changes by key: a row replaces the key's, a tombstone removes it.
+        run: unique name of this commit and its files.
+        before: end offsets on which the commit is based; None for a partition that the table does not have.
+        after: end offsets after the commit.
+        topic_ids: topic ids from the source.
+        settings: selection of the records.
+        files: data files to add.
+        columns: columns of the table, in order.
+        gaps: accepted gaps.
+        replaces: whether the commit removes all existing rows.
+        latest: whether the files are changes by key: a record replaces the row of its key, a tombstone deletes it.
     """
 
     run: str
@@ -101,10 +103,10 @@ class Commit:
     latest: bool = False
 
     def note(self, ends: Ends) -> dict[str, Any]:
-        """Return what the commit says for people and programs: a JSON object.
+        """Return the information about the commit for people and programs, as a JSON object.
 
         Args:
-            ends: what the table says already, of other topic partitions too.
+            ends: current end offsets of the table, including those of other topic partitions.
         """
         added = {name: [self.before[name] or 0, end] for name, end in self.after.items()}
         known = {} if self.replaces else dict(ends)
@@ -119,32 +121,32 @@ class Commit:
         }
 
     def fits(self, state: TableState | None) -> bool:
-        """Return whether the table still says what this commit builds on."""
+        """Return whether the table still has the end offsets on which this commit is based."""
         return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
 
 
 class RacedError(Exception):
-    """Somebody else committed in the meantime; nothing was added."""
+    """Another writer committed first, and this commit added nothing."""
 
 
 def table_settings(settings: Settings, *, isolation: str) -> dict[str, Any]:
-    """Return which records a table holds, as JSON values: what every run into it must agree on."""
+    """Return the selection of a table's records as JSON values. It must be the same in every run into the table."""
     chosen = settings.fingerprint()["keep"]
     return {"isolation": isolation, **{name: value for name, value in chosen.items() if value is not None}}
 
 
 def partition_path(name: TopicPartition) -> str:
-    """Return where a topic partition's files lie below a directory, as writers of partitioned tables have it."""
+    """Return the relative directory of a topic partition, in the usual form of partitioned tables."""
     return f"topic={quote(name[0], safe='')}/partition={name[1]}"
 
 
 def staged_directory(root: str, name: TopicPartition) -> str:
-    """Return where files are to lie until a commit has taken them up."""
+    """Return the directory for a topic partition's files before their commit."""
     return join(root, f"{STAGED}/{partition_path(name)}")
 
 
 def topic_number(topic_id: str) -> int:
-    """Return 63 bits of a topic's id: for places that hold a number only.
+    """Return 63 bits of a topic id, for fields that can only store a number.
 
     >>> topic_number("AAAAAAAAAAAAAAAAAAAAAQ") == topic_number("AAAAAAAAAAAAAAAAAAAAAg")
     False
@@ -155,7 +157,7 @@ def topic_number(topic_id: str) -> int:
 
 
 def flat(values: Any) -> dict[TopicPartition, int]:
-    """Read what ``nested`` gave; names that it could not have made are left out."""
+    """Return the topic partitions in the output of ``nested``. Invalid names are omitted."""
     result = {}
     for topic, partitions in _pairs(values):
         for partition, value in _pairs(partitions):
@@ -169,17 +171,17 @@ def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def parse_note(value: Any) -> dict[str, Any] | None:
-    """Read a commit's note, which some libraries give back as text; None if it is not a note."""
+    """Parse a commit's note, which some libraries return as text. Return None if the value is not a note."""
     values = json_object(value) if isinstance(value, str) else value
     return values if isinstance(values, dict) and "run" in values else None
 
 
 class Table(Protocol):
-    """One table, there or yet to be made.
+    """A table that exists or is still to be created.
 
     Attributes:
-        shown: what to call it in messages.
-        names_inside: whether its data files hold topic and partition as columns.
+        shown: name of the table in messages.
+        names_inside: whether data files have columns for topic and partition.
     """
 
     shown: str
@@ -187,41 +189,41 @@ class Table(Protocol):
 
     @property
     def root(self) -> str:
-        """The directory or URL that its data files lie below."""
+        """The directory or URL of the table's data files."""
 
     @property
     def known_root(self) -> str | None:
-        """``root``, as long as the table need not be made to know it."""
+        """The same as ``root``; None if the table would have to be created to determine it."""
 
     def read(self) -> TableState | None:
-        """Return the state of the table now, or None if the table does not exist.
+        """Return the current state of the table, or None if the table does not exist.
 
         Raises:
-            OptionError: another program made it, or it cannot be read.
+            OptionError: another program created the table, or it cannot be read.
         """
 
     def check(self, columns: pa.Schema) -> None:
-        """Check that the table, if it exists, can take rows with these columns.
+        """Check that rows with these columns can be written to the table, if it exists.
 
         Raises:
-            OptionError: it cannot; the message says what to do.
+            OptionError: the columns do not match. The message contains a remedy.
         """
 
     def data_directory(self, name: TopicPartition) -> str:
-        """Return where data files of a topic partition are to lie."""
+        """Return the directory for a topic partition's data files."""
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Make a commit visible, on top of the state that was read last.
+        """Commit on top of the state that was read last.
 
         Raises:
-            RacedError: the table is not what was read any more, and nothing was added.
+            RacedError: the table has changed since it was read, and nothing was added.
         """
 
     def tidy(self) -> None:
-        """Put small data files together, where the format's library can."""
+        """Compact small data files, if the library of the format supports it."""
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Return whether a commit with this name was made after a version; None where the table's log does not say."""
+        """Return whether a run committed after a version; None if the table's history does not show it."""
 
     def about(self) -> dict[str, Any]:
-        """Return what to tell of the table after a run: JSON values."""
+        """Return facts about the table for the user, after a run, as JSON values."""

@@ -1,6 +1,6 @@
-"""A table as its settings say: opened at its place, and how its values are decoded.
+"""Open a table by its settings, and determine how its values are decoded.
 
-Values are decoded by files of schemas, by a registry, or by what the first values are.
+Values are decoded with schema files, with a schema registry, or with a schema inferred from the first values.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ DEAD_SUFFIX = "-dead-letters"
 def open_table(
     form: str, to: str, *, catalog: str | None = None, name: str | None = None, is_of_dead_letters: bool = False
 ) -> Table:
-    """Return the table at a place, there or yet to be made.
+    """Return the table at a location, whether or not it exists.
 
     Args:
-        form: ``delta``, ``iceberg``, or ``parquet``: plain files.
-        to: the place; Iceberg's may be empty where there is a catalog.
-        catalog, name: Iceberg: of pyiceberg's configuration; NAMESPACE.NAME.
-        is_of_dead_letters: Iceberg: the table of these that belongs to the one with the name.
+        form: ``delta``, ``iceberg``, or ``parquet`` for plain files.
+        to: location. It may be empty for Iceberg if a catalog is given.
+        catalog: for Iceberg: name of a catalog in pyiceberg's configuration.
+        name: for Iceberg: NAMESPACE.NAME of the table.
+        is_of_dead_letters: for Iceberg: whether to return the dead-letter table of that table.
 
     Raises:
-        MissingExtraError: the format's library is absent.
-        OptionError: there is no such catalog; there are other files, or (Parquet) the place is not of this machine.
+        MissingExtraError: the library of the format is not installed.
+        OptionError: the catalog does not exist, the location has other files, or (Parquet) it is not a local path.
     """
     if form == "parquet":
         return ParquetTable(to if "://" in to else destination(to, COMMITS))
@@ -65,22 +66,23 @@ def open_table(
 
 @dataclass(frozen=True)
 class Tables:
-    """The two tables, opened anew for each round."""
+    """A table and its dead-letter table. Both are opened again for each round."""
 
     table: Callable[[], Table]
     dead_letters: Callable[[], Table]
 
 
 def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[str]) -> Tables:
-    """Open a table and that of its dead letters: both formats' libraries are loaded, and both places looked at.
+    """Return a table and its dead-letter table, after loading their libraries and checking both locations.
 
     Args:
-        form, to: as for ``open_table``.
-        sources: log directories, inside which nothing is written.
+        form, to: as in ``open_table``.
+        settings: settings of the table.
+        sources: log directories, inside which no table may be written.
 
     Raises:
-        OptionError: settings do not fit the format, or there are other files.
-        MissingExtraError: the format's library is absent.
+        OptionError: a setting does not apply to the format, or a location has other files.
+        MissingExtraError: the library of the format is not installed.
     """
     if not to.rstrip("/"):
         raise OptionError(f"`to` {form} {to!r}: must be a directory")
@@ -109,13 +111,14 @@ def tables_of(form: str, to: str, settings: TableSettings, *, sources: Sequence[
 
 
 def destination(to: str, sign: str) -> str:
-    """Return where a table is or may be made.
+    """Return the path of a directory that has a table or in which one can be created.
 
     Args:
-        sign: what a directory holds that has one.
+        to: path of the directory.
+        sign: entry by which a table's directory is recognized.
 
     Raises:
-        OptionError: there are other files.
+        OptionError: the directory has other files.
     """
     to = to.removeprefix("file://")
     if "://" in to:
@@ -125,7 +128,7 @@ def destination(to: str, sign: str) -> str:
         raise OptionError(f"`to` {to}: is a file")
     if root.is_dir() and not (root / sign).exists():
         others = [path.name for path in root.iterdir() if path.name != OWN]
-        is_begun = (root / RUNS).is_dir()  # by a run that was killed before its first commit, or is at it now
+        is_begun = (root / RUNS).is_dir()  # a run was killed before its first commit, or is running now
         if (others and not is_begun) or (root / OWN / "export.json").exists():
             raise OptionError(f"`to` {to}: holds other files, and no table")
     return str(root)
@@ -134,18 +137,20 @@ def destination(to: str, sign: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- values
 
 
-_PROTOC = "protoc --include_imports --descriptor_set_out=FILE"  # flags of its own, not of a command of ours
-SAMPLED_VALUES = 1_000  # of each topic partition
-INFERRED = "schema"  # the table's setting that keeps an inferred schema
+_PROTOC = "protoc --include_imports --descriptor_set_out=FILE"  # flags of protoc, not of a kafkaframes command
+SAMPLED_VALUES = 1_000  # values in the sample of a topic partition
+INFERRED = "schema"  # the table's setting that stores an inferred schema
 
 
 @dataclass(frozen=True)
 class Values:
-    """What the settings say of values.
+    """The settings of values, with the contents of schema files.
 
     Attributes:
-        schema, by_id: files' contents, of the table and of ids.
-        subject: whose newest schema of the registry the table has.
+        settings: settings of the table.
+        schema: contents of the table's schema file; None if no file is given.
+        by_id: contents of schema files by schema id.
+        subject: registry subject whose newest schema the table has.
     """
 
     settings: TableSettings
@@ -155,15 +160,15 @@ class Values:
 
     @property
     def is_inferred(self) -> bool:
-        """Whether the first values say the columns."""
+        """Whether the columns are inferred from the first values."""
         return self.settings.decoded == JSON and self.schema is None and self.settings.registry is None
 
     def check(self) -> None:
-        """Check what needs neither brokers nor a registry: its address, the schemas of files, the format's library.
+        """Check everything that needs neither brokers nor a registry: the registry URL, schema files, and the library.
 
         Raises:
-            OptionError: one of the first two is wrong.
-            MissingExtraError: the library is absent.
+            OptionError: the registry URL or a schema is invalid.
+            MissingExtraError: the library of the value format is not installed.
         """
         settings = self.settings
         if settings.registry is not None:
@@ -172,11 +177,11 @@ class Values:
             Decoding(settings.decoded, self.schema, self.by_id, message=settings.message or "").decoder()
 
     def content(self, state: TableState | None, plan: Plan, files: Settings) -> Content:
-        """Return how rows are made; a registry is asked, or values are looked at, where that has to be.
+        """Return the kind of rows. If necessary, fetch the schema from a registry or infer it from values.
 
         Raises:
-            OptionError: no schema can be had, or it does not fit.
-            NetworkError: the registry does not answer.
+            OptionError: no schema is available, or the schema does not match the table.
+            NetworkError: the registry does not respond.
         """
         mode, registry = self.settings.decoded, self.settings.registry
         if mode == RAW:
@@ -188,7 +193,7 @@ class Values:
         return Content(decoding, self.settings.is_latest)
 
     def _inferred(self, state: TableState | None, plan: Plan, files: Settings) -> bytes:
-        """Return the schema that the table was begun with, or that of the first values."""
+        """Return the schema with which the table was created, or infer one from the first values."""
         known = (state.settings or {}).get(INFERRED) if state is not None else None
         if isinstance(known, str):
             return known.encode()
@@ -196,7 +201,7 @@ class Values:
         return json.dumps(result, sort_keys=True).encode()
 
     def chosen(self, content: Content) -> dict[str, Any]:
-        """Return what every run into the table must agree on; nothing for a table as ``export`` makes it."""
+        """Return the settings that must be the same in every run into the table; empty for a plain ``export``."""
         mode = self.settings.decoded
         chosen: dict[str, Any] = {} if mode == RAW else {"value": mode}
         if self.settings.is_latest:
@@ -207,13 +212,14 @@ class Values:
 
 
 def values_of(topics: Sequence[str], settings: TableSettings) -> Values:
-    """Read the files of schemas.
+    """Read the schema files.
 
     Args:
-        topics: that the source names; several, or none named, have no one subject.
+        topics: topics of the source. The subject can only be derived from a single topic.
+        settings: settings of the table.
 
     Raises:
-        OptionError: there is no one subject, or a file cannot be used.
+        OptionError: there is not exactly one subject, or a file cannot be used.
     """
     schema, by_id = _schemas(settings.schemas, settings.decoded)
     return Values(settings, schema, by_id, _subject(topics, settings))
@@ -228,7 +234,7 @@ def _subject(topics: Sequence[str], settings: TableSettings) -> str:
 
 
 def _schemas(texts: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
-    """Return the table's schema, and those by id: of these the greatest id is the table's."""
+    """Return the table's schema and the schemas by id. If all have ids, the one with the largest id is the table's."""
     plain: list[bytes] = []
     by_id: dict[int, bytes] = {}
     for text in texts:
@@ -254,11 +260,11 @@ def _read(path: str, mode: str) -> bytes:
 
 
 class _EnoughError(Exception):
-    """The sample is full."""
+    """The sample is complete."""
 
 
 def sample_values(tasks: Iterable[ExportTask], settings: Settings) -> list[bytes | None]:
-    """Return the first values of each topic partition, at most ``SAMPLED_VALUES``, of its first task."""
+    """Return the first values of each topic partition's first task, at most ``SAMPLED_VALUES`` each."""
     firsts: dict[tuple[str, int], ExportTask] = {}
     for task in tasks:
         firsts.setdefault((task.topic, task.partition), task)
