@@ -1,1 +1,1 @@
-"""Compact a log as Kafka's cleaner does, in one process or in many tasks."""
+"""Compact logs as Kafka's log cleaner does, in one process or in many tasks."""

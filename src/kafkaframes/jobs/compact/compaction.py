@@ -1,7 +1,8 @@
-"""Compact the topics of a log directory into a new one.
+"""Compact the topics of a log directory into a new directory.
 
-Each partition goes through Kafka's own rules (``cleaner``). Partitions of other topics, and those in which there is
-nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says afterwards how far the new log is clean.
+Partitions are compacted by Kafka's own rules (``cleaner``). Partitions of other topics, and partitions without dirty
+records, are copied unchanged. The new ``cleaner-offset-checkpoint`` has the offsets up to which the partitions are
+clean.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from kafkaframes.storage.files.scan import scan_segment
 from kafkaframes.storage.log.discover import discover
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Prove that a key is gone: every record of every file that has any is looked at.
+# Prove that a key is gone: read every record of every file that can have records.
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """One file to search for records with a key; picklable."""
+    """One file to search for records with a key. Tasks are picklable."""
 
     filesystem: FileSystem
     path: str
@@ -62,12 +63,12 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether a key is gone.
+    """The evidence that a key is gone, or not.
 
     Attributes:
-        files: how many files with records were read, from first to last byte.
-        records: file, offset of each record that has the key.
-        unread: file, position, reason: what could not be read, so that nothing is proven.
+        files: number of files with records that were read completely.
+        records: file and offset of each record with the key.
+        unread: file, position and reason of unreadable data, which prevents a proof.
     """
 
     files: int
@@ -76,17 +77,17 @@ class Proof:
 
     @property
     def is_gone(self) -> bool:
-        """Whether every file was read and none has a record with the key, a tombstone included."""
+        """Whether every file was read and none has a record with the key. Tombstones count as records."""
         return not self.records and not self.unread
 
 
 def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
-    """Read every record below ``path`` and look for a key: segments, snapshots, temporary and renamed ones, too.
+    """Search for a key in every record below ``path``, including snapshots, temporary files and renamed segments.
 
-    Of several log directories every one is read, whether they are copies of each other or not.
+    If there are several log directories, all are read, even if they are copies of each other.
 
     Raises:
-        LogDirError: there is nothing, or it cannot be read.
+        LogDirError: there is no log, or it cannot be read.
     """
     listed = [
         (log.filesystem, info)
@@ -123,7 +124,7 @@ def _has_records(info: FileInfo) -> bool:
 
 
 def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
-    """Return the records of a file that have the key, and what could not be read."""
+    """Return the records of a file that have the key, and the unreadable positions."""
     records: list[tuple[str, int]] = []
     unread: list[tuple[str, int, str]] = []
     with task.filesystem.open(task.path) as read_at:
@@ -145,7 +146,7 @@ def _offsets_of(decoded: Decoded, key: bytes) -> list[int]:
     if not len(key):
         return [int(offset) for offset in index.offsets[candidates]]
     key_bytes = np.frombuffer(key, np.uint8)
-    for at in (0, len(key) - 1, len(key) // 2):  # most differ here, so little is gathered below
+    for at in (0, len(key) - 1, len(key) // 2):  # most keys differ in these bytes, so few are compared as a whole below
         candidates = candidates[decoded.sections.buf[index.key_at[candidates] + at] == key_bytes[at]]
     positions = index.key_at[candidates].tolist()
     buf = decoded.sections.buf
@@ -160,11 +161,11 @@ INTERNAL_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_grou
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """One partition to compact; picklable. Without a ``target`` it is only looked at.
+    """One partition to compact. Tasks are picklable. Without a ``target`` the task only counts.
 
     Attributes:
-        map_bytes: how much memory its keys may take; ``None``: what they need.
-        directory: of the job, in which attempts at the task write; empty without a ``target``.
+        map_bytes: memory limit for the keys, in bytes; ``None`` means unlimited.
+        directory: directory of the job for the output of task attempts; empty without a ``target``.
     """
 
     filesystem: FileSystem
@@ -177,13 +178,14 @@ class CompactionTask:
 
 @dataclass(slots=True)
 class CompactedPartition(Values):
-    """What a round does to one partition.
+    """The report of one partition's compaction.
 
     Attributes:
-        first_dirty_offset, end_offset: what was not clean before, and up to where it is clean now.
-        reason: why it ends there.
-        dropped: why records go -> how many.
-        cleaned: whether there was anything to clean.
+        first_dirty_offset: offset up to which the partition was clean before.
+        end_offset: offset up to which the partition is clean afterwards.
+        reason: reason why the compaction ends there.
+        dropped: number of removed records, by reason.
+        cleaned: whether there were dirty records.
         notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 
@@ -202,23 +204,24 @@ class CompactedPartition(Values):
 
 @dataclass(slots=True)
 class CompactionReport(Done):
-    """What a compaction did, or would do."""
+    """The report of a compaction."""
 
     partitions: list[CompactedPartition] = field(default_factory=list)
 
     @property
     def counted(self) -> str:
-        """How many records were read and kept, and why others go."""
+        """The numbers of records read and kept, and of removed records by reason, as text."""
         return counts_text(self.partitions, "records_read", "records_kept", "dropped")
 
 
 def compact_partition(task: CompactionTask) -> Attempt[CompactedPartition] | None:
-    """Compact one partition, or copy it where there is nothing to clean; ``None``: its keys need more memory.
+    """Compact one partition, or copy it if it has no dirty records. Return ``None`` if its keys exceed the memory
+    limit.
 
     The result is an attempt in ``task.directory``.
 
     Raises:
-        LogDirError: something is damaged, or cannot be read or written.
+        LogDirError: the partition is damaged, or cannot be read or written.
     """
     try:
         return _compact_one(task)
@@ -233,7 +236,7 @@ def _compact_one(task: CompactionTask) -> Attempt[CompactedPartition]:
         return Attempt("", _described(task, *preview))
     with begin_attempt(task.directory, Path(task.target).name) as directory:
         with atomic.writing(directory):
-            directory.rmdir()  # the cleaner creates it when it is complete
+            directory.rmdir()  # the cleaner creates it after its output is complete
             done = clean_partition(task.filesystem, task.partition, task.settings, directory, map_bytes=bound)
         if done is not None:
             cleaned = _described(task, done.plan, done.tally)
@@ -271,27 +274,32 @@ def compact(
     scratch: Path | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> CompactionReport:
-    """Compact a log directory (or one partition) into ``destination``; ``None``: say what would be removed.
+    """Compact a log directory (or one partition) into ``destination``; ``None`` only reports what would be removed.
 
     Args:
-        topics: names or patterns; by default those that a broker's cleaner has compacted before
-            (``cleaner-offset-checkpoint``) and Kafka's own compacted ones. Never more by itself: on a topic that is not
-            compacted, records without a key would go.
-        split: share out large partitions, and those with many keys, each to many tasks, also where ``run`` carries
-            these out one by one: that bounds the memory. Without it a partition is one task, and its keys are in
-            memory. Both make the same files.
-        scratch: without a destination, a directory in which tasks of a shared partition leave files for each other;
-            none is shared out without it.
-        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
+        source: paths or URLs of the log.
+        destination: output directory, which must not exist.
+        settings: settings of the cleaner.
+        topics: topic names or patterns. Default: the topics that a broker's cleaner has compacted before
+            (``cleaner-offset-checkpoint``), and Kafka's compacted internal topics. No other topic is compacted by
+            default, because compaction removes records without a key.
+        run: runs the tasks.
+        split: splits large partitions, and those with many keys, into many tasks, which limits the memory even if
+            ``run`` runs them one by one. Without it, a partition is one task with all its keys in memory. The output
+            files are the same.
+        scratch: directory for intermediate files of split partitions if there is no destination. Without it, no
+            partition is split in this case.
+        storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
 
     Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        OptionError: no topic is to be compacted, or ``destination`` lies in ``source``.
+        LogDirError: a source is damaged or cannot be read, or the destination exists or cannot be written. Incomplete
+            output is removed.
+        OptionError: no topic is to be compacted, or ``destination`` is inside ``source``.
     """
     log = one_log(source, storage=storage)
     chosen = _chosen(log, topics)
     requested = described(settings) | {"topics": sorted(topics)}
-    del requested["now_ms"]  # the clock goes on between two runs of one job
+    del requested["now_ms"]  # the time differs between two runs of the same job
     paths = paths_of(source)
     report = CompactionReport(", ".join(paths), str(destination or ""), requested, log.fingerprint)
     if destination is None:
@@ -309,7 +317,7 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
         raise OptionError("a segment alone cannot be compacted: name its partition's directory")
     partitions = log.rewritten
     known = {one.topic for one in partitions}
-    # a misspelt pattern would leave its topic as it was, unseen
+    # without this check, a misspelled pattern would silently leave its topic uncompacted
     strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]
     if strangers:
         raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known)[:20])}")
@@ -351,7 +359,7 @@ def _compact_into(
     report: CompactionReport,
     compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
-    if log.kind != "partition":  # otherwise the one partition is this directory
+    if log.kind != "partition":  # otherwise this directory is the only partition
         for other in (one for one in log.rewritten if one not in chosen):
             atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
@@ -366,10 +374,10 @@ def _compact_into(
 def _compact_all(
     tasks: Sequence[CompactionTask], *, run: Runner, split: Split | None, scratch: Path | None = None
 ) -> list[CompactedPartition]:
-    """Compact the large partitions with many tasks each, then the others with one each.
+    """Compact large partitions with many tasks each, then the others with one task each.
 
-    Those of the others whose keys are too many for the memory are shared out afterwards; and what cannot be shared out
-    takes the memory that it needs.
+    Afterwards, other partitions whose keys exceed the memory limit are split. A partition that cannot be split is
+    compacted without a memory limit.
     """
     left, done = dict(enumerate(tasks)), dict[int, CompactedPartition]()
     if split is not None:
@@ -383,10 +391,10 @@ def _compact_all(
 
 
 def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
-    """Compact partitions with one task each; those with too many keys are missing from what is returned."""
+    """Compact partitions with one task each. The result omits partitions whose keys exceed the memory limit."""
     done: dict[int, CompactedPartition] = {}
     for task in tasks.values():
-        if task.directory and not Path(task.directory).exists():  # a partition that could not be shared out
+        if task.directory and not Path(task.directory).exists():  # for a partition that could not be split
             with atomic.writing(Path(task.directory)):
                 Path(task.directory).mkdir()
     answers = zip(tasks.items(), run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
@@ -402,7 +410,7 @@ def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, Comp
 def _shared_out(
     tasks: dict[int, CompactionTask], run: Runner, split: Split, scratch: Path | None
 ) -> dict[int, CompactedPartition]:
-    """Compact partitions with many tasks each; those that cannot be shared out are missing from what is returned."""
+    """Compact partitions with many tasks each. The result omits partitions that cannot be split."""
     if not tasks:
         return {}
     first = next(iter(tasks.values()))

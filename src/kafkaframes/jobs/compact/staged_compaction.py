@@ -1,10 +1,10 @@
-"""Compact large partitions with many workers each: the same files as ``cleaner.clean_partition`` makes alone.
+"""Compact large partitions with many workers each. The output files equal those of ``cleaner.clean_partition``.
 
-A partition is cut into chunks of segments and of parts of them. In a first walk workers share the keys out by digests
-(``cleaner/exchange``), others judge which record is the last of each key, in a second walk the chunks are written, and
-put together to the new segments. Transactions are followed by one worker, through the few facts that the chunks give.
-What a round would do is counted in the same way, without the last step. A partition whose offsets do not rise (no
-broker writes one) is left to one worker, which looks keys up one by one; so is one with a segment that has to be split
+A partition is split into chunks, which are segments or parts of segments. In a first pass, workers distribute key
+digests (``cleaner/exchange``), and other workers determine the last record of each key. In a second pass, workers write
+the chunks, which are then joined to new segments. One worker follows the transactions, from a few facts about each
+chunk. A preview counts in the same way, without the last step. One worker compacts the whole partition, with a lookup
+for each key, if its offsets do not increase (no broker writes such a partition) or a segment has to be split
 (``log.overflow``).
 """
 
@@ -52,23 +52,23 @@ SCRATCH = ".kafkaframes-exchange"
 Answer = TypeVar("Answer")
 Steps = Generator[Sequence[Stage], list[Any], Answer]
 Verdicts = tuple[tuple[str, int, int], ...]
-_WORTH_OF_AN_ENTRY = 16 // 4  # in bytes of the log to walk through: to judge one of an entry's 16 takes a quarter
+_WORTH_OF_AN_ENTRY = 16 // 4  # cost of judging a 16-byte entry, as log bytes to read: a quarter of its size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """When and how partitions are shared out.
+    """Settings for splitting partitions into many tasks.
 
     Attributes:
-        secret: two random numbers of 64 bits, the key of the digests.
-        above_bytes: partitions up to this are one task.
-        workers: how many there are; the tasks of a step are a multiple of it.
-        chunk_bytes: neighbouring segments are one task up to about this; larger segments are divided.
-        run_entries: entries that a worker sorts in memory, 32 bytes each.
-        judge_entries: entries that one task judges, about.
-        here_bytes: a step that has no more to read is carried out where the job is: to have it done elsewhere takes
-            longer; so is a single task of up to a 64th of that.
-        map_bytes: memory for the keys of a partition that is one task; one that needs more is shared out, too.
+        secret: two random 64-bit numbers, the key of the digests.
+        above_bytes: largest partition that is one task.
+        workers: number of workers. The number of tasks in a step is a multiple of it.
+        chunk_bytes: approximate size of a task. Smaller neighboring segments share a task, larger segments are divided.
+        run_entries: number of entries that a worker sorts in memory, with 32 bytes each.
+        judge_entries: approximate number of entries that one task judges.
+        here_bytes: largest step that runs in the job's process, because distributing it would take longer. A single
+            task of up to 1/64 of this size runs there too.
+        map_bytes: memory limit for the keys of a partition that is one task. A partition that exceeds it is split.
     """
 
     secret: Secret
@@ -81,9 +81,9 @@ class Split:
     map_bytes: int = 512 << 20
 
     def tasks_for(self, amount: int, most: int) -> int:
-        """Return how many tasks to make of an amount so that each has at most so much, and all workers their share.
+        """Return the number of tasks for an amount of work: at most ``most`` for each task, and a task for each worker.
 
-        None gets less than a 16th of that, though: it would not be worth the task.
+        A task has at least 1/16 of ``most``, because smaller tasks are not worth their overhead.
 
         >>> split = Split(secret=(0, 0), workers=4)
         >>> split.tasks_for(900, 100), split.tasks_for(90, 100), split.tasks_for(13, 100), split.tasks_for(0, 100)
@@ -93,7 +93,7 @@ class Split:
         return min(shared, max(16 * amount // most, 1))
 
     def carried_out(self, tasks: Sequence[Stage], run: Runner) -> list[Any]:
-        """Have the tasks of a step carried out, little ones here; return their answers in order."""
+        """Run the tasks of a step, small ones in this process, and return their results in order."""
         sizes = [task.size_bytes for task in tasks]
         alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
         away = [index for index, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
@@ -106,8 +106,8 @@ class Job:
     """One partition to clean.
 
     Attributes:
-        target: where to; it must not exist. What workers leave for each other is beside it.
-        writes: whether to write it; else the round is only counted.
+        target: output directory, which must not exist. Intermediate files of workers are next to it.
+        writes: whether to write the output. Otherwise the job only counts.
     """
 
     filesystem: FileSystem
@@ -118,12 +118,13 @@ class Job:
 
 @dataclass(slots=True)
 class StagedRound:
-    """One partition as it goes through the steps.
+    """The cleaning of one partition, step by step.
 
     Attributes:
-        rises: whether the partition can be cleaned like this.
-        fits: likewise; a segment whose offsets reach too far is split by who cleans it alone.
-        tally: of the round, at its end.
+        rises: whether offsets increase. Otherwise one worker has to clean the partition.
+        fits: whether the offsets of each segment are in range. Otherwise one worker has to clean the partition, and
+            splits the segment.
+        tally: counts of the cleaning, complete after the last step.
     """
 
     job: Job
@@ -139,17 +140,17 @@ class StagedRound:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the partition can be cleaned like this, as far as is known."""
+        """Whether many workers can clean the partition, as far as the finished steps show."""
         return self.rises and self.fits
 
     @property
     def end_offset(self) -> int:
-        """The next round's first dirty offset."""
+        """The first dirty offset after this cleaning."""
         return self.plan.first_uncleanable_offset
 
     @property
     def scratch(self) -> Path:
-        """Where the workers leave files for each other."""
+        """The directory for intermediate files of workers."""
         return self.job.target.with_name(self.job.target.name + SCRATCH)
 
     @property
@@ -164,7 +165,7 @@ class StagedRound:
         return self.split.tasks_for(sum(source.size_bytes for source in sources), self.split.chunk_bytes)
 
     def steps(self) -> Steps[None]:
-        """Yield the tasks of each step, and take their answers; end early where it turns out to be impossible."""
+        """Yield the tasks of each step, and receive their results. End early if the partition cannot be split."""
         sources = yield from self._divided()
         yield from self._cut(sources)
         walked = yield from self._walk()
@@ -173,7 +174,7 @@ class StagedRound:
             yield from self._rewrite(walked, verdicts)
 
     def _divided(self) -> Steps[list[SourceSegment]]:
-        """Divide segments that are larger than one share, where batches begin."""
+        """Divide segments that are larger than a task's share, at batch boundaries."""
         sources = sources_of(self.plan, self.plan.segments_between(0, self.end_offset), self.settings)
         size = part_bytes(sources, self._shares(sources))
         large = [source for source in sources if is_too_large(source, size)]
@@ -182,7 +183,7 @@ class StagedRound:
         return [part for source in sources for part in divided(source, boundaries.get(source.segment.path, ()))]
 
     def _cut(self, sources: list[SourceSegment]) -> Steps[None]:
-        """Cut the partition into chunks; follow aborted transactions, which must be known before the first walk."""
+        """Split the partition into chunks, and find the aborted transactions, which the first pass needs."""
         runs = cut(sources, self._shares(sources))
         ends = [run[0].base_offset for run in runs[1:]] + [self.end_offset]
         self._chunks = [
@@ -196,7 +197,7 @@ class StagedRound:
         self._states = answers[0] if answers else [CleanedTransactions() for _ in self._chunks]
 
     def _walk(self) -> Steps[list[Walked]]:
-        """Walk through the chunks, and see whether offsets rise."""
+        """Run the first pass over the chunks, and check that offsets increase."""
         first_dirty, collects, split = self.plan.first_dirty_offset, not self._aborted, self.split
         walked: list[Walked] = yield [
             WalkTask(chunk, first_dirty, state, collects, split.secret, self._buckets, split.run_entries)
@@ -212,7 +213,7 @@ class StagedRound:
         return walked
 
     def _judge(self, walked: list[Walked]) -> Steps[Verdicts]:
-        """Judge the entries by ranges of buckets; follow the transactions through the whole partition."""
+        """Judge the entries by ranges of buckets, and follow the transactions through the whole partition."""
         entries = tuple((str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, walked, strict=True))
         total = sum(sum(runs) for _, runs in entries)
         count = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
@@ -229,7 +230,7 @@ class StagedRound:
         return verdicts
 
     def _rewrite(self, walked: list[Walked], verdicts: Verdicts) -> Steps[None]:
-        """Write what stays of the chunks, copy what is not touched, and put the parts together."""
+        """Write the remaining records of the chunks, copy unchanged segments, and join the parts."""
         groups = group_segments(self.plan.segments_between(0, self.end_offset), self.settings, self.end_offset)
         group_of = {segment.base_offset: group[0].base_offset for group in groups for segment in group}
         tasks = list(self._rewrites(group_of, walked, verdicts))
@@ -281,10 +282,10 @@ class StagedRound:
 def clean_partitions(
     jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Runner
 ) -> list[StagedRound | None]:
-    """Clean partitions, or count what that would do; ``None``: that partition cannot be cleaned like this.
+    """Clean partitions, or count the effect. The result of a partition that cannot be split is ``None``.
 
     Raises:
-        LogDirError: as ``cleaner.clean_partition``; the caller removes the targets then.
+        LogDirError: as ``cleaner.clean_partition``. The caller then has to remove the targets.
     """
     plans = split.carried_out([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
     rounds = [StagedRound(job, settings, split, plan) for job, plan in zip(jobs, plans, strict=True)]
@@ -305,13 +306,13 @@ def clean_partitions(
 def _make_directories(staged: StagedRound) -> None:
     for directory in (staged.scratch, staged.job.target)[: 1 + staged.job.writes]:
         with atomic.writing(directory):
-            if directory.exists():  # of a job that was killed
+            if directory.exists():  # output of a killed job
                 shutil.rmtree(directory)
             directory.mkdir(parents=True)
 
 
 def _carry_out(rounds: Sequence[Steps[None]], split: Split, run: Runner) -> None:
-    """Carry out one step of all partitions together, until none has another."""
+    """Run each step for all partitions together, until every partition is finished."""
     waiting = [(steps, next(steps)) for steps in rounds]
     while waiting:
         answers = iter(split.carried_out([task for _, tasks in waiting for task in tasks], run))
@@ -324,17 +325,17 @@ def _carry_out(rounds: Sequence[Steps[None]], split: Split, run: Runner) -> None
 
 Boundary = tuple[int, int]
 _PARTS_OF_A_SHARE = 2
-_HEADERS_WEIGH = 12  # to walk through headers costs that much less than through records; measured: 20
+_HEADERS_WEIGH = 12  # cost of reading records divided by cost of reading headers only; measured: 20
 
 
 @dataclass(frozen=True, slots=True)
 class DivideTask:
-    """Find where a segment can be divided: where a batch begins.
+    """Find batch boundaries at which a segment can be divided.
 
-    That is known for certain only by walking there from header to header: an index may be wrong.
+    The task reads all batch headers, because the offset index may be wrong.
 
     Attributes:
-        part_bytes: about how far from each other.
+        part_bytes: approximate distance between two boundaries.
     """
 
     filesystem: FileSystem
@@ -343,11 +344,11 @@ class DivideTask:
 
     @property
     def size_bytes(self) -> int:
-        """What that is worth in bytes to walk through."""
+        """The cost of the task, as log bytes to read."""
         return self.segment.size_bytes // _HEADERS_WEIGH
 
     def execute(self) -> list[Boundary]:
-        """Return positions at which batches begin, each with an offset above all before it."""
+        """Return the positions of batch boundaries, each with an offset greater than all offsets before it."""
         boundaries: list[Boundary] = []
         next_cut, highest = self.part_bytes, self.segment.base_offset - 1
         with self.filesystem.open(self.segment.path) as read_at:
@@ -363,17 +364,17 @@ class DivideTask:
 
 
 def part_bytes(sources: Sequence[SourceSegment], count: int) -> int:
-    """Return how large the parts should be of which ``count`` shares can be made."""
+    """Return the size of a part, so that ``count`` shares of equal size can be formed from parts."""
     return max(sum(source.size_bytes for source in sources) // (count * _PARTS_OF_A_SHARE), 1)
 
 
 def is_too_large(source: SourceSegment, part_size: int) -> bool:
-    """Say whether a segment has to be divided for that."""
+    """Return whether a segment has to be divided into parts of this size."""
     return source.size_bytes > part_size * (_PARTS_OF_A_SHARE + 1)
 
 
 def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[SourceSegment]:
-    """Return the parts of a segment; its transactions are announced with the first."""
+    """Return the parts of a segment. The first part has the segment's aborted transactions."""
     starts = [(0, source.segment.base_offset), *boundaries]
     ends = [*(position for position, _ in boundaries), source.segment.size_bytes]
     return [
@@ -383,7 +384,7 @@ def divided(source: SourceSegment, boundaries: Sequence[Boundary]) -> list[Sourc
 
 
 def cut(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
-    """Cut segments into up to ``count`` runs of neighbours of about the same size; none is empty."""
+    """Split segments into up to ``count`` non-empty runs of neighbors with about the same size."""
     total = sum(source.size_bytes for source in sources)
     runs: list[list[SourceSegment]] = [[]]
     before = 0

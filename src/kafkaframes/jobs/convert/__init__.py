@@ -1,1 +1,1 @@
-"""Offline rewrites of logs: another record format, another codec, a compaction. A new directory, complete or absent."""
+"""Convert logs to another record format or codec, offline, into a new directory or in place."""

@@ -1,12 +1,12 @@
-"""Convert or recompress a segment, a partition or a log directory into a new directory, or in its place.
+"""Convert or recompress a segment, a partition or a log directory, into a new directory or in place.
 
-The work is cut into one task a segment (``segment.py``); ``run`` carries them out here, in a pool of processes, or on
-Spark, with the same result. What is no segment of a live partition is copied as it is: checkpoints, epochs,
-``partition.metadata``, snapshots, ``meta.properties``, renamed partitions, ``__cluster_metadata``.
+Each segment is a task (``segment.py``). ``run`` runs the tasks in this process, in a pool of processes or on Spark,
+with equal results. Everything else is copied unchanged: checkpoints, epochs, ``partition.metadata``, snapshots,
+``meta.properties``, renamed partitions, ``__cluster_metadata``.
 
-In place, the new directory is made beside the old one, and they change places; the old one stays. The broker's own lock
-is held meanwhile, so none can start. A job that is killed leaves the old directory as it was, or, between the two
-renames, complete under the backup's name: the next run finishes the exchange.
+In place, the new directory is created next to the old one, and then both are renamed. The old directory is kept as a
+backup. The broker's lock is held in the meantime, so that no broker can start. If the job is killed, the old directory
+is unchanged, or, between the two renames, complete under the backup's name. The next run completes the exchange.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
 
 @dataclass(slots=True)
 class JobReport(Done):
-    """What a rewrite did."""
+    """The report of a conversion."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
@@ -49,12 +49,12 @@ class JobReport(Done):
 
     @property
     def counted(self) -> str:
-        """How many records were read and written."""
+        """The numbers of records read and written, as text."""
         return counts_text(self.partitions, "records", "records_written", "left_out")
 
     @property
     def lost(self) -> Counter[str]:
-        """All losses by kind."""
+        """The losses of all partitions by kind."""
         return sum((one.lost for one in self.partitions), Counter[str]())
 
 
@@ -66,21 +66,24 @@ def convert(
     run: Runner = run_here,
     storage: Mapping[str, Any] | None = None,
 ) -> JobReport:
-    """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
+    """Write the log at ``source`` to ``destination`` in the format and codec of ``settings``.
 
     Args:
-        source: a segment, a partition's directory or a log directory, on a disk or by URL, or several of these, which
-            are read as one log; it is only read.
-        destination: a local path that does not exist; it appears, complete, at the end.
-        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
+        source: local path or URL of a segment, a partition directory or a log directory, or several of these, which are
+            read as one log. It is not modified.
+        destination: a local path that does not exist. It appears only after it is complete.
+        settings: settings of the conversion.
+        run: runs the tasks.
+        storage: options of the source's store, and ``key_files`` of encrypted tiered segments.
 
     Returns:
-        The report; that of the run that finished, if an earlier one did with the same source and settings.
+        The report. If an earlier run with the same source and settings has finished, its report.
 
     Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        EncodeError: something cannot be said in that format (``on_loss="error"``).
-        OptionError: ``destination`` lies in ``source``.
+        LogDirError: a source is damaged or cannot be read, or the destination exists or cannot be written. Incomplete
+            output is removed.
+        EncodeError: a batch cannot be represented in the format (``on_loss="error"``).
+        OptionError: ``destination`` is inside ``source``.
     """
     target, paths = Path(destination), paths_of(source)
     atomic.refuse_inside(target, paths)
@@ -90,7 +93,7 @@ def convert(
 
 
 def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
-    """Write the whole log into an empty directory."""
+    """Write the whole log to an empty directory."""
     tasks: list[tuple[PartitionReport, SegmentTask]] = []
     keeps_transactions = settings.record_format in (None, 2)
     for result in log.rewritten:
@@ -117,7 +120,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
 def _copy_small(
     filesystem: FileSystem, partition: Partition, target: Path, report: JobReport, *, keep_snapshots: bool
 ) -> None:
-    """Copy all files but segments. Files that a broker would delete when it starts are omitted."""
+    """Copy all files except segments. Files that a broker would delete on startup are omitted."""
     snapshots = {file.path for file in partition.producer_snapshots if keep_snapshots}
     for info in filesystem.list_directory(partition.directory):
         parsed = names.FileName.parse(info.name)
@@ -129,7 +132,7 @@ def _copy_small(
 
 
 def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
-    """Copy a file or a directory as it is."""
+    """Copy a file or a directory unchanged."""
     if info.is_directory:
         atomic.copy_tree(filesystem, info.path, target)
     else:
@@ -141,11 +144,12 @@ def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The one log that a source names.
+    """The log to convert.
 
     Attributes:
+        path: path of the source.
         kind: ``segment``, ``partition`` or ``directory``.
-        rewritten: the live partitions but ``__cluster_metadata``, whose readers know one form only.
+        directory: log directory with the partitions.
     """
 
     path: str
@@ -154,17 +158,17 @@ class Log:
 
     @property
     def filesystem(self) -> FileSystem:
-        """Who answers for its paths."""
+        """The file system of the log's paths."""
         return self.directory.filesystem
 
     @property
     def rewritten(self) -> list[Partition]:
-        """The partitions that are written anew."""
+        """The live partitions to rewrite: all except ``__cluster_metadata``, which brokers read in one format only."""
         return [one for one in self.directory.partitions if one.is_live and one.topic != names.CLUSTER_METADATA_TOPIC]
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the segments' names, sizes and times: another run on a log that went on is another job."""
+        """A digest of the segments' names, sizes and modification times, so that a changed log is another job."""
         listed = [
             (one.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
             for one in self.directory.partitions
@@ -173,11 +177,11 @@ class Log:
         return hashlib.sha256(repr(listed).encode()).hexdigest()
 
     def target(self, directory: Path, partition: Partition) -> Path:
-        """Return where a partition goes."""
+        """Return the output directory of a partition."""
         return directory / split(partition.directory)[1] if self.kind == "directory" else directory
 
     def copy_rest(self, directory: Path, report: JobReport | None = None) -> None:
-        """Copy everything of a log directory that is no partition to rewrite."""
+        """Copy all entries of a log directory except the partitions to rewrite."""
         if self.kind != "directory":
             return
         rewritten = {split(one.directory)[1] for one in self.rewritten}
@@ -192,8 +196,7 @@ class Log:
 def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
     """Return the log to rewrite.
 
-    Several log directories, under one path or several, are one log: copies of a partition are merged
-    (``copies``).
+    Several log directories are read as one log, and their copies of a partition are merged (``copies``).
 
     Raises:
         LogDirError: the log does not exist, cannot be read, or its copies contradict each other.
@@ -208,7 +211,7 @@ def one_log(source: Source, *, storage: Mapping[str, Any] | None = None) -> Log:
 
 
 def _merged(result: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
-    # here, for most jobs have one directory, and each worker imports this file
+    # imported here, because most jobs have a single directory and each worker imports this module
     from kafkaframes.storage.copies.one_log import whole_log
 
     return whole_log(result, options=storage, join=True)
@@ -235,11 +238,11 @@ _Report = TypeVar("_Report")
 def convert_in_place(
     source: str | Path, backup: str | Path, settings: RewriteSettings, *, run: Runner = run_here
 ) -> JobReport:
-    """Rewrite a log directory of this machine; the old one becomes ``backup``, on the same disk.
+    """Rewrite a local log directory in place. The old directory becomes ``backup``, on the same disk.
 
     Raises:
-        LogDirError: a broker has the directory open or left it unclean, the backup exists, or as ``convert``.
-        OptionError: the source is no whole log directory, or the backup would lie on another disk.
+        LogDirError: a broker is using the directory or did not shut down cleanly, the backup exists, or as ``convert``.
+        OptionError: the source is not a whole log directory, or the backup would be on another disk.
     """
     old, kept = Path(source).absolute(), Path(backup).absolute()
     report = exchange(old, kept, lambda new: convert(str(old), new, settings, run=run), check=_check_whole)
@@ -255,27 +258,30 @@ def exchange(
     suffix: str = _NEW,
     create_lock: bool = True,
 ) -> _Report:
-    """Have ``make`` write a new directory beside ``old``, and let them change places; ``old`` becomes ``kept``.
+    """Let ``make`` write a new directory next to ``old``, and exchange both. ``old`` is renamed to ``kept``.
 
     Args:
-        check: refuses an ``old`` that is not fit, before anything is written.
-        suffix: of the new directory's name while it is beside.
-        create_lock: take a broker's lock also where the directory has no ``.lock`` yet.
+        old: directory to replace.
+        kept: new path of the old directory.
+        make: writes the new directory, and returns a report.
+        check: rejects an unsuitable ``old`` before anything is written.
+        suffix: suffix of the new directory's name before the exchange.
+        create_lock: whether to lock the directory against brokers even if it has no ``.lock`` file.
 
     Raises:
-        LogDirError: a broker or another job has the directory, ``kept`` exists, or a rename fails.
-        OptionError: ``old`` is no directory, or both do not lie on one disk.
+        LogDirError: a broker or another job is using the directory, ``kept`` exists, or a rename fails.
+        OptionError: ``old`` is not a directory, or the paths are on different disks.
     """
     new = old.with_name(old.name + suffix)
     with atomic.locked(old):
-        if not old.exists() and kept.exists() and (new / atomic.SUCCESS).exists():  # killed between the two renames
+        if not old.exists() and kept.exists() and (new / atomic.SUCCESS).exists():  # killed between both renames
             _rename(new, old)
         if kept.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(kept))
         _check_disks(old, kept)
         check(old)
         with broker_lock(old, create=create_lock):
-            if new.exists():  # of a job that was killed; a broker may have written since
+            if new.exists():  # output of a killed job; a broker may have written to the source since
                 shutil.rmtree(new)
             report = make(new)
             with atomic.writing(kept):
@@ -312,13 +318,14 @@ def _check_whole(old: Path) -> None:
 
 @contextmanager
 def broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
-    """Hold the lock that a broker takes on its directory (Java's ``FileChannel.tryLock``).
+    """Hold the lock that a broker acquires on its directory (Java's ``FileChannel.tryLock``).
 
     Args:
-        create: make the file where there is none; otherwise nothing is held then.
+        directory: log directory.
+        create: whether to create a missing lock file. Otherwise no lock is held if the file is missing.
 
     Raises:
-        LogDirError: a broker holds it, or the file cannot be opened.
+        LogDirError: a broker holds the lock, or the file cannot be opened.
     """
     path = directory / names.BROKER_LOCK
     if not create and not path.exists():

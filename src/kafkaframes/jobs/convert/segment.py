@@ -1,17 +1,19 @@
-"""Rewrite one segment: the task that a process, or a Spark worker, is given. It answers with a report.
+"""Rewrite one segment in another record format or codec: the task of a worker process or a Spark worker.
 
-The segment and its indexes are written under other names, flushed, and renamed; what is there under the final name is
-whole. A segment in which nothing changed keeps its own indexes, byte for byte.
+The segment and its indexes are written under temporary names, flushed and renamed. A file with its final name is
+complete. If no byte of a segment changes, its indexes are copied byte for byte.
 
-Its batches are written window by window in another format or codec: offsets, order, timestamps, keys, values stay.
+Batches are rewritten window by window. Offsets, order, timestamps, keys and values do not change.
 
-* A batch that is as requested already is copied byte for byte; so are control batches and empty ones of format 2.
-* Format 2 to format 2: the records' bytes are compressed anew and the header is kept; nothing is built.
-* Formats 0 and 1 up, or into a codec: uncompressed messages are joined into batches; a wrapper becomes one batch.
-* Down: one message for each record, or one wrapper for each compressed batch, as Kafka's ``RecordsUtil.downConvert``;
-  what an older format cannot say is counted by kind.
+* A batch that already has the requested format and codec is copied byte for byte. So are control batches and empty
+  batches of format 2.
+* From format 2 to format 2, the encoded records are recompressed and the header fields are kept.
+* To a newer format, or to a codec, uncompressed messages of formats 0 and 1 are joined into batches. A wrapper becomes
+  one batch.
+* To an older format, each record becomes a message, or each compressed batch becomes a wrapper, as in Kafka's
+  ``RecordsUtil.downConvert``. Data that the older format cannot represent is counted by kind.
 
-Python is entered for each compressed batch and for each batch that is written, never for a record.
+Python code runs for each compressed and each written batch, but never for each record.
 """
 
 from __future__ import annotations
@@ -58,12 +60,12 @@ CONTROL_RECORDS = "control records, which the older format does not have"
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to rewrite; picklable.
+    """One segment to rewrite. Tasks are picklable.
 
     Attributes:
-        directory: the new partition's directory, which exists.
-        aborted: the partition's aborted transactions, where the older format would make them visible.
-        txn_index: content of the new transaction index; None to copy the existing one.
+        directory: existing output directory of the partition.
+        aborted: the partition's aborted transactions, if the older format would make them visible.
+        txn_index: contents of the new transaction index; None to copy the existing one.
     """
 
     filesystem: FileSystem
@@ -76,13 +78,14 @@ class SegmentTask:
 
 @dataclass(slots=True)
 class PartitionReport(Values):
-    """What was done to one segment, or to all of a partition.
+    """The report of one segment, or of all segments of a partition.
 
     Attributes:
-        name: of the partition; of one segment its file.
-        records, records_written: read of the source, and written; they differ by ``left_out`` (reason to records).
-        lost: what the older format could not say, by kind.
-        damaged: batches (and torn tails) that were kept as they were, each with file, position and reason.
+        name: name of the partition, or of the segment's file.
+        records, records_written: records read and written. They differ by ``left_out``.
+        lost: amount of data that the older format cannot represent, by kind.
+        damaged: file, position and reason of each batch (or torn tail) that was copied unchanged.
+        left_out: number of omitted records, by reason.
         notes: swap files that are read as segments, and transaction indexes that differ from the markers.
     """
 
@@ -100,17 +103,17 @@ class PartitionReport(Values):
     notes: list[str] = field(default_factory=list)
 
     def add(self, other: PartitionReport) -> None:
-        """Add what was done to a segment."""
+        """Add the report of a segment."""
         for entry in fields(self)[1:]:
             setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
 
 
 def rewrite_segment(task: SegmentTask) -> PartitionReport:
-    """Write one segment anew, and its indexes.
+    """Rewrite one segment and its indexes.
 
     Raises:
-        LogDirError: it is damaged, or cannot be read or written; names file and position.
-        EncodeError: it cannot be said in that format.
+        LogDirError: the segment is damaged, or cannot be read or written. The message has file and position.
+        EncodeError: a batch cannot be represented in the format.
     """
     report = PartitionReport(task.segment.path, segments=1)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
@@ -131,10 +134,10 @@ def rewrite_segment(task: SegmentTask) -> PartitionReport:
 
 
 class _Rewrite:
-    """One segment on its way to its new file.
+    """The rewriting of one segment to its new file.
 
     Attributes:
-        columns: of each piece written so far, what the indexes need of its batches.
+        columns: batch columns of each written piece, for the indexes.
         is_changed: whether any byte differs from the source.
     """
 
@@ -147,7 +150,7 @@ class _Rewrite:
         report.lost = self._losses.counts
 
     def all_windows(self) -> None:
-        """Write all batches, and what stands behind the last where that is to be kept."""
+        """Write all batches, and the data after the last batch if damage is kept."""
         task, report = self._task, self._report
         with task.filesystem.open(task.segment.path) as read_at:
             segment = task.segment
@@ -173,7 +176,7 @@ class _Rewrite:
             self._write(self._rewritten(opened, window.start), before)
 
     def _write(self, written: Bytes, before: Bytes) -> None:
-        """Write batches that were ``before``."""
+        """Write batches. ``before`` are the source's bytes of these batches."""
         batches = scan_all(written, rules=FILE)
         table = batches.table
         self._report.records_written += count_records(written, batches)
@@ -186,7 +189,7 @@ class _Rewrite:
         self.is_changed = self.is_changed or not np.array_equal(written, before)
 
     def _rewritten(self, decoded: Decoded, start: int) -> Bytes:
-        """Return batches that begin at ``start`` written anew."""
+        """Return the rewritten batches of a window that begins at position ``start``."""
         settings, report, batches = self._task.settings, self._report, decoded.batches
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
@@ -232,11 +235,11 @@ def _write_indexes(task: SegmentTask, path: Path, rewrite: _Rewrite) -> None:
 
 
 class Losses:
-    """What the older format cannot say of one segment: the account of a conversion down.
+    """The losses of a segment in a conversion to an older format.
 
     Attributes:
-        counts: kind -> how many records or batches, as the kind's name says.
-        control_records: how many records the control batches held that are not written.
+        counts: number of records or batches, by kind of loss.
+        control_records: number of records in control batches that are not written.
     """
 
     def __init__(self, *, on_loss: str = "error", aborted: Sequence[AbortedTransaction] = ()) -> None:
@@ -246,10 +249,10 @@ class Losses:
         self._transactions = TransactionState(aborted=tuple(aborted))
 
     def add(self, window: Decoded, down: Flags, magics: Ints) -> None:
-        """Count what the batches where ``down`` is true lose in the formats ``magics``.
+        """Count the losses of the batches for which ``down`` is true in the formats ``magics``.
 
         Raises:
-            EncodeError: something is lost, and ``on_loss`` is ``error``.
+            EncodeError: data would be lost, and ``on_loss`` is "error".
         """
         if not down.any():
             return
@@ -294,16 +297,16 @@ class Losses:
 
 
 COPY, GONE, RECOMPRESS, BUILD = range(4)
-_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record beside its key and value; about, in format 2
+_RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record without key and value; approximate for format 2
 
 
 class Plan:
-    """What becomes of each batch of a window.
+    """The actions for the batches of a window.
 
     Attributes:
-        actions: one of ``COPY``, ``GONE``, ``RECOMPRESS``, ``BUILD`` for each batch.
-        magics, codecs: what each is written as.
-        down: which are written in an older format, or are gone for that.
+        actions: ``COPY``, ``GONE`` (omit), ``RECOMPRESS`` or ``BUILD`` for each batch.
+        magics, codecs: output format and codec of each batch.
+        down: whether a batch is converted to an older format, or is omitted because of it.
     """
 
     def __init__(self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags) -> None:
@@ -322,7 +325,7 @@ class Plan:
 
 
 def damaged_batches(window: Decoded) -> dict[int, str]:
-    """Return the batches that cannot be read as a whole, each with the reason."""
+    """Return the reason for each batch that cannot be read completely, by batch number."""
     result = {batch: problem.reason for batch, problem in window.problems.items()}
     result |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
     for batch in _with_wrong_messages(window) - result.keys():
@@ -331,7 +334,7 @@ def damaged_batches(window: Decoded) -> dict[int, str]:
 
 
 def _with_wrong_messages(window: Decoded) -> set[int]:
-    """Return the wrappers with a message whose CRC is wrong: what is written anew would not show it any more."""
+    """Return the wrappers that contain a message with a wrong CRC, because rewriting them would hide the damage."""
     inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
     right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
     return set(window.owners[inner[right == 0]].tolist())
@@ -340,15 +343,16 @@ def _with_wrong_messages(window: Decoded) -> set[int]:
 def rewritten(
     window: Decoded, settings: RewriteSettings, damaged: Flags, losses: Losses
 ) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a window's batches, written as ``settings`` want them.
+    """Yield the bytes of a window's batches, rewritten as ``settings`` request.
 
     Args:
-        window: decoded batches; positions count from ``window.data``'s first byte.
-        damaged: the batches that are copied because they cannot be read.
-        losses: gets what the older format cannot say, of batches that are written in one.
+        window: decoded batches. Positions are relative to ``window.data``.
+        settings: settings of the conversion.
+        damaged: batches that are copied because they cannot be read.
+        losses: receives the losses of batches that are converted to an older format.
 
     Raises:
-        EncodeError: the format does not allow the codec, or a record does not fit.
+        EncodeError: the format does not support the codec, or a record does not fit.
     """
     plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
     if (plan.actions == COPY).all():
@@ -381,7 +385,7 @@ def _position(window: Decoded, batch: int) -> int:
 
 
 def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
-    """Yield the bytes of runs of batches that stay, with the first batch of each run."""
+    """Yield the bytes of runs of copied batches, with the number of each run's first batch."""
     stays = np.concatenate(([False], plan.actions == COPY, [False]))
     edges = np.flatnonzero(stays[1:] != stays[:-1])
     positions, sizes = window.batches.column("position"), window.batches.column("size")
@@ -391,7 +395,7 @@ def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
 
 
 def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
-    """Compress the records of format 2 batches anew under their own headers."""
+    """Recompress the records of format 2 batches, and keep their header fields."""
     for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
         at = _position(window, batch)
         header = bytearray(window.data[at : at + BATCH_V2.size])
@@ -411,7 +415,7 @@ def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tu
 
 
 def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
-    """Build the others: those that become the same format, codec and timestamp type in one go."""
+    """Build the remaining batches. Batches with the same format, codec and timestamp type are built together."""
     magics = window.batches.column("magic")
     numbers, attributes = window.batches.codecs, window.batches.column("attributes")
     append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
@@ -434,16 +438,17 @@ def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[t
 
 
 def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, batch_bytes: int) -> Ints:
-    """Return the first record of each batch to be built.
+    """Return the index of the first record of each batch to build.
 
     Args:
-        owners: the source batch of each record.
-        joins: whether a source batch is a message that may be joined with its neighbours.
-        ends: the sizes of the records, added up.
-        append_times: their timestamps where a batch has one for all; ``None`` where each record has its own.
+        owners: source batch of each record.
+        joins: whether a source batch is a message that may be joined with its neighbors.
+        ends: cumulative sizes of the records.
+        append_times: timestamps of the records, if a batch has a single timestamp; ``None`` otherwise.
+        batch_bytes: largest size of a joined batch.
     """
     other = owners[1:] != owners[:-1]
-    gap = owners[1:] != owners[:-1] + 1  # something else stands between
+    gap = owners[1:] != owners[:-1] + 1  # other batches are between them
     forced = other & ~(joins[owners[1:]] & joins[owners[:-1]] & ~gap)
     if append_times is not None:
         forced |= append_times[1:] != append_times[:-1]
@@ -460,7 +465,7 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
 
 
 def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
-    """Cut a run of records into batches not larger than the limit; a record that is larger is a batch of its own."""
+    """Split a run of records into batches of at most ``batch_bytes``. A larger record is a batch of its own."""
     starts = []
     while first < stop:
         starts.append(first)

@@ -1,1 +1,1 @@
-"""Verify a log: every checksum, every index."""
+"""Verify logs: every checksum and every index."""

@@ -1,8 +1,8 @@
-"""Verify whole partitions: every segment, and then facts that involve several segments.
+"""Verify whole partitions: each segment by itself, and then relations between segments.
 
-``verify_segment`` is the expensive part and independent of the others, so it may run in many processes (``run``); what
-follows needs headers alone: offsets and leader epochs across segments, producers' sequences, transaction indexes
-against markers, the small files. Nothing is changed.
+``verify_segment`` is expensive and independent for each segment, so ``run`` may use many processes. The rest only needs
+batch headers: offsets and leader epochs across segments, producer sequences, transaction indexes and markers, small
+files. Nothing is modified.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kafkaframes.storage.log.swaps import swap_findings
 from kafkaframes.storage.log.transactions import Marker, OpenTransactions, TransactionState, find_hidden_records
 from kafkaframes.storage.tiered.filesystem import TieredFileSystem
 
-GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator writes for the producers, each time with sequence 0
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"  # the coordinator appends for producers, always with sequence 0
 _SEQUENCES = 2**31
 
 
 class Task(NamedTuple):
-    """A segment to verify; ``deep``: its records, too."""
+    """A segment to verify. ``deep`` also verifies its records."""
 
     filesystem: FileSystem
     segment: Segment
@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What a verification saw: counts of what was read, and findings by directory and file."""
+    """The result of a verification: counts of verified items, and findings in order of directory and file."""
 
     partitions: int = 0
     segments: int = 0
@@ -52,24 +52,24 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no record is damaged, missing or out of order; warnings and notes aside."""
+        """Whether no record is damaged, missing or out of order. Warnings and notes are allowed."""
         return worst(self.findings) < Severity.ERROR
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a consumer of a broker that opens this log would not expect although the log is sound."""
+        """Properties of a sound log that would surprise a consumer of a broker that opens it."""
         return caveats_of(self.findings)
 
     @property
     def verdict(self) -> str:
-        """``sound``, ``UNREADABLE`` or ``DAMAGED``; caveats follow the first."""
+        """``sound``, ``UNREADABLE`` or ``DAMAGED``. Caveats follow ``sound``."""
         errors = {finding.check for finding in self.findings if finding.severity == Severity.ERROR}
         if errors:
             return "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
         return f"sound, but {' and '.join(self.caveats)}" if self.caveats else "sound"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the report as a JSON object."""
         counts = {name: getattr(self, name) for name in ("partitions", "segments", "batches", "records", "size_bytes")}
         said = {"sound": self.is_sound, "caveats": list(self.caveats)}
         return {**said, **counts, "findings": [finding.as_json() for finding in self.findings]}
@@ -81,7 +81,7 @@ def run_task(task: Task) -> SegmentFacts:
 
 
 def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iterator[Task]:
-    """Yield the segments to verify, in the order in which ``verify`` wants their facts back."""
+    """Yield the segments to verify, in the order in which ``verify`` expects their results."""
     for directory in directories:
         for partition in directory.partitions:
             for segment in (*partition.segments, *partition.kraft_snapshots):
@@ -89,9 +89,9 @@ def tasks_of(directories: Iterable[LogDirectory], *, deep: bool = False) -> Iter
 
 
 def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Runner = run_here) -> Report:
-    """Verify everything that was discovered. Nothing raises for what is damaged.
+    """Verify all partitions of log directories. Damage is a finding, not an exception.
 
-    ``deep`` decompresses and reads every record of format 2, too.
+    ``deep`` also decompresses and parses every record of format 2.
     """
     listed = list(directories)
     results = iter(run(run_task, list(tasks_of(listed, deep=deep))))
@@ -140,13 +140,13 @@ def _left_over(partition: Partition) -> Iterator[Finding]:
         yield Finding(Severity.NOTE, "temporary", f"a .{file.name.temporary} file", file.path)
     for file in partition.orphans:
         yield Finding(Severity.WARNING, "orphan", "an index without its segment", file.path)
-    for note in partition.notes:  # uploads in a tiered store that are not part of the log
+    for note in partition.notes:  # uploads in a tiered store that do not belong to the log
         path, _, reason = note.partition(": ")
         yield Finding(Severity.NOTE, "tiered-left-out", reason, path)
 
 
 def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """Segments do not overlap: the batches of one lie below the base offset of the next."""
+    """Check that segments do not overlap: all offsets of a segment are below the base offset of the next one."""
     for entry, following in pairwise(facts):
         if entry.last_offset >= following.base_offset:
             message = f"it ends with offset {entry.last_offset}, the next segment begins at {following.base_offset}"
@@ -154,10 +154,10 @@ def _order_across(facts: list[SegmentFacts]) -> Iterator[Finding]:
 
 
 def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """Leader epochs never fall, and the checkpoint knows where each began.
+    """Check that leader epochs never decrease, and that the checkpoint has the start offset of each.
 
-    A broker with message format 0 or 1 clears its checkpoint: after an upgrade it begins later than the batches do.
-    An epoch that ended below the log start offset is forgotten.
+    A broker with message format 0 or 1 clears its checkpoint. After an upgrade, the checkpoint therefore starts later
+    than the batches. It does not have epochs that ended below the log start offset.
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
     first_kept = partition.log_start_offset
@@ -178,11 +178,11 @@ def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding
 
 
 def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """Sequence numbers of a producer's epoch go on without gaps, where no batch can be missing.
+    """Check that sequence numbers of a producer and epoch have no gaps, if no batch can be missing.
 
-    A producer's first batch here may have any number: the earlier ones were deleted. In a compacted log nothing follows
-    from a gap. A broker forgets a producer that is silent (``producer.id.expiration.ms``): its id may come again, as
-    where a restored log lives on in a new cluster.
+    The first batch of a producer may have any number, because earlier batches may have been deleted. In a compacted log
+    gaps prove nothing. A broker expires idle producers (``producer.id.expiration.ms``), so an id may be reused, for
+    example if a restored log continues in a new cluster.
     """
     if any(one.has_holes for one in facts):
         return
@@ -229,14 +229,14 @@ def _open_transactions(
     aborted: list[AbortedTransaction],
     follow: OpenTransactions,
 ) -> Iterator[Finding]:
-    """Yield a finding for each transaction without a marker; the earliest one says what it hides."""
+    """Yield a finding for each transaction without a marker. The first finding names the records that it hides."""
     if not follow.first_offsets:
         return
     end = max(entry.last_offset for entry in facts) + 1
     try:
         state = TransactionState(tuple(aborted), dict(follow.first_offsets), end)
         hidden = find_hidden_records(filesystem, partition, state)
-    except LogDirError:  # reported as unreadable
+    except LogDirError:  # already reported as unreadable
         hidden = None
     paths = [(entry.base_offset, entry.path) for entry in facts]
     for producer, first in sorted(follow.first_offsets.items(), key=lambda item: item[1]):
@@ -247,7 +247,7 @@ def _open_transactions(
 
 
 def _aborted(facts: SegmentFacts, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
-    """Replay a segment's transactional batches and markers, by offset."""
+    """Replay a segment's transactional batches and markers in offset order, and yield its aborted transactions."""
     kinds = {offset: (producer, kind) for offset, producer, kind in facts.markers}
     for producer, epoch, _, base, _, attributes, *_ in facts.producers.T.tolist():  # PRODUCER_COLUMNS
         if not attributes & TRANSACTIONAL:
@@ -291,7 +291,7 @@ def _snapshots(filesystem: FileSystem, partition: Partition) -> Iterator[Finding
 
 
 def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
-    """No checkpoint lies above the log's end."""
+    """Check that no checkpoint is above the log end offset."""
     if not facts:
         return
     end = max(facts[-1].last_offset + 1, facts[-1].base_offset)
@@ -302,7 +302,7 @@ def _offsets_of_checkpoints(partition: Partition, facts: list[SegmentFacts]) -> 
             yield Finding(Severity.WARNING, "checkpoint-beyond-end", message, partition.directory, offset=offset)
 
 
-_OURS = ("_SUCCESS", "group-offsets.csv", ".kafkaframes-streams")  # of a restore, a rewrite, a stream
+_OURS = ("_SUCCESS", "group-offsets.csv", ".kafkaframes-streams")  # files of restores, rewrites and streaming sinks
 _OF_DIRECTORIES = frozenset(
     (
         names.META_PROPERTIES,
@@ -310,21 +310,21 @@ _OF_DIRECTORIES = frozenset(
         names.BROKER_LOCK,
         *names.OFFSET_CHECKPOINTS,
         "bootstrap.checkpoint",
-        "kafkaframes.broker.json",  # FILE_NAME of broker/metadata_file.py
+        "kafkaframes.broker.json",  # FILE_NAME in broker/metadata_file.py
         *_OURS,
     )
 )
 _OF_PARTITIONS = frozenset(
     (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA, "quorum-state", "remote_log_snapshot", *_OURS)
 )
-_INDEX_CACHE = "remote-log-index-cache"  # the one directory beside partitions that LogManager leaves out
+_INDEX_CACHE = "remote-log-index-cache"  # the only directory that LogManager skips when it loads partitions
 
 
 def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
     """Yield a finding for each entry of a log directory and its partitions that no broker creates.
 
-    A broker does not start on a directory that is not named like a partition (``LogManager.loadLogs``,
-    ``UnifiedLog.parseTopicPartitionName``); files that it does not know it passes over.
+    A broker does not start if a directory is not named like a partition (``LogManager.loadLogs``,
+    ``UnifiedLog.parseTopicPartitionName``). It ignores unknown files.
     """
     if directory.meta is not None:
         yield from _in_directory(directory)

@@ -1,9 +1,9 @@
-"""Verify one segment: framing, CRCs, inner CRCs, offsets, and its indexes against its batches.
+"""Verify one segment: framing, CRCs, inner CRCs, offsets, and the indexes against the batches.
 
-Everything is read once; what other segments have to be compared with (offsets, epochs, sequences, markers) comes back
-as ``SegmentFacts``. The invariant of an offset index entry is the one that brokers keep: its position is that of a
-batch, and its offset is the last one of some batch from there to the next entry. kafka-dump-log asks for more and
-reports healthy followers (KAFKA-806).
+The segment is read once. ``SegmentFacts`` has the values that are compared with other segments: offsets, epochs,
+sequences and markers. An offset index entry is valid by the invariant that brokers maintain: its position is that of a
+batch, and its offset is the last offset of a batch from there to the next entry. kafka-dump-log checks a stronger
+condition, so it reports errors for healthy followers (KAFKA-806).
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from kafkaframes.storage.files.scan import Window, scan_segment
 from kafkaframes.storage.log.overflow import MOST_OFFSETS
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Check whether the records of batches are sound, in columns, without a Python object for each record.
+# Check the records of batches by columns, without a Python object for each record.
 #
-# Sound: the records can be read to their end, and of a compressed message of format 0 or 1 every inner CRC is right
-# (the outer CRC does not replace them: brokers keep them as producers wrote them).
+# Records are sound if they can be parsed to the end and, for compressed messages of formats 0 and 1, every inner CRC is
+# right. The outer CRC does not replace inner CRCs, because brokers store those that producers sent.
 
-_PART_BYTES = 2 << 20  # decompressed at once
-_RATIO = 8.0  # how much larger than in the log they are taken to be
+_PART_BYTES = 2 << 20  # bytes that are decompressed at once
+_RATIO = 8.0  # assumed ratio of decompressed to compressed size
 UNKNOWN = -(2**63)
-_MOST_REPORTED = 100  # wrong inner CRCs of one batch
+_MOST_REPORTED = 100  # reported inner CRC errors of a batch
 
 
 class Judged(NamedTuple):
-    """What was found in batches.
+    """The results of checking batches.
 
     Attributes:
-        rows: how many records of each can be read.
-        first_offsets: of the batches; ``UNKNOWN`` of a compressed message of format 0 or 1 without a readable record.
-        problems: why a batch has fewer readable records than it declares, by its number.
-        wrong: the offsets of inner messages whose CRC is wrong, the first of each batch, by its number.
+        rows: number of readable records of each batch.
+        first_offsets: first offset of each batch; ``UNKNOWN`` for a compressed message of format 0 or 1 without
+            readable records.
+        problems: reason why a batch has fewer readable records than its header declares, by batch number.
+        wrong: first offsets of inner messages with a wrong CRC, by batch number.
     """
 
     rows: Ints
@@ -59,9 +60,9 @@ class Judged(NamedTuple):
 
 
 def judge(data: bytes | Bytes, batches: Batches) -> Judged:
-    """Read the records of whole batches, in columns.
+    """Parse the records of whole batches by columns.
 
-    A message of format 0 or 1 that is not compressed has no CRC inside.
+    An uncompressed message of format 0 or 1 has no inner CRC.
     """
     judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
     first = 0
@@ -103,22 +104,25 @@ PRODUCER_COLUMNS = (
     "max_timestamp",
 )
 
-# Records of control batches become Python objects; brokers do not compress them, and write a few at once.
+# Records of control batches become Python objects, because brokers write few of them and do not compress them.
 _MOST_CONTROL_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What a verified segment holds, and everything that is wrong.
+    """The facts about a verified segment, and its findings.
 
     Attributes:
-        size_bytes: of the ``.log``.
-        batches, records: counts; records of format 0 and 1 are counted where they were decompressed.
-        first_offset, last_offset: -1 of an empty segment.
-        epochs: rows of (leader epoch, base offset, position), one for each run of equal epochs.
+        path: path of the ``.log`` file.
+        base_offset: base offset of the segment.
+        size_bytes: size of the ``.log`` file.
+        batches, records: counts. Records of formats 0 and 1 are counted only if they were decompressed.
+        first_offset, last_offset: offset range; -1 for an empty segment.
+        epochs: (leader epoch, base offset, position) of each run of batches with equal epochs.
         producers: one row for each of ``PRODUCER_COLUMNS``, one column for each batch of an idempotent producer.
-        markers: (offset, producer id, kind) of every transaction marker.
-        has_holes: offsets are missing inside or between batches, as after compaction.
+        markers: (offset, producer id, kind) of each transaction marker.
+        has_holes: whether offsets are missing in or between batches, as after compaction.
+        findings: everything that is wrong.
     """
 
     path: str
@@ -135,21 +139,23 @@ class SegmentFacts:
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, check: str, message: str, *, position: int | None = None, offset: int | None = None) -> None:
-        """Note a finding about the ``.log`` itself."""
+        """Add a finding about the ``.log`` file."""
         self.findings.append(Finding(Severity.ERROR, check, message, self.path, position, offset))
 
 
 def verify_segment(
     filesystem: FileSystem, segment: Segment, *, deep: bool = False, observe: Observe = lambda window: None
 ) -> SegmentFacts:
-    """Verify one segment and its two indexes. A segment that cannot be read is a finding, too.
+    """Verify one segment and its two indexes. An unreadable segment is a finding, not an exception.
 
     Args:
-        deep: decompress and read every record; otherwise only those of formats 0 and 1, whose inner CRCs the
-            outer one does not replace.
-        observe: called with every window and its bytes, for callers that measure more than is verified.
+        filesystem: file system of the segment.
+        segment: the segment.
+        deep: whether to parse every record. Otherwise only records of formats 0 and 1 are parsed, because the outer CRC
+            does not replace their inner CRCs.
+        observe: called with each window, for callers that measure more than this function verifies.
     """
-    base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # a KRaft snapshot counts anew
+    base_offset = 0 if segment.log.name.kind == "checkpoint" else segment.base_offset  # KRaft snapshots start at 0
     facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
     try:
         with filesystem.open(segment.path) as read_at:
@@ -193,14 +199,14 @@ def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
 
 
 def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
-    """Read the records of the batches whose outer CRC does not say all: wrappers, markers, or every one."""
+    """Parse the records of batches for which the outer CRC is not enough: wrappers and markers, or all if ``deep``."""
     batches = window.batches
     requested = batches.is_wrapper | batches.is_control | deep
     facts.records += int((~batches.is_v2 & ~requested).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(requested)
     judged = judge(window.data, window.in_data().select(rows))
-    is_control = batches.is_control[rows]  # read for its markers, even if it is sound
+    is_control = batches.is_control[rows]  # parsed for the markers, even if the batch is sound
     facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
     for index in sorted({*judged.problems, *judged.wrong}):
         if not is_control[index]:
@@ -292,7 +298,7 @@ def _epoch_runs(kept: dict[str, Ints]) -> list[tuple[int, int, int]]:
 
 def _verify_indexes(filesystem: FileSystem, segment: Segment, facts: SegmentFacts, kept: dict[str, Ints]) -> None:
     if segment.log.name.temporary or segment.log.name.kind != "log":
-        return  # neither a file that a broker is still writing nor a KRaft snapshot has indexes
+        return  # a file that a broker is still writing has no indexes yet, and KRaft snapshots have none
     if segment.index is None:
         message = "the offset index is missing; a broker rebuilds it"
         facts.findings.append(Finding(Severity.WARNING, "index-missing", message, segment.path))
@@ -311,7 +317,7 @@ def _index_findings(filesystem: FileSystem, path: str, base_offset: int, kept: d
     positions, lasts = kept["position"], kept["last_offset"]
     rows = np.searchsorted(positions, index.positions)
     is_start = _holds(positions, rows, index.positions)
-    owner = np.searchsorted(lasts, index.offsets)  # the batch that ends with that offset
+    owner = np.searchsorted(lasts, index.offsets)  # batch whose last offset is the entry's offset
     before_next = owner < np.append(rows[1:], len(positions))
     named = _holds(lasts, owner, index.offsets) | ~_holds(kept["magic"], owner, np.full(len(owner), 2))
     reached = named & (owner >= rows) & before_next
@@ -340,9 +346,9 @@ def _time_index_findings(
     if len(index) == 0:
         return
     largest = np.maximum.accumulate(kept["max_timestamp"])
-    owner = np.searchsorted(kept["last_offset"], index.offsets)  # the batch that holds the entry's offset
+    owner = np.searchsorted(kept["last_offset"], index.offsets)  # batch that contains the entry's offset
     known = _holds(largest, owner, index.timestamps)
-    known |= _holds(kept["magic"], owner, np.zeros(len(owner), np.int64))  # 0.10 knew times that format 0 does not keep
+    known |= _holds(kept["magic"], owner, np.zeros(len(owner), np.int64))  # 0.10 indexed times that format 0 lacks
     for entry in np.flatnonzero(~known).tolist():
         message = f"{index.timestamps[entry]} is not the largest timestamp up to offset {index.offsets[entry]}"
         at = entry * TIME_ENTRY.itemsize
@@ -350,7 +356,7 @@ def _time_index_findings(
 
 
 def _holds(values: Ints, rows: npt.NDArray[np.intp], chosen: Ints) -> npt.NDArray[np.bool_]:
-    """Return for each row whether ``values`` is long enough and has the requested value there."""
+    """Return for each row whether ``values`` has this row and the given value in it."""
     result = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
     result[inside] = values[rows[inside]] == chosen[inside]
