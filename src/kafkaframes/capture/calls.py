@@ -1,7 +1,7 @@
-"""The table of calls: a row for each request with its response, made a pass at a time, column by column.
+"""Build the table of calls from a capture, one pass at a time: each row is a request with its response.
 
-What is not asked for is not made: without JSON, errors and records nothing is decoded but headers, and then
-``_error`` says only what is missing from the capture.
+Columns are computed only if the caller selected them. Without JSON, error and record columns only the headers are
+decoded, and ``_error`` then reports only bytes and messages that are missing from the capture.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 from kafkaframes.wire.primitives import java_text
 
-_ID_AT: Final = 10  # where a client id starts in a request's header
+_ID_AT: Final = 10  # position of the client id in a request header
 _NEEDS_JSON: Final = {
     f"{direction}{part}": direction for direction in (REQUEST, RESPONSE) for part in ("Header", "", "Named")
 }
 
 
 class CallMaker:
-    """Makes the rows of passes; keeps what is known of clients from pass to pass."""
+    """A converter from passes to rows of the table of calls. It remembers client facts from pass to pass."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class CallMaker:
         self._followed: Pass | None = None
 
     def follow(self, made: Pass) -> None:
-        """Take the numbers that connections have from this pass on; once for each pass, however often it is asked."""
+        """Apply a pass's renumbering of connections. Repeated calls for the same pass have no effect."""
         if made.renumbered is not None and made is not self._followed:
             for entry in (self.names, self.software, self.principals, self.logins):
                 entry.renumber(made.renumbered)
         self._followed = made
 
     def rows(self, made: Pass) -> pa.RecordBatch:
-        """Return the calls of a pass, in the order of their requests' times."""
+        """Return the calls of a pass, sorted by request time."""
         calls = Calls(self, made)
         arrays = [_MAKERS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 class Calls:
-    """The calls of one pass; what several columns need is made once."""
+    """The calls of one pass. Values that several columns need are computed once."""
 
     def __init__(self, maker: CallMaker, made: Pass) -> None:
         maker.follow(made)
@@ -97,16 +97,17 @@ class Calls:
         self._note_missing()
 
     def side(self, direction: str) -> Ints:
-        """Return the rows of frames of requests or responses; -1 for none."""
+        """Return the frame rows of the calls' requests or responses, -1 if a call lacks one."""
         return self.request if direction == REQUEST else self.response
 
     def of(self, direction: str, column: int) -> Ints:
-        """Return a number of each request or response; where there is none -1, or 0 for flags and missing bytes."""
+        """Return a frame column for each request or response. A missing frame has -1, or 0 for flags and missing bytes.
+        """
         result: Ints = self._facts[direction][column]
         return result
 
     def numbers(self, direction: str, column: int, kind: pa.DataType, *, least: int | None = None) -> pa.Array:
-        """Return a number of each request or response as a column; null where there is none, or it is below least."""
+        """Return a frame column as an Arrow array, with null for missing frames and for values below ``least``."""
         values = self.of(direction, column)
         mask = self.side(direction) < 0
         if least is not None:
@@ -117,11 +118,11 @@ class Calls:
 
     @cached_property
     def has_api(self) -> Any:
-        """Which calls have a request whose API is known."""
+        """A mask of calls that have a request whose API is known."""
         return (self.request >= 0) & (self.of(REQUEST, layout.F_API) >= 0)
 
     def state(self, direction: str) -> list[str]:
-        """Return whether requests or responses are whole, damaged, missing or none."""
+        """Return the state of each request or response: whole, damaged, missing or none (acks=0)."""
         rows = self.side(direction)
         broken = (self.of(direction, layout.F_FLAGS) & layout.BROKEN) != 0
         result = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
@@ -143,7 +144,7 @@ class Calls:
             self.add_error(row, "response: none in the capture")
 
     def add_error(self, row: int, text: str) -> None:
-        """Add to a call's ``_error``."""
+        """Append a text to a call's ``_error``."""
         before = self.errors.get(row)
         self.errors[row] = text if before is None else f"{before}; {text}"
 
@@ -151,12 +152,12 @@ class Calls:
 
     @cached_property
     def kinds(self) -> Ints:
-        """API key and version of each call in one number; -1 where the API is not known."""
+        """API key and version of each call as one number, -1 if the API is unknown."""
         return np.where(self.has_api, (self.of(REQUEST, layout.F_API) << 16) | self.of(REQUEST, layout.F_VERSION), -1)
 
     @cached_property
     def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
-        """The kinds that there are, and the calls of each."""
+        """The distinct kinds, and (kind, rows of its calls) for each."""
         order = np.argsort(self.kinds, kind="stable")
         ordered = self.kinds[order]
         edges = np.flatnonzero(np.diff(ordered, prepend=-2, append=-2)).tolist()
@@ -164,7 +165,7 @@ class Calls:
         return np.array([kind for kind, _ in result], np.int64), result
 
     def by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
-        """Return a column that follows from API and version alone."""
+        """Return a column that depends only on API and version."""
         kinds, result = self.kinds_of_calls
         which = np.empty(self.count, np.int64)
         for index, (_, rows) in enumerate(result):
@@ -172,7 +173,7 @@ class Calls:
         return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(which))
 
     def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[Kind, Ints]]:
-        """Yield the kinds of whole requests or responses whose API is known, with their calls."""
+        """Yield (kind, rows of calls) for whole requests or responses whose API is known."""
         whole = (self.side(direction) >= 0) & ((self.of(direction, layout.F_FLAGS) & layout.BROKEN) == 0)
         for number, calls in self.kinds_of_calls[1]:
             kind = Kind(number >> 16, number & 0xFFFF, direction, self.maker.apis)
@@ -182,12 +183,12 @@ class Calls:
                     yield kind, rows
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
-        """Return the bytes of the requests or responses of calls."""
+        """Return the bytes of the requests or responses of the calls in ``rows``, and their start positions."""
         return self.made.bytes_of(self.side(direction)[rows])
 
     @cached_property
     def texts(self) -> dict[str, pa.Array]:
-        """Return the columns of JSON."""
+        """The JSON columns, by name."""
         out = {name: pa.nulls(self.count, pa.string()) for name in _NEEDS_JSON}
         for direction in (REQUEST, RESPONSE):
             if not any(_NEEDS_JSON.get(name) == direction for name in self.column_names):
@@ -209,7 +210,7 @@ class Calls:
         return out
 
     def spread(self, parts: Sequence[pa.Array], indexes: Sequence[Ints], kind: pa.DataType) -> pa.Array:
-        """Return a column whose values at some calls are those of ``parts``, and null elsewhere."""
+        """Return a column with the values of ``parts`` at the rows in ``indexes``, and null in all other rows."""
         if not parts:
             return pa.nulls(self.count, kind)
         which = np.full(self.count, -1, np.int64)
@@ -218,7 +219,7 @@ class Calls:
         return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
     def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
-        """Return the column of bodies as structs; null where one is not whole or cannot be read."""
+        """Return the bodies as structs, with null for bodies that are incomplete or cannot be decoded."""
         parts, indexes = [], []
         for kind, rows in self.groups(direction):
             if kind.is_known:
@@ -231,14 +232,15 @@ class Calls:
 
     @cached_property
     def decoded(self) -> list[tuple[Kind, Ints, Decoded]]:
-        """Return the columns of what errors and records are taken from."""
+        """The decoded bodies from which the columns of errors and records are derived."""
         result = []
         for direction in (REQUEST, RESPONSE):
             only = None if direction == RESPONSE and "errors" in self.column_names else _has_records(direction)
             if direction == REQUEST and "records" not in self.column_names:
                 continue
             for kind, rows in self.groups(direction, only=only):
-                if kind.api_key == API_VERSIONS and not kind.is_known:  # answered at version 0, whatever was asked
+                # A broker answers an unsupported ApiVersions version with a response of version 0.
+                if kind.api_key == API_VERSIONS and not kind.is_known:
                     kind = kind._replace(api_version=kind.apis.table[API_VERSIONS].versions.highest)
                 if kind.is_known:
                     result.append((kind, rows, Decoded(*self.bytes_of(direction, rows), kind)))
@@ -246,7 +248,7 @@ class Calls:
 
     @cached_property
     def error_codes(self) -> pa.Array:
-        """Return the column of errors; null where the response cannot be read."""
+        """The column of error codes, null if a response cannot be decoded."""
         is_read_by_json = "response" in self.column_names or "responseHeader" in self.column_names
         valid = np.zeros(self.count, bool)
         result = []
@@ -264,7 +266,7 @@ class Calls:
 
     @cached_property
     def summaries(self) -> pa.Array:
-        """Return the column of records; null where a call carries none."""
+        """The column of record summaries, null if a call carries no records."""
         counts, cuts, valid = [], np.zeros(self.count, np.int64), np.zeros(self.count, bool)
         indexes = []
         for kind, rows, decoded in self.decoded:
@@ -280,7 +282,7 @@ class Calls:
 
     @cached_property
     def ends(self) -> tuple[list[Any], Ints]:
-        """Return the ends of the connections of this pass, and for each call which it is."""
+        """The endpoints of this pass's connections, and for each call the index of its connection among them."""
         indexes = np.full(self.made.connection_count, -1, np.int64)
         indexes[self.connection] = 0
         unique = np.flatnonzero(indexes == 0)
@@ -288,21 +290,21 @@ class Calls:
         return self.maker.names.of(self.made.connections, unique.tolist()), indexes[self.connection]
 
     def end(self, field: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of what the ends of a connection are."""
+        """Return a field of the connection's endpoints (such as ``client_port``) as a column."""
         ends, which = self.ends
         values = pa.array([getattr(one, field) for one in ends], kind)
         return values.take(pa.array(which, pa.int64()))
 
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
-        """Return name and version of the clients' software, from the ApiVersions requests of their connections."""
+        """Name and version of the client software, from the ApiVersions requests of each call's connection."""
         facts = self.maker.software
         events = software_events(self.made, facts, self.maker.apis)
         return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=False))
 
     @cached_property
     def principals(self) -> pa.Array:
-        """Return who logged in on the connection of each call."""
+        """The authenticated principal of each call's connection."""
         facts = self.maker.principals
         events = self.maker.logins.events(self.made, facts, self.maker.apis)
         return facts.column(facts.fill(events, self.connection, self.of(REQUEST, layout.F_OFFSET), after=True))
@@ -310,17 +312,17 @@ class Calls:
     # ------------------------------------------------------------------------------------------ plain columns
 
     def times(self, direction: str) -> pa.Array:
-        """Return when requests or responses were whole."""
+        """Return the times at which requests or responses were complete."""
         values = self.of(direction, layout.F_END_TIME) // 1000
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0).cast(TIMESTAMP)
 
     def latency(self) -> pa.Array:
-        """Return milliseconds between request and response."""
+        """Return the time between request and response, in milliseconds."""
         taken = (self.of(RESPONSE, layout.F_END_TIME) - self.of(REQUEST, layout.F_END_TIME)) / 1e6
         return pa.array(taken, pa.float64(), mask=(self.request < 0) | (self.response < 0))
 
     def client_ids(self) -> pa.Array:
-        """Return the client ids; null where a header has none."""
+        """Return the client ids, null if the header has none."""
         lengths = self.of(REQUEST, layout.F_ID_LENGTH)
         rows = np.flatnonzero((self.request >= 0) & (lengths >= 0))
         raw, starts = self.made.bytes_of(self.request[rows], lead=_ID_AT, sizes=lengths[rows])
@@ -337,18 +339,18 @@ class Calls:
         return self.by_kind(lambda kind: self.maker.apis.name(kind >> 16) if kind >= 0 else None, pa.string())
 
     def flexible(self) -> pa.Array:
-        """Return whether the versions are flexible; null where the API or version is not known."""
+        """Return whether the versions are flexible, null if the API or version is unknown."""
         return self.by_kind(lambda kind: _is_flexible(self.maker.apis, kind), pa.bool_())
 
     def correlation_ids(self) -> pa.Array:
-        """Return the correlation ids, of the response where there is no request."""
+        """Return the correlation id of each request, or of the response if the request is missing."""
         requested = self.of(REQUEST, layout.F_CORRELATION)
         values = np.where(self.request >= 0, requested, self.of(RESPONSE, layout.F_CORRELATION))
         known = self.has_api | ((self.request < 0) & (self.of(RESPONSE, layout.F_HAVE) >= 4))
         return pa.array(values, pa.int64(), mask=~known).cast(pa.int32())
 
     def file_names(self) -> pa.Array:
-        """Return the file of each request, or of the response where there is none."""
+        """Return the capture file of each request, or of the response if the request is missing."""
         number = np.where(self.request >= 0, self.of(REQUEST, layout.F_NUMBER), self.of(RESPONSE, layout.F_NUMBER))
         return pa.array(self.maker.files, pa.string()).take(pa.array(number >> FILE_SHIFT, pa.int64()))
 
@@ -358,7 +360,7 @@ class Calls:
         return pa.array(values, pa.int64(), mask=self.side(direction) < 0)
 
     def raw(self, direction: str) -> pa.Array:
-        """Return what there is of the bytes of requests or responses."""
+        """Return the captured bytes of requests or responses, null for APIs with secrets unless secrets are allowed."""
         rows = np.flatnonzero(self.side(direction) >= 0)
         raw, starts = self.bytes_of(direction, rows)
         values: list[bytes | None] = [None] * self.count
@@ -370,7 +372,7 @@ class Calls:
         return pa.array(values, pa.binary())
 
     def error_texts(self) -> pa.Array:
-        """Return what is wrong; what other columns have found is among it."""
+        """Return the ``_error`` column, including the errors found while the other columns are computed."""
         if self.column_names & _NEEDS_JSON.keys() and self.maker.typed is None:
             _ = self.texts
         if "errors" in self.column_names:
@@ -385,7 +387,7 @@ class Calls:
 
 
 def _times(frames: Ints, calls: Ints) -> Ints:
-    """Return when the requests of calls were whole, or the responses where there are none."""
+    """Return the time at which each request was complete, or the response if the request is missing."""
     if not len(calls):
         return np.zeros(0, np.int64)
     frame = np.where(calls[:, layout.CALL_REQUEST] >= 0, calls[:, layout.CALL_REQUEST], calls[:, layout.CALL_RESPONSE])
@@ -403,7 +405,7 @@ def _is_flexible(apis: Apis, kind: int) -> bool | None:
 
 
 def _text(array: pa.Array) -> pa.Array:
-    """Return bytes as text; what is not UTF-8 is replaced, as Java does."""
+    """Return bytes as text. Invalid UTF-8 is replaced in the same way as in Java."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,10 +1,10 @@
-"""Capture files to TCP segments, a window of bytes at a time: the front of ``_kernels_packets.py``.
+"""Read capture files and extract TCP segments, one window of bytes at a time, with ``_kernels_packets.py``.
 
-A ``Window`` is a buffer with the bytes that are carried over from the one before, then the next bytes of a file; its
-rows (``layout.py``) say where in it the payload of each segment lies. So memory is bounded by the window and by what
-connections have not finished, and payload is read where it lies.
+A ``Window`` is a buffer. It starts with bytes carried over from the previous window, followed by the next bytes of a
+file. Its rows (columns: ``layout.py``) hold the position of each segment's payload in the buffer, so payload is not
+copied. Memory is bounded by the window size plus the unprocessed bytes of all connections.
 
-IP datagrams that were sent in fragments are put together first (RFC 791, 3.2; RFC 8200, 4.5): rare, so in Python.
+Fragmented IP datagrams are reassembled first (RFC 791, 3.2; RFC 8200, 4.5). They are rare, so this is done in Python.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 WINDOW_BYTES: Final = 32 << 20
-_BYTES_OF_A_PACKET: Final = 96  # a guess that sizes the table of rows; more packets make more windows
+_BYTES_OF_A_PACKET: Final = 96  # estimate for the size of the row table; smaller packets result in more windows
 _SPARE: Final = 1 << 16
 MOST_PROBLEMS: Final = 10_000
-MOST_DATAGRAMS: Final = 1024  # that wait for fragments at a time; the oldest is given up
+MOST_DATAGRAMS: Final = 1024  # incomplete datagrams in memory; above this the oldest one is dropped
 _LARGEST: Final = 65535
-_UNIT: Final = 8  # bytes that offsets of fragments are counted in
-# Protocols of IP whose datagrams may hold TCP segments; tunnels over UDP are not sent in fragments.
+_UNIT: Final = 8  # unit of fragment offsets, in bytes
+# IP protocols whose datagrams may contain TCP segments. Tunnels over UDP are not fragmented.
 _HOLDS_TCP: Final = frozenset({TCP, GRE, IP4_IN_IP, IP6_IN_IP})
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
 class _Fragment(NamedTuple):
     key: tuple[bytes, ...]
-    header: bytes  # what the whole datagram starts with
+    header: bytes  # IP header of the whole datagram
     offset: int
     more: bool
     payload: bytes
@@ -53,20 +53,20 @@ class _Fragment(NamedTuple):
 
 @dataclass
 class _Waiting:
-    """A datagram of which fragments are missing; its memory is bounded by a datagram's size, however they overlap."""
+    """An incomplete datagram. Its memory is bounded by the size of a datagram, even if fragments overlap."""
 
     header: bytes = b""
     payload: bytearray = field(default_factory=bytearray)
-    there: bytearray = field(default_factory=bytearray)  # 1 for each 8 bytes that are there: offsets count these
-    missing: int = 0  # of the 8 bytes up to the furthest that is there
+    there: bytearray = field(default_factory=bytearray)  # 1 for each unit of 8 bytes that was received
+    missing: int = 0  # units that are missing before the last received unit
     size: int = -1
     protocol: int = 0
     fragments: int = 0
     fragment_bytes: int = 0
 
     def add(self, part: _Fragment) -> None:
-        """Take a fragment; where two overlap, the first that came counts."""
-        if part.more:  # all but the last are multiples of 8, unless they were cut
+        """Add a fragment. If fragments overlap, the bytes of the earlier one are used."""
+        if part.more:  # all fragments but the last have a multiple of 8 bytes, unless the snap length cut them
             part = part._replace(payload=part.payload[: len(part.payload) // _UNIT * _UNIT])
         end = part.offset + len(part.payload)
         self.protocol = part.protocol
@@ -96,18 +96,18 @@ class _Waiting:
                 self.payload[unit * _UNIT : unit * _UNIT + len(part)] = part
 
     def whole(self) -> bytes | None:
-        """Return the payload if nothing is missing."""
+        """Return the payload if the datagram is complete, else None."""
         if self.size < 0 or not self.header or self.missing or len(self.payload) < self.size:
             return None
         return bytes(self.payload[: self.size])
 
 
 class Defragmenter:
-    """Fragments in, whole datagrams out.
+    """A reassembler of fragmented IP datagrams.
 
     Attributes:
-        waiting: the datagrams of which fragments are missing.
-        unread: fragments that belong to no whole datagram: [packets, bytes] by kind and reason.
+        waiting: incomplete datagrams.
+        unread: fragments that belong to no complete datagram: (kind, reason) to [packets, bytes].
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Defragmenter:
         self.unread: dict[tuple[str, str], list[int]] = {}
 
     def add(self, packet: bytes) -> bytes | None:
-        """Take a fragment, from its IP header on; return the datagram if it is the last that was missing."""
+        """Add a fragment, which starts with its IP header. Return the datagram if this fragment completes it."""
         part = _version_4(packet) if packet[:1] and packet[0] >> 4 == 4 else _version_6(packet)
         if part is None or part.offset + len(part.payload) > _LARGEST:
             self._count(DAMAGED, "IP fragments that contradict themselves", 1, len(packet))
@@ -131,7 +131,7 @@ class Defragmenter:
         return None
 
     def finish(self) -> None:
-        """Give up all datagrams that are not whole."""
+        """Drop all incomplete datagrams and count them as unread."""
         while self.waiting:
             self._give_up(next(iter(self.waiting)))
 
@@ -166,7 +166,8 @@ def _version_4(packet: bytes) -> _Fragment | None:
 
 
 def _version_6(packet: bytes) -> _Fragment | None:
-    """Return the part; the header of the whole is what stands before the fragment header, which is taken out."""
+    """Return a fragment. Its ``header`` contains the headers before the fragment header, without the fragment header.
+    """
     if len(packet) < 48:
         return None
     at, following, position_of_next = 40, packet[6], 6
@@ -188,7 +189,7 @@ def _version_6(packet: bytes) -> _Fragment | None:
 
 @dataclass
 class Window:
-    """The bytes at hand and the segments in them, those carried over first."""
+    """A buffer of captured bytes and the table of its segments, starting with those carried over."""
 
     buf: Bytes
     rows: Ints
@@ -197,20 +198,20 @@ class Window:
 
 @dataclass
 class Connections:
-    """All connections seen so far, and a table of slots to find them by."""
+    """All connections seen so far, with a hash table that finds them by their endpoints."""
 
     table: Ints = field(default_factory=lambda: np.zeros((256, layout.CONNECTION_COLUMNS), np.int64))
     count: int = 0
     slots: Ints = field(default_factory=lambda: np.zeros(1024, np.int64))
 
     def grow(self) -> None:
-        """Make space for twice as many."""
+        """Double the capacity."""
         self.table = np.concatenate([self.table, np.zeros_like(self.table)])
         self.slots = np.zeros(len(self.slots) * 2, np.int64)
         kernels.rehash(self.table, self.count, self.slots)
 
     def closed_before(self, time: int) -> npt.NDArray[np.bool_]:
-        """Tell which connections were over at a time: reset, or ended by all sides that were seen."""
+        """Return a mask of connections that ended before ``time``: reset, or closed by every side that was seen."""
         table = self.table[: self.count]
         sides = [table[:, layout.SIDE + side * layout.SIDE_COLUMNS :] for side in (0, 1)]
         ended = [(one[:, layout.ENDED] != 0) | (one[:, layout.SIDE_PACKETS] == 0) for one in sides]
@@ -220,7 +221,7 @@ class Connections:
         return seen
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> Ints:
-        """Forget the others; return the new number of each connection, -1 for those forgotten."""
+        """Remove the connections outside the mask. Return the new number of each connection, -1 if removed."""
         numbers = np.where(kept, np.cumsum(kept) - 1, -1)
         count = int(kept.sum())
         self.table[:count] = self.table[: self.count][kept]
@@ -232,17 +233,17 @@ class Connections:
 
 @dataclass
 class _Filling:
-    """A window that is being filled: bytes up to ``filled``, rows up to ``row``. Small files share one."""
+    """A partly filled window: bytes up to ``filled``, rows up to ``row``. Several small files share one window."""
 
     buf: Bytes
     filled: int
     rows: Ints
     row: int
-    most: int  # where the bytes of files end
+    most: int  # position at which the space for file bytes ends
 
 
 class PacketReader:
-    """Walks files and gives windows; what is carried over (``carried``) is set by the consumer of the windows."""
+    """An iterator over the windows of capture files. The consumer sets ``carried``, the data for the next window."""
 
     def __init__(
         self,
@@ -254,14 +255,15 @@ class PacketReader:
         window_bytes: int = WINDOW_BYTES,
         is_alone: bool | None = None,
     ) -> None:
-        """Take files.
+        """Set up the reader; files are opened during iteration.
 
         Args:
-            files: those of one capture, in order.
-            share, shares: give the connections of one of several readers.
-            every: give packets without payload, too.
-            window_bytes: the bytes of a window.
-            is_alone: raise if a file is not a capture, instead of noting it; by default if it is the only one.
+            files: paths of the files of one capture, in order.
+            share, shares: number of this reader and count of readers, each of which reads a part of the connections.
+            every: also return packets without payload.
+            window_bytes: size of a window, in bytes.
+            is_alone: whether to raise if a file is not a capture, instead of adding an entry to ``unread``. Default:
+                only if there is a single file.
         """
         self.files = list(files)
         self._is_alone = len(self.files) == 1 if is_alone is None else is_alone
@@ -269,28 +271,28 @@ class PacketReader:
         self.window_bytes = window_bytes
         self.connections = Connections()
         self.counters = np.zeros(layout.COUNTERS, np.int64)
-        self.unread: list[UnreadData] = []  # of files and packets; the gaps of connections are in the passes
-        self._taken = 0  # of ``unread``
+        self.unread: list[UnreadData] = []  # entries for files and packets; gaps in connections are in the passes
+        self._taken = 0  # entries of ``unread`` that ``take_unread`` has already returned
         self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, layout.PACKET_COLUMNS), np.int64))
-        self.file = 0  # the one that is read
+        self.file = 0  # number of the current file
         self._damages = 0
         self._fields = np.zeros(LOCATED_FIELDS, np.int64)
         self._unread_packets = np.zeros((layout.MAX_UNREAD_KINDS, layout.UNREAD_COLUMNS), np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
-        self._filling: _Filling | None = None  # what the files before have begun
+        self._filling: _Filling | None = None  # window that earlier files have partly filled
 
     def take_unread(self) -> list[UnreadData]:
-        """Return what was not read of files and packets since the last call.
+        """Return the entries for unread files and packets that were added since the last call.
 
-        Every share reads the headers of all files, so only the first share returns something.
+        Every share reads the headers of all files, so only the first share returns entries.
         """
         new = self.unread[self._taken :] if self.share == 0 else []
         self._taken = len(self.unread)
         return new
 
     def __iter__(self) -> Iterator[Window]:
-        """Yield windows; the last one has ``last`` set, and there is always one."""
+        """Yield at least one window. The last one has ``last`` set."""
         for number, path in enumerate(self.files):
             self.file = number
             with open_bytes(path) as file:
@@ -306,7 +308,7 @@ class PacketReader:
         try:
             walk.open()
         except DecodeError as error:
-            if not self._is_alone:  # one of many: it is noted, and the others are read
+            if not self._is_alone:  # report this file as unread and continue with the others
                 self._note(0, -1, error.reason)
                 return
             raise
@@ -320,7 +322,7 @@ class PacketReader:
         self._count_packets()
 
     def _buffer(self, size: int) -> Bytes:
-        """Return a buffer that starts with what is carried over and has ``size`` bytes more, and some spare."""
+        """Return a buffer that starts with the carried bytes and has room for ``size`` more, plus some spare bytes."""
         carried, _ = self.carried
         needed = len(carried) + size + _SPARE
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
@@ -337,12 +339,12 @@ class PacketReader:
         return table
 
     def _filled(self, walk: _Walk) -> _Filling:
-        """Add the rest of the last window's bytes, and the next ones, to a window that has space."""
+        """Add the remaining bytes of the last window, and the next bytes of the file, to a window with free space."""
         if self._filling is None:
             self._filling = self._begun(walk)
         filling = self._filling
         rest = len(walk.rest)
-        if filling.filled + rest > filling.most:  # of a file's header, behind others
+        if filling.filled + rest > filling.most:  # the header of a file that follows others in this window
             filling.most = filling.filled + rest
         filling.buf[filling.filled : filling.filled + rest] = walk.rest
         at = filling.filled + rest
@@ -355,14 +357,14 @@ class PacketReader:
         return filling
 
     def _begun(self, walk: _Walk) -> _Filling:
-        """Return a window that holds what is carried over, and has space for as many bytes as the walk needs."""
+        """Return a window that contains the carried bytes and has space for the bytes that the walk needs."""
         size = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else len(walk.rest))
         size = max(min(size, layout.LARGEST_PACKET * 2 + self.window_bytes), len(walk.rest))
         buf, start = self._buffer(size), len(self.carried[0])
         return _Filling(buf, start, self._rows(size), len(self.carried[1]), start + size)
 
     def _scanned(self, walk: _Walk, filling: _Filling) -> bool:
-        """Walk the records of a window; leave the rest of the bytes with ``walk``; return whether the file goes on."""
+        """Scan the packets of a window and leave its unscanned bytes in ``walk``. Return whether the file continues."""
         buf, filled, rows, row = filling.buf, filling.filled, filling.rows, filling.row
         start = position = walk.start
         container = walk.container
@@ -393,7 +395,7 @@ class PacketReader:
         return not walk.done
 
     def _skipped(self, walk: _Walk, buf: Bytes, position: int, filled: int, here: int) -> int:
-        """Go on behind damage, at the next record that is followed by another one."""
+        """Return the position after damage: the next record that is followed by another record."""
         container = walk.container
         reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
         result = kernels.next_record(
@@ -409,7 +411,7 @@ class PacketReader:
         return after
 
     def _note(self, position: int, size: int, reason: str) -> None:
-        """Note damage of the file; only a number of entries is kept, since a damaged file may have millions."""
+        """Add an entry for damage in the file. Their number is bounded, since a damaged file may have millions."""
         entry = UnreadData(DAMAGED, reason, self.files[self.file], position, size)
         if self._damages < MOST_PROBLEMS - 1:
             self.unread.append(entry)
@@ -418,13 +420,13 @@ class PacketReader:
         self._damages += 1
 
     def _count_packets(self) -> None:
-        """Note the packets without a TCP segment since the last call."""
+        """Add entries for the packets without a TCP segment since the last call."""
         kinds = int(self.counters[layout.UNREAD_KINDS])
         self.unread += packet_entries(self._unread_packets[:kinds], self.files)
         self.counters[layout.UNREAD_KINDS] = 0
 
     def _count_fragments(self) -> None:
-        """Note the fragments of which no datagram was made."""
+        """Add entries for the fragments of incomplete datagrams."""
         self._fragments.finish()
         for (kind, reason), (packets, size) in self._fragments.unread.items():
             self.unread.append(UnreadData(kind, reason, self.files[self.file], size_bytes=size, packets=packets))
@@ -436,7 +438,7 @@ class PacketReader:
         return Window(buf, rows, last=False)
 
     def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
-        """Put fragments together; the segments in them come after the others. A datagram may hold a fragment again."""
+        """Reassemble fragments and add the rows of their segments after the others. Datagrams may nest fragments."""
         while (is_fragment := rows[:, layout.DIRECTION] == layout.FRAGMENT).any():
             datagrams = []
             for index in np.flatnonzero(is_fragment).tolist():
@@ -472,19 +474,19 @@ class PacketReader:
 
 
 class _Walk:
-    """Where the walk over one file is."""
+    """The read position in one file."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self.file, self.path = file, path
-        self.position = 0  # in the (decompressed) file, of the first byte of ``rest``
-        self.number = 0  # packets so far
+        self.position = 0  # position of the first byte of ``rest`` in the (decompressed) file
+        self.number = 0  # packets read so far
         self.rest: Bytes = np.zeros(0, np.uint8)
-        self.start = 0  # in the window, of the first byte that is not walked
+        self.start = 0  # position of the first unscanned byte in the window
         self.ended = False
         self.stuck = False
         self.done = False
-        self.reason = ""  # why the block at hand is damaged
-        self.lost_until = -1  # where the last damage ended
+        self.reason = ""  # reason why the current block is damaged
+        self.lost_until = -1  # file position at which the last damage ended
         self.container: Container
 
     def open(self) -> None:
@@ -504,14 +506,14 @@ class _Walk:
 
 
 def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
-    """Take the section and interface blocks that stand here; return their size. What is damaged is left with ``walk``.
+    """Read the section and interface blocks at the start of ``blocks`` and return their total size, in bytes.
 
-    0: the first is damaged, or not whole.
+    The size is 0 if the first block is damaged or incomplete. ``walk.reason`` then holds the reason for damage.
     """
     taken = 0
     try:
         while size := take_block(walk.container, blocks[taken:], position + taken, walk.path):
             taken += size
     except DecodeError as error:
-        walk.reason = "" if taken else error.reason  # else it is met again, as the first
+        walk.reason = "" if taken else error.reason  # after other blocks, the next call reports the damage
     return taken
