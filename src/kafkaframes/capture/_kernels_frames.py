@@ -1,6 +1,6 @@
-"""Copy the bytes and columns of chosen frames, and see what batches of records lie in them (numba).
+"""Copy bytes and columns of selected frames, and summarise the record batches in them (numba).
 
-A frame's row says where its bytes are; who calls has seen that they are there, and made the arrays.
+A frame's row has the position of its bytes. The caller allocates the arrays and ensures that the bytes exist.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ATTRIBUTES_AT, COUNT_AT, V2_BYTES = BATCH_V2.position_of("attributes"), BATCH_V2
 
 @kernel(types.void(BYTES, TABLE, TABLE, INT64S, I64, INT64S, OUT_BYTES))
 def gather(buf, extents, frames, chosen, lead, starts, out):
-    """Copy bytes of each chosen frame to its part of ``out`` (``starts``), from ``lead`` bytes after its prefix on.
+    """Copy bytes of each selected frame to its part of ``out`` (``starts``), skipping the prefix and ``lead`` bytes.
 
-    Who calls has seen that so many bytes are there (F_HAVE).
+    The caller ensures that the frame has enough captured bytes (F_HAVE).
     """
     for index in range(chosen.size):
         row = chosen[index]
@@ -30,7 +30,7 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
             continue
         extent = frames[row, layout.F_FIRST]
         begin = frames[row, layout.F_BEGIN]
-        skip = 4 + lead  # the prefix may lie in more than one extent
+        skip = 4 + lead  # the prefix may span several extents
         while size > 0:
             there = (
                 extents[extent, layout.E_POSITION]
@@ -50,7 +50,7 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
 
 @kernel(types.void(TABLE, INT64S, OUT_TABLE))
 def take_frames(frames, chosen, out):
-    """Write the columns of the chosen frames, each in a row of ``out``."""
+    """Write the columns of the selected frames, each as a row of ``out``."""
     for index in range(chosen.size):
         row = chosen[index]
         for column in range(layout.FRAME_COLUMNS):
@@ -62,25 +62,25 @@ def take_frames(frames, chosen, out):
 
 @kernel(types.void(BYTES, TABLE, OUT_BYTES))
 def copy_stretches(buf, stretches, out):
-    """Copy bytes: a row of ``stretches`` is where from, how many, where to."""
+    """Copy byte ranges. Each row of ``stretches`` is (source position, size, target position)."""
     for row in range(stretches.shape[0]):
         copy_bytes(out, stretches[row, 2], buf, stretches[row, 0], stretches[row, 1])
 
 
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
 def summarise_records(buf, starts, sizes, owners, counts, cut):
-    """Count the batches and messages of sets of records by format and codec, for each owner; nothing is decompressed.
+    """Count the batches and messages in record sets for each owner, by format and codec, without decompression.
 
-    A row of ``counts`` has for each format (0 to 2) and codec (0 to 7) batches, records and bytes; messages inside a
-    compressed one are not counted. ``cut``: sets that end inside a batch or message, as a Fetch may cut them, with
-    enough of it to tell its format.
+    A row of ``counts`` has batches, records and bytes for each format (0 to 2) and codec (0 to 7). A compressed message
+    counts as one record. ``cut`` counts the sets that end inside a batch or message, as in a Fetch response, if enough
+    of it is present to read its format.
     """
     for index in range(starts.size):
         at = starts[index]
         end = at + sizes[index]
         owner = owners[index]
         while at < end:
-            if end - at < BYTES_TO_MAGIC:  # Kafka does not look at so little either
+            if end - at < BYTES_TO_MAGIC:  # Kafka ignores such a short rest as well
                 break
             size = load_i32(buf, at + SIZE_AT) + OVERHEAD_BYTES
             magic = load_u8(buf, at + MAGIC_AT)
@@ -100,7 +100,7 @@ def summarise_records(buf, starts, sizes, owners, counts, cut):
 
 @kernel(types.void(BYTES, INT64S, INT64S, OUT_INT64S))
 def whole_batches(buf, starts, sizes, wholes):
-    """Tell for each set of records how many of its bytes are whole batches or messages."""
+    """Write the number of bytes in whole batches or messages for each record set."""
     for index in range(starts.size):
         at = starts[index]
         end = at + sizes[index]

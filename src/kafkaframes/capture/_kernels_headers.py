@@ -1,7 +1,8 @@
-"""Find the TCP header of a packet behind link layers, IP and tunnels (numba).
+"""Find the TCP header of a packet inside link layers, IP and tunnels (numba).
 
-No byte is read before its position was compared with the end, no length is trusted. Formats: the link types of
-tcpdump.org/linktypes.html; RFC 791, 8200 (extension headers), 7348 (VXLAN), 8926 (GENEVE), 2784 and 2890 (GRE).
+Each position is compared with the end before a byte is read, and lengths in packets are never trusted. Formats: the
+link types of tcpdump.org/linktypes.html; RFC 791, 8200 (extension headers), 7348 (VXLAN), 8926 (GENEVE), 2784 and
+2890 (GRE).
 """
 
 from __future__ import annotations
@@ -9,28 +10,28 @@ from __future__ import annotations
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import load_i16, load_i64, load_u8, load_u32
 
-# What ``locate_tcp`` returns. Of a packet that holds no TCP segment of its own, the reason.
+# Results of ``locate_tcp``. For a packet without a TCP segment, the result is the reason.
 NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, OTHER_LINK, MALFORMED, TOO_DEEP = range(7)
-# Where ``locate_tcp`` writes: addresses; where TCP's header is; the ends of what was captured and of what was sent;
-# where IP's header is; and what a packet was identified by: link type, ethertype, protocol number of IP.
+# Fields that ``locate_tcp`` writes: addresses; position of the TCP header; end of the captured bytes and of the bytes
+# on the wire; position of the IP header; and the packet's link type, ethertype and IP protocol number.
 SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP, LINK, ETHERTYPE, PROTOCOL = range(11)
 LOCATED_FIELDS = 11
 NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
-PKTAP, PKTAP_USER = 258, 149  # Apple's tcpdump wrote it as the second user link type, before it had a number
+PKTAP, PKTAP_USER = 258, 149  # Apple's tcpdump used the second user link type until PKTAP had its own number
 PKTAP_BYTES, PKTAP_PACKET = 108, 1
 NFLOG_PAYLOAD = 9
 RAW_IP = 101
 RAW_LINKS = (12, 14, RAW_IP, 228, 229)
-# Ethertypes, and numbers below those of ethertypes for what is identified in another way.
+# Ethertypes. Numbers below the range of ethertypes are used for packets that are identified in another way.
 IP4, IP6, ETHERNET, LLC, PPPOE, MPLS, MPLS_MULTICAST = 0x0800, 0x86DD, 0x6558, 4, 0x8864, 0x8847, 0x8848
 ERSPAN, ERSPAN_3 = 0x88BE, 0x22EB
 VLAN_TAGS = (0x8100, 0x88A8, 0x9100, 0x9200, 0x9300)
 BY_NIBBLE, SHORT, UNKNOWN_LINK, NO_ETHERTYPE = -1, -2, -3, -4
-PPP_ETHERTYPE = 0x10000  # plus the number of a PPP protocol that is not IP
-MAX_LLC_BYTES = 1500  # an ethertype up to this is the size of an IEEE 802.3 frame
-IP4_IN_IP, TCP, UDP, IP6_IN_IP, GRE = 4, 6, 17, 41, 47  # protocol numbers of IANA
-HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60  # extension headers of IPv6
-UDP_PORT_SHIFT = 16  # PROTOCOL holds the port of a UDP tunnel that is not read above this bit
+PPP_ETHERTYPE = 0x10000  # added to the number of a PPP protocol other than IP
+MAX_LLC_BYTES = 1500  # a value up to this is not an ethertype but the size of an IEEE 802.3 frame
+IP4_IN_IP, TCP, UDP, IP6_IN_IP, GRE = 4, 6, 17, 41, 47  # IANA protocol numbers
+HOP_BY_HOP, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60  # IPv6 extension headers
+UDP_PORT_SHIFT = 16  # for an unsupported UDP tunnel, PROTOCOL contains the port in the bits from here on
 # IPsec and WireGuard are encrypted; L2TP, GTP-U, GRE, VXLAN-GPE, MPLS and TZSP are tunnels.
 UNREAD_UDP_PORTS = (4500, 51820, 1701, 2152, 4754, 4790, 6635, 37008)
 MAX_HEADERS = 24
@@ -38,13 +39,13 @@ MAX_HEADERS = 24
 
 @device
 def load_big_u16(buf, at):
-    """Return a number in the network's order."""
+    """Return an unsigned 16-bit integer in network byte order."""
     return load_i16(buf, at) & 0xFFFF
 
 
 @device
 def load_u32_of(buf, at, little):
-    """Return a number of a capture file, which is little-endian or not."""
+    """Return an unsigned 32-bit integer of a capture file in the file's byte order."""
     value = load_u32(buf, at)
     if little:
         return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | (value >> 24)
@@ -53,13 +54,13 @@ def load_u32_of(buf, at, little):
 
 @device
 def load_little_u32(buf, at):
-    """Return a number in the order of Intel's and Arm's processors."""
+    """Return a little-endian unsigned 32-bit integer."""
     return load_u32_of(buf, at, 1)
 
 
 @device
 def _link(buf, at, end, link):
-    """Return the ethertype after the link layer and its position; BY_NIBBLE, SHORT or UNKNOWN_LINK instead."""
+    """Return (ethertype after the link layer, its position). Other results: BY_NIBBLE, SHORT and UNKNOWN_LINK."""
     if link == EN10MB:
         return ETHERNET, at
     if link == SLL:
@@ -80,7 +81,7 @@ def _link(buf, at, end, link):
 
 @device
 def _after_pktap(buf, at, end, link):
-    """Return the link type of the packet within Apple's PKTAP header, and where it starts; -1 where it holds none."""
+    """Return (link type, position) of the packet in Apple's PKTAP header; NO_ETHERTYPE if the header has no packet."""
     if at + PKTAP_BYTES > end:
         return (link if link == PKTAP_USER else SHORT), at
     size = load_little_u32(buf, at)
@@ -93,7 +94,7 @@ def _after_pktap(buf, at, end, link):
 
 @device
 def _after_ppp(buf, at, end):
-    """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC's address and control."""
+    """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC address and control bytes."""
     if at + 4 > end:
         return SHORT, at
     if load_big_u16(buf, at) == 0xFF03:
@@ -114,7 +115,7 @@ def _after_ppp(buf, at, end):
 
 @device
 def _after_nflog(buf, at, end):
-    """Return the payload of a packet that the Linux firewall logged: one of its attributes."""
+    """Return the payload's position in an NFLOG packet of the Linux firewall, in which it is one of the attributes."""
     at += 4
     for _ in range(64):
         if at + 4 > end:
@@ -131,7 +132,7 @@ def _after_nflog(buf, at, end):
 
 @device
 def _after_labels(buf, at, end):
-    """Return what is in an MPLS frame (RFC 3032): IP, or Ethernet after a pseudowire's control word (RFC 4448)."""
+    """Return the contents of an MPLS frame (RFC 3032): IP, or Ethernet after a pseudowire control word (RFC 4448)."""
     for _ in range(16):
         if at + 4 > end:
             return SHORT, at
@@ -154,9 +155,9 @@ def _is_vlan(kind):
 
 @device
 def _step(buf, kind, at, end):
-    """Return the ethertype within a frame that is not IP, and its position; the same where that is not known.
+    """Return (ethertype, position) of the contents of a frame other than IP, or the arguments if it is unsupported.
 
-    Takes Ethernet, VLAN tags, IEEE 802.2 with SNAP, PPPoE and MPLS.
+    Supports Ethernet, VLAN tags, IEEE 802.2 with SNAP, PPPoE and MPLS.
     """
     if kind == ETHERNET:
         return (load_big_u16(buf, at + 12), at + 14) if at + 14 <= end else (SHORT, at)
@@ -176,7 +177,7 @@ def _step(buf, kind, at, end):
 
 @device
 def _tunnel(buf, at, end, protocol, located):
-    """Return the ethertype within a tunnel and where it starts; NO_ETHERTYPE for no tunnel."""
+    """Return (ethertype, position) of the contents of a tunnel; NO_ETHERTYPE if the packet is not a tunnel."""
     if protocol in (UDP, GRE) and at + 4 > end:
         return SHORT, at
     if protocol == UDP:
@@ -210,25 +211,27 @@ def _tunnel(buf, at, end, protocol, located):
 
 @device
 def _after_erspan_3(buf, at, end):
-    """Return what is within an ERSPAN III header (draft-foschiano-erspan): an Ethernet frame or an IP packet."""
+    """Return the type and position of the packet after an ERSPAN III header (draft-foschiano-erspan): Ethernet or IP.
+    """
     if at + 12 > end:
         return SHORT, at
     facts = load_big_u16(buf, at + 10)
     frame_type = (facts >> 10) & 0x1F
-    at += 12 + (facts & 1) * 8  # with a subheader of the platform
+    at += 12 + (facts & 1) * 8  # the platform-specific subheader is optional
     return (BY_NIBBLE if frame_type == 2 else ETHERNET), at
 
 
 @device
 def _after_ip4(buf, at, end, wire, located):
-    """Write an IPv4 packet's addresses; return (IS_TCP or why it is not, protocol, position and end of the payload)."""
+    """Write an IPv4 packet's addresses. Return (IS_TCP or the reason why not, protocol, payload position, its end)."""
     if at + 20 > end:
         return TOO_SHORT, 0, at, wire
     header = (load_u8(buf, at) & 15) * 4
     if header < 20:
         return MALFORMED, 0, at, wire
     total = load_big_u16(buf, at + 2)
-    if total >= header:  # 0 where the card cuts segments (TSO); more than was sent where a mirror port cut the frame
+    # The size is 0 if the network card splits segments (TSO), and larger than the frame if a mirror port cut it.
+    if total >= header:
         wire = at + total
     located[SRC_HIGH] = 0
     located[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
@@ -251,7 +254,7 @@ def _after_ip4(buf, at, end, wire, located):
 
 @device
 def _after_ip6(buf, at, end, wire, located):
-    """Do the same for an IPv6 packet and its extension headers."""
+    """Write an IPv6 packet's addresses and skip its extension headers. Return the same values as for IPv4."""
     if at + 40 > end:
         return TOO_SHORT, 0, at, wire
     size = load_big_u16(buf, at + 4)
@@ -284,10 +287,10 @@ def _after_ip6(buf, at, end, wire, located):
 
 @device
 def locate_tcp(buf, at, end, wire, link, located):
-    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``located``.
+    """Find the TCP header of a packet, also within VLANs and tunnels, and write its position to ``located``.
 
-    Returns IS_TCP or IS_FRAGMENT, or why there is no segment. What the packet was identified by is in ``located``
-    then: LINK, ETHERTYPE (NO_ETHERTYPE where none was found), PROTOCOL (-1 where there is no IP packet).
+    Returns IS_TCP, IS_FRAGMENT or the reason why there is no segment. In the latter case ``located`` identifies the
+    packet: LINK, ETHERTYPE (NO_ETHERTYPE if there is none), PROTOCOL (-1 if there is no IP packet).
     """
     if link in (PKTAP, PKTAP_USER):
         link, at = _after_pktap(buf, at, end, link)

@@ -1,28 +1,30 @@
-"""Walk the packets of capture files and find TCP segments and their connections (numba). Start at ``packets.py``.
+"""Scan the packets of capture files for TCP segments and connections (numba). Called by ``packets.py``.
 
-1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O; the caller makes and grows every table.
-2. No byte is read before its position was compared with the end, no length is trusted.
+1. Arguments and results are arrays and integers. There are no exceptions, objects or I/O. The caller allocates and
+   grows every table.
+2. Each position is compared with the end before a byte is read, and lengths in the file are never trusted.
 3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), RFC 9293 (TCP).
 
-What the arguments are (the columns of tables and what counters count: ``layout.py``). Positions and sizes are in bytes;
-arrays and tables are of int64, but for the bytes, all others numbers:
+Arguments (columns of tables and meaning of counters: ``layout.py``). Positions and sizes are in bytes. ``buf`` is a
+byte array, other arrays and tables are int64, and all other arguments are integers:
 
 ====================================  ==================================================================================
-buf, position, end                    bytes of a file; where the next record or block begins, and where the bytes end
-number                                of the packet, from 1; ``scan_packets`` takes that of the packet before
-kind, little, interfaces              of the file, as ``container.py`` knows them
-at, end, wire, link, time             of one packet: where it begins, where what was captured and what was sent end,
-                                      its link type, when it was recorded, in ns
-share, shares                         which of so many tasks this is; a connection belongs to one, by a hash of its ends
-every                                 whether packets without payload get rows, too
-rows, row                             the table of packets, and the row that is written next
-connections, count                    the table of connections, and how many it has
-slots                                 a hash table from ends to connections: row + 1, or 0
-located                               where ``locate_tcp`` wrote the packet's addresses and positions
+buf, position, end                    file bytes; position of the next record or block; end of the bytes
+number                                packet number, from 1; ``scan_packets`` takes the previous packet's number
+kind, little, interfaces              properties of the file, as in ``container.py``
+at, end, wire, link, time             of a packet: its start, the end of its captured bytes and of its bytes on the
+                                      wire, its link type, its time in ns
+share, shares                         number of this task and count of tasks; a connection belongs to one task, by a
+                                      hash of its endpoints
+every                                 whether packets without payload also get rows
+rows, row                             table of packets, and the next row to write
+connections, count                    table of connections, and their number
+slots                                 hash table from endpoints to connections: row + 1, or 0 for a free slot
+located                               the addresses and positions that ``locate_tcp`` wrote for the packet
 unread                                packets without a TCP segment, by kind
-source, target, flags, sequence       of TCP: ports, flags, sequence number
-size                                  of the payload on the wire
-counters                              of packets and bytes
+source, target, flags, sequence       TCP ports, flags and sequence number
+size                                  size of the payload on the wire
+counters                              numbers of packets and bytes
 ====================================  ==================================================================================
 """
 
@@ -56,17 +58,17 @@ from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, k
 from kafkaframes.wire._kernels import load_u8, load_u32
 
 MOST = 0x7FFFFFFFFFFFFFFF
-NS = 1_000_000_000  # in a second
-FINEST = 33  # bits of a fraction of a second that can be multiplied by NS
+NS = 1_000_000_000  # per second
+FINEST = 33  # largest number of bits of a fraction of a second that can be multiplied by NS without overflow
 
 I64 = types.int64
-FAR = 1 << 24  # sequence numbers this far apart, after a connection's end, are another connection's
-WILD = 1 << 29  # ... and this far apart are no segment of this connection
+FAR = 1 << 24  # after a connection's end, a sequence number this far from the last one belongs to a new connection
+WILD = 1 << 29  # a segment whose sequence number is this far from the last one is counted as stray
 
 
 @device
 def _distance(number, base):
-    """How far ``number`` is behind ``base``, modulo 2^32, as a signed number."""
+    """Return the signed difference ``number - base``, modulo 2^32."""
     gone = (number - base) & 0xFFFFFFFF
     return gone - (1 << 32) if gone >= 1 << 31 else gone
 
@@ -81,7 +83,7 @@ def _hash(a_high, a_low, b_high, b_low, ports):
 
 @device
 def _opened(connections, row, time, number):
-    """Begin a connection's row; its addresses are there."""
+    """Initialise a connection's row. The caller has set its addresses and ports."""
     for column in range(layout.PORTS + 1, layout.CONNECTION_COLUMNS):
         connections[row, column] = 0
     connections[row, layout.CLIENT] = -1
@@ -96,7 +98,7 @@ def _opened(connections, row, time, number):
 
 @device
 def _is_another(connections, row, base, other, flags, sequence, size):
-    """Tell whether a packet begins another connection between the same ports."""
+    """Return whether a packet is the first of another connection between the same endpoints."""
     initial = connections[row, base + layout.INITIAL]
     closed = connections[row, layout.RESET] or (
         connections[row, base + layout.ENDED] and connections[row, other + layout.ENDED]
@@ -121,7 +123,7 @@ def _is_another(connections, row, base, other, flags, sequence, size):
 
 @device
 def _find(connections, count, slots, located, source, target, flags, sequence, size, time, number, share, shares):
-    """Return (connection, side, count): -1 for another task's, -2 where the table is full."""
+    """Return (connection, side, count). The connection is -1 if another task reads it, and -2 if the table is full."""
     swap = located[SRC_HIGH] > located[DST_HIGH] or (
         located[SRC_HIGH] == located[DST_HIGH]
         and (located[SRC_LOW] > located[DST_LOW] or (located[SRC_LOW] == located[DST_LOW] and source > target))
@@ -164,7 +166,7 @@ def _find(connections, count, slots, located, source, target, flags, sequence, s
 
 @device
 def _count_unread(located, what, size, time, number, unread, counters):
-    """Count a packet without a TCP segment by what it was identified by."""
+    """Count a packet without a TCP segment by its link type, ethertype, protocol and reason."""
     count = counters[layout.UNREAD_KINDS]
     row = 0
     while row < count and not (
@@ -193,7 +195,7 @@ def _count_unread(located, what, size, time, number, unread, counters):
 
 @device
 def _segment(buf, located, time, number, share, shares, every, rows, row, connections, count, slots, counters):
-    """Take one TCP segment; return (full?, rows, connections). Full is -1 for a header that contradicts itself."""
+    """Process one TCP segment. Return (full?, rows, connections). Full is -1 if the header contradicts itself."""
     at = located[AT_TCP]
     end = located[TCP_END]
     wire = located[TCP_WIRE_END]
@@ -235,7 +237,7 @@ def _segment(buf, located, time, number, share, shares, every, rows, row, connec
         connections[connection, layout.CLIENT] = 1 - side if flags & layout.ACK else side
         sequence = (sequence + 1) & 0xFFFFFFFF
     if not connections[connection, base + layout.STARTED]:
-        if flags & layout.RST:  # its number may be anything
+        if flags & layout.RST:  # its sequence number is arbitrary
             connections[connection, layout.RESET] = 1
             return 0, row, count
         connections[connection, base + layout.STARTED] = 1
@@ -279,7 +281,7 @@ def _packet(
     buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, located,
     unread, counters,
 ):  # fmt: skip
-    """Take one packet; return (full?, rows, connections)."""
+    """Process one packet. Return (full?, rows, connections)."""
     what = locate_tcp(buf, at, end, wire, link, located)
     if what == IS_TCP:
         full, row, count = _segment(
@@ -314,7 +316,7 @@ def _packet(
 
 @device
 def _nanoseconds(high, low, interfaces, interface):
-    """A pcapng time in ns since 1970; 0 where it is absurd. Ticks have no sign: half of them is divided."""
+    """Return a pcapng time in ns since 1970, 0 if out of range. Ticks are unsigned, so half of them is divided."""
     ticks = (high << 32) | low
     half = (ticks >> 1) & MOST
     kind = interfaces[interface, layout.TICKS]
@@ -340,7 +342,7 @@ def scan_packets(
     buf, position, end, number, kind, little, interfaces, share, shares, every, rows, row, connections, count, slots,
     located, unread, counters,
 ):  # fmt: skip
-    """Walk records or blocks from ``position``; return (how it ended, position, packet number, rows, connections)."""
+    """Scan records or blocks from ``position`` on. Return (status, position, packet number, rows, connections)."""
     while True:
         if row == rows.shape[0]:
             return layout.ROWS_FULL, position, number, row, count
@@ -430,7 +432,7 @@ def scan_packets(
 def take_datagram(
     buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, located, unread, counters
 ):
-    """Take one IP datagram that was put together from fragments; return (full?, rows, connections)."""
+    """Process one reassembled IP datagram. Return (full?, rows, connections)."""
     full, row, count = _packet(
         buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, located,
         unread, counters,
@@ -440,7 +442,7 @@ def take_datagram(
 
 @kernel(types.void(TABLE, I64, OUT_INT64S))
 def rehash(connections, count, slots):
-    """Fill a larger table of slots; of connections between the same ports the last one counts."""
+    """Fill a larger table of slots. Among connections with the same endpoints, the slot refers to the last one."""
     mask = slots.size - 1
     for row in range(count):
         slot = (
@@ -469,9 +471,9 @@ def rehash(connections, count, slots):
 
 @kernel(I64(BYTES, I64, I64, I64, I64, TABLE))
 def next_record(buf, position, end, kind, little, interfaces):
-    """Return where the next record or block starts that is followed by a second one; -1 where none is.
+    """Return the start of the next plausible record or block after damage in a file; -1 if there is none.
 
-    For files with damage in the middle. pcapng repeats a block's length at its end.
+    A pcap record is plausible if a second record follows it. A pcapng block repeats its length at its end.
     """
     for at in range(position, end - 32):
         if kind == layout.PCAP:

@@ -1,8 +1,8 @@
-"""See whether a Kafka request or response begins at a place of a TCP stream (numba).
+"""Decide whether a Kafka request or response starts at an offset of a TCP stream (numba).
 
-After a gap, and where it is not known who asks, no frame is believed that does not prove itself (``prove_request``,
-``prove_response``). Nothing is read beyond the bytes that ``peek`` says are there. ``_kernels_streams.py`` says
-what the arguments are.
+After a gap, and while the client side is unknown, only proven frames are accepted (``_prove_request``,
+``_prove_response``). No byte is read beyond the size that ``peek`` returns. ``_kernels_streams.py`` documents the
+arguments.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_u8
 
 PRODUCE, CONTROLLED_SHUTDOWN, API_VERSIONS = 0, 7, 18
-PEEK = 768  # bytes of a frame that are looked at: prefix, header, client id, and what stands before acks
-LOOK_AHEAD = 4096  # outstanding requests that a response may be compared with
-STEP = 1024  # how far correlation ids may be apart within a proof
-# Where ``parse`` writes.
+PEEK = 768  # largest number of bytes of a frame that are read: prefix, header, client id, and fields before acks
+LOOK_AHEAD = 4096  # largest number of outstanding requests that a response is compared with
+STEP = 1024  # largest distance between successive correlation ids within a proof
+# Results of ``parse``.
 P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
 PROVEN, MAYBE, NOWHERE = range(3)
 
 
 @device
 def peek(buf, extents, extent, last, offset, most, scratch):
-    """Return (address, how many bytes are there in one run) of a stream's bytes from ``offset``, up to ``most``."""
+    """Return (address, number of contiguous bytes) of a stream's bytes from ``offset`` on, at most ``most`` bytes."""
     while extent < last and extents[extent, layout.E_END] <= offset:
         extent += 1
     if extent == last or extents[extent, layout.E_OFFSET] > offset:
@@ -44,7 +44,7 @@ def peek(buf, extents, extent, last, offset, most, scratch):
 
 @device
 def _id_hash(at, size):
-    """Hash a client id; 0 (nothing to recognise) for an empty one; -1 where it holds what no name does."""
+    """Return the hash of a client id: 0 if it is empty, -1 if it contains control characters."""
     value = 1469598103934665603
     for index in range(size):
         byte = load_u8(at, index)
@@ -56,7 +56,7 @@ def _id_hash(at, size):
 
 @device
 def parse(address, got, apis, parsed):
-    """Read the start of a request, its prefix first; say how much of a Kafka request it is."""
+    """Parse the start of a request from its size prefix on, and write whether it is a valid Kafka request."""
     parsed[P_STRICT] = 0
     parsed[P_LOOSE] = 0
     parsed[P_NO_REPLY] = 0
@@ -102,7 +102,7 @@ def parse(address, got, apis, parsed):
 
 @device
 def _acks(address, got, at, version, flexible_since):
-    """Return the acks of a Produce request; -1 where they are not among the bytes at hand."""
+    """Return the acks of a Produce request, -1 if they are not in the available bytes."""
     flexible = version >= flexible_since
     if flexible:
         tags = load_u8(address, at) if at < got else 1
@@ -126,7 +126,7 @@ def _acks(address, got, at, version, flexible_since):
 
 @device
 def _is_end(extents, extent, last, offset):
-    """Tell whether a segment ends at ``offset`` (the extents from ``extent`` on are looked at)."""
+    """Return whether a segment ends at ``offset``, in ``extent`` or a later extent."""
     while extent < last and extents[extent, layout.E_END] < offset:
         extent += 1
     return extent < last and extents[extent, layout.E_END] == offset
@@ -134,11 +134,12 @@ def _is_end(extents, extent, last, offset):
 
 @device
 def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, parsed):
-    """Say whether a request starts at ``at``: PROVEN, NOWHERE, or MAYBE where its end is not there yet.
+    """Return PROVEN if a request starts at ``at``, MAYBE if its end is not captured yet, else NOWHERE.
 
-    Its header must be that of an API and version that exist, with a readable client id; and the client id is this
-    connection's, or the frame ends where a segment does, or another such header of the same client id follows.
-    Records look like a Produce 0 of no client id, up to the end of the request that holds them.
+    The header must have an existing API and version and a printable client id. In addition, the client id must be the
+    known one of this connection, or the frame must end at the end of a segment, or another header with the same client
+    id must follow. Records can look like a Produce request of version 0 without a client id, but only within the
+    request that contains them.
     """
     address, got = peek(buf, extents, extent, last, at, PEEK, scratch)
     if got < 14 or load_u8(address, 0) > 6:
@@ -154,7 +155,7 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
     if extents[extent, layout.E_OFFSET] == at and _is_end(extents, extent, last, end):
         return PROVEN
     own_hash = parsed[P_HASH]
-    own_length = parsed[P_ID_LENGTH]  # that of another may be cut, and so have the hash of none
+    own_length = parsed[P_ID_LENGTH]  # also compared, since a cut client id may have the hash of an empty one
     address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
     parse(address, got, apis, parsed)
     is_same = parsed[P_HASH] == own_hash and parsed[P_ID_LENGTH] == own_length
@@ -163,7 +164,7 @@ def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, pa
 
 @device
 def is_open(frames, first, last, correlation):
-    """Tell whether a request of this correlation id waits for its response."""
+    """Return whether a request with this correlation id waits for its response."""
     for row in range(first, min(last, first + LOOK_AHEAD)):
         if frames[row, layout.F_CORRELATION] == correlation and not frames[row, layout.F_FLAGS] & layout.TOKEN:
             return True
@@ -172,9 +173,10 @@ def is_open(frames, first, last, correlation):
 
 @device
 def _prove_response(buf, extents, extent, last, at, frames, first, requests, scratch):
-    """Say likewise whether a response starts at ``at``: its correlation id is one that is waited for.
+    """Return PROVEN if a response starts at ``at``, MAYBE if its end is not captured yet, else NOWHERE.
 
-    Or it, and those that follow it, count up to one that is, or to the end of a segment.
+    The correlation id must be that of an outstanding request. Otherwise the response and the ones after it must have
+    ascending correlation ids, up to that of an outstanding request or up to the end of a segment.
     """
     offset = at
     before = -1
@@ -219,7 +221,7 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
 
 @device
 def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, parsed):
-    """Return (PROVEN, where) for the next frame that proves itself; (MAYBE, where) for one that may yet; or NOWHERE."""
+    """Return (PROVEN, offset) of the next proven frame, (MAYBE, offset) of a possible one, or (NOWHERE, end)."""
     maybe = -1
     while extent < last:
         start = max(at, extents[extent, layout.E_OFFSET])
@@ -238,7 +240,7 @@ def search(buf, extents, extent, last, at, response, known_hash, frames, first, 
 
 @device
 def is_tls(address, got):
-    """Tell whether a TLS record starts here (RFC 8446, 5.1)."""
+    """Return whether the bytes start with a TLS record (RFC 8446, 5.1)."""
     if got < 5 or not 0x14 <= load_u8(address, 0) <= 0x17 or load_u8(address, 1) != 3 or load_u8(address, 2) > 4:
         return False
     return (load_i16(address, 3) & 0xFFFF) <= 18432

@@ -1,8 +1,9 @@
-"""Cut what one side of a connection sent into Kafka frames (numba).
+"""Split the stream of one side of a connection into Kafka frames (numba).
 
-1. A side is taken as far as its bytes are there; what is missing is waited for until it will not come any more.
-2. What cannot be a frame, and what is missing, is written as a gap: a packet was not captured, or only in part.
-3. After a gap no frame is believed that does not prove itself (``_kernels_proofs.py``).
+1. Frames are written while their bytes are captured. The kernel waits for missing bytes until they can no longer
+   arrive.
+2. Bytes that cannot be a frame and bytes that are missing (uncaptured or cut packets) are written as gaps.
+3. After a gap, a frame is accepted only if it is proven (``_kernels_proofs.py``).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import load_i32
 
 SASL_HANDSHAKE = 17
-TAIL = 16  # a header may start this close to the end of what is there
-NOT_KAFKA = -1  # instead of a frame's flags
+TAIL = 16  # a header may start this many bytes before the end of the captured bytes
+NOT_KAFKA = -1  # result instead of a frame's flags
 
 
 @device
 def record_gap(rows, extents, gaps, cut, start, size, reason, extent):
-    """Write a gap of the side; ``extent`` is what follows it."""
+    """Write a gap of the side. ``extent`` is the next extent after it."""
     row = cut[layout.C_GAP]
     gaps[row, layout.G_DIRECTION] = cut[layout.C_DIRECTION]
     gaps[row, layout.G_OFFSET] = start - cut[layout.C_START]
@@ -52,7 +53,7 @@ def record_gap(rows, extents, gaps, cut, start, size, reason, extent):
 
 @device
 def is_snapped(rows, extents, extent, first, at):
-    """Tell whether the packet before ``extent`` had the bytes at ``at``, and the file has not."""
+    """Return whether the snap length cut the bytes at ``at`` from the packet before ``extent``."""
     if extent == first:
         return False
     row = extents[extent - 1, layout.E_ROW]
@@ -61,7 +62,7 @@ def is_snapped(rows, extents, extent, first, at):
 
 @device
 def is_final(rows, extents, settings, cut, extent, at):
-    """Tell whether what is missing before ``extent`` will not come any more."""
+    """Return whether the missing bytes before ``extent`` can no longer arrive."""
     last = cut[layout.C_LAST]
     if settings[layout.S_FLUSH] or last - extent > settings[layout.S_PATIENCE_ROWS]:
         return True
@@ -79,9 +80,9 @@ def missing_reason(rows, extents, cut, extent, at):
 
 @device
 def walk(rows, extents, settings, cut, end, walked):
-    """See how much of the frame from here to ``end`` is there, and write it to ``walked``.
+    """Determine how much of the frame from the current offset to ``end`` is captured, and write that to ``walked``.
 
-    Returns WHOLE, IN_PART where something is missing for good, or WAITS where it may still come.
+    Returns WHOLE, IN_PART if bytes are missing permanently, or WAITS if missing bytes may still arrive.
     """
     start = at = cut[layout.C_AT]
     extent = cut[layout.C_EXTENT]
@@ -121,7 +122,7 @@ def walk(rows, extents, settings, cut, end, walked):
 
 @device
 def fill_extents(rows, order, first, last, at, has_start, extents, into):
-    """Write what is there of one side, without overlap, from ``at`` on; return where the rows end."""
+    """Write the captured bytes of one side from ``at`` on as extents without overlap. Return the next free row."""
     if first == last:
         return into
     covered = at if has_start else rows[order[first], layout.OFFSET]
@@ -142,7 +143,7 @@ def fill_extents(rows, order, first, last, at, has_start, extents, into):
 
 @device
 def _lose(cut, lost_from):
-    """Believe no frame from here on that does not prove itself; -1: what is missing so far is written already."""
+    """Accept only proven frames from here on. ``lost_from`` is -1 if the missing bytes are already written as a gap."""
     cut[layout.C_MODE] = layout.LOST
     cut[layout.C_LOST_FROM] = lost_from
     cut[layout.C_SUSPECT] = 0
@@ -150,7 +151,7 @@ def _lose(cut, lost_from):
 
 @device
 def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut):
-    """Go to the next frame that proves itself; False where more has to come first."""
+    """Move to the next proven frame. Return False if more bytes are needed first."""
     last = cut[layout.C_LAST]
     proof, where = search(
         buf, extents, cut[layout.C_EXTENT], last, cut[layout.C_AT], cut[layout.C_RESPONSE], cut[layout.C_HASH],
@@ -178,7 +179,7 @@ def _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parse
 
 @device
 def _go_to_extent(extents, cut):
-    """Go to the extent that holds the offset that is come to, or the next one."""
+    """Move to the extent that contains the current offset, or to the next one."""
     extent = cut[layout.C_EXTENT]
     while extent < cut[layout.C_LAST] and extents[extent, layout.E_END] <= cut[layout.C_AT]:
         extent += 1
@@ -187,7 +188,7 @@ def _go_to_extent(extents, cut):
 
 @device
 def _pass_hole(rows, extents, gaps, settings, cut):
-    """Go on behind bytes that are missing between two frames; False where they may still come."""
+    """Skip missing bytes between two frames. Return False if they may still arrive."""
     extent = cut[layout.C_EXTENT]
     at = cut[layout.C_AT]
     if not is_final(rows, extents, settings, cut, extent, at):
@@ -201,7 +202,7 @@ def _pass_hole(rows, extents, gaps, settings, cut):
 
 @device
 def _pass_prefix(rows, extents, gaps, settings, cut, got):
-    """Go on behind a size prefix of which only ``got`` bytes are there; False where the others may still come."""
+    """Skip a size prefix with only ``got`` captured bytes. Return False if the other bytes may still arrive."""
     at = cut[layout.C_AT]
     there = at + got
     extent = cut[layout.C_EXTENT]
@@ -225,7 +226,7 @@ def _pass_prefix(rows, extents, gaps, settings, cut, got):
 
 @device
 def _recognise_response(address, got, size, frames, parsed, cut):
-    """Return the flags of the response that begins here; NOT_KAFKA where none does."""
+    """Return the flags of the response that starts at the current offset, or NOT_KAFKA if none does."""
     first = cut[layout.C_REQUESTS_FROM]
     requests = cut[layout.C_REQUESTS_TO]
     parsed[P_CORRELATION] = load_i32(address, 4) if got >= 8 else -1
@@ -243,23 +244,24 @@ def _recognise_response(address, got, size, frames, parsed, cut):
 
 @device
 def _recognise_request(address, got, size, apis, parsed, cut):
-    """Return the flags of the request that begins here; NOT_KAFKA where none does."""
+    """Return the flags of the request that starts at the current offset, or NOT_KAFKA if none does."""
     parse(address, got, apis, parsed)
     if cut[layout.C_SASL] and parsed[P_STRICT] and parsed[P_HASH] == cut[layout.C_SASL_ID]:
         cut[layout.C_SASL] = 0
     if cut[layout.C_SASL]:
         return layout.TOKEN if 0 <= size <= layout.LARGEST_REQUEST else NOT_KAFKA
     if got < 14 and not parsed[P_LOOSE] and 8 <= size <= layout.LARGEST_REQUEST and got < 4 + size:
-        return layout.CUT_OFF  # too little is there to tell
+        return layout.CUT_OFF  # too few bytes to decide
     is_believed = not cut[layout.C_SUSPECT] or parsed[P_STRICT] or parsed[P_HASH] == cut[layout.C_HASH]
     return 0 if parsed[P_LOOSE] and is_believed else NOT_KAFKA
 
 
 @device
 def _pass_unknown(rows, extents, gaps, settings, cut, size, walked):
-    """Go on behind what is no frame; False where it is not all there yet.
+    """Skip bytes that are not a frame. Return False if more bytes are needed first.
 
-    A stream in order that holds something else: it is left out as far as its prefix says, if that can be.
+    In an unbroken stream of requests, the bytes are skipped up to the end that the size prefix specifies, if the size
+    is plausible.
     """
     at = cut[layout.C_AT]
     if cut[layout.C_SUSPECT]:
@@ -285,7 +287,7 @@ def _pass_unknown(rows, extents, gaps, settings, cut, size, walked):
 
 @device
 def _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags, walked):
-    """Write the frame that begins here and go on behind it; False where it is not all there yet."""
+    """Write the frame that starts here and move past it. Return False if more bytes are needed first."""
     at = cut[layout.C_AT]
     end = at + 4 + size
     what = walk(rows, extents, settings, cut, end, walked)
@@ -305,7 +307,7 @@ def _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags,
         while here < cut[layout.C_LAST] and extents[here, layout.E_END] <= missing_at:
             here += 1
         reason = missing_reason(rows, extents, cut, here, missing_at)
-        if reason == layout.LOST_BYTES and missing_at == ends:  # nothing follows, and the connection is open
+        if reason == layout.LOST_BYTES and missing_at == ends:  # the capture ends before the connection does
             reason = layout.AFTER
         record_gap(rows, extents, gaps, cut, missing_at, walked[layout.W_MISSING], reason, here)
     _write_frame(rows, extents, frames, cut, size, flags, walked)
@@ -321,7 +323,7 @@ def _take_frame(rows, extents, frames, gaps, settings, parsed, cut, size, flags,
 
 @device
 def _write_frame(rows, extents, frames, cut, size, flags, walked):
-    """Write a frame's row, but for what its header says."""
+    """Write a frame's row, without the columns that ``_write_header`` writes."""
     row = cut[layout.C_FRAME]
     at = cut[layout.C_AT]
     extent = cut[layout.C_EXTENT]
@@ -354,7 +356,7 @@ def _write_frame(rows, extents, frames, cut, size, flags, walked):
 
 @device
 def _write_header(frames, parsed, cut):
-    """Write what a request's header says; keep what the next ones are recognised by."""
+    """Write the columns of a request's header, and remember the client id that identifies later requests."""
     row = cut[layout.C_FRAME]
     if parsed[P_API] >= 0:
         frames[row, layout.F_API] = parsed[P_API]
@@ -373,7 +375,7 @@ def _write_header(frames, parsed, cut):
 
 @device
 def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, walked, cut):
-    """Do the next frame of the side; False where more has to come first."""
+    """Process the next frame of the side. Return False if more bytes are needed first."""
     extent = cut[layout.C_EXTENT]
     if cut[layout.C_MODE] == layout.LOST:
         return _find_frame(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, cut)
@@ -395,10 +397,10 @@ def _go_on(buf, rows, extents, frames, gaps, apis, settings, scratch, parsed, wa
 
 @device
 def cut_side(buf, rows, extents, connections, frames, gaps, apis, settings, scratch, parsed, walked, cut):
-    """Cut one side's stream into frames as far as it is there; False where a table is full.
+    """Split the captured stream of one side into frames. Return False if a table is full.
 
-    ``cut`` says which side (its first seven columns) and where frames and gaps go on. The side's own columns are
-    written when all fits.
+    The caller sets the first seven columns of ``cut``, which select the side, and the next rows of frames and gaps. The
+    side's columns in ``connections`` are only written if all rows fit.
     """
     _load_side(connections, cut)
     while cut[layout.C_FRAME] + 2 < frames.shape[0] and cut[layout.C_GAP] + 2 < gaps.shape[0]:

@@ -1,28 +1,32 @@
-"""Put TCP streams together, cut them into Kafka frames, pair requests with responses (numba). Start at ``streams.py``.
+"""Reassemble TCP streams, split them into Kafka frames and pair requests with responses (numba).
 
-1. Arrays and integers in, numbers out; the caller makes and grows every table. A connection that does not fit is
-   left as it was, and done again with larger tables.
-2. Nothing is allocated or trusted for a size on the wire: a frame is a row that says where its bytes lie.
+Called by ``streams.py``.
 
-What the arguments are, here and in ``_kernels_sides.py`` and ``_kernels_proofs.py`` (columns: ``layout.py``). Arrays
-and tables are of int64, but for the bytes, all others numbers; offsets are bytes of a stream:
+1. Arguments and results are arrays and integers. The caller allocates and grows every table. If a connection's rows do
+   not fit, its state is restored, and the caller repeats the call with larger tables.
+2. Sizes on the wire are never trusted and nothing is allocated for them: a frame is a row with the position of its
+   bytes.
+
+Arguments, here and in ``_kernels_sides.py`` and ``_kernels_proofs.py`` (columns: ``layout.py``). ``buf`` and
+``scratch`` are byte arrays, other arrays and tables are int64, and all other arguments are integers. Offsets are
+positions in a stream, in bytes:
 
 ====================================  ==================================================================================
-buf                                   the window: bytes of packets
-rows, order, starts                   the packets; their rows by side and offset; where each side begins in ``order``
-connections, connection, count        the table, the row that is worked on, and where the rows end
-pending                               frames that wait since passes before, in the rows that the connection names
-extents, into                         bytes that are there, by side, without overlap; the row that is written next
-extent, last, at                      the extents of a side that are looked at, and the offset from which on
-frames, frame; calls, call; gaps, gap  the tables of results, each with the row that is written next
-first, requests                       the rows of ``frames`` whose requests a response may answer
-apis                                  the versions of each API
-ports                                 those that brokers listen on; none: the bytes say who is a broker
-settings                              what the pass goes by (``S_``)
-scratch                               PEEK bytes, for the start of a frame that lies in several extents
-parsed, walked, cut                   where ``parse``, ``walk`` and ``cut_side`` write (``P_``, ``W_``, ``C_``)
-bounds                                the first and the last extent of both sides; from SAVED on, the sides as they were
-response, known_hash                  whether a response is searched; the client id that its connection has proven
+buf                                   bytes of the window's packets
+rows, order, starts                   packets; packet rows sorted by side and offset; start of each side in ``order``
+connections, connection, count        table of connections, the current row, and the number of rows
+pending                               frames that wait since earlier passes, in the rows that their connection specifies
+extents, into                         captured bytes by side, without overlap; the next row to write
+extent, last, at                      current and end extent of a side, and the current offset
+frames, frame; calls, call; gaps, gap  result tables, each with the next row to write
+first, requests                       range of ``frames`` with the requests that a response may answer
+apis                                  versions of each API
+ports                                 ports of brokers; if empty, the roles of the sides are detected from the bytes
+settings                              settings of the pass (``S_``)
+scratch                               PEEK bytes for the start of a frame that spans several extents
+parsed, walked, cut                   results of ``parse``, ``walk`` and ``cut_side`` (``P_``, ``W_``, ``C_``)
+bounds                                first and end extent of both sides; from SAVED on, the saved columns of the sides
+response, known_hash                  whether to search for a response; hash of the connection's proven client id
 ====================================  ==================================================================================
 """
 
@@ -48,8 +52,8 @@ from kafkaframes.capture._kernels_sides import cut_side, fill_extents
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 
 I64 = types.int64
-ENOUGH_UNDECIDED = 1 << 16  # bytes after which a connection that proves nothing is given up
-SAVED = 8  # index in ``bounds`` of the columns of both sides as they were
+ENOUGH_UNDECIDED = 1 << 16  # number of bytes after which a connection without a proven frame is given up
+SAVED = 8  # index in ``bounds`` of the saved columns of both sides
 SAVED_SASL, SAVED_SASL_ID = SAVED + 2 * layout.SIDE_COLUMNS, SAVED + 2 * layout.SIDE_COLUMNS + 1
 
 
@@ -67,10 +71,10 @@ def _call(calls, count, connection, request, response, frames):
 
 @device
 def match_calls(frames, requests_from, requests_to, responses_to, connection, calls, call, flush, haste, is_clean):
-    """Pair the requests of a connection with its responses, both in order; return the calls.
+    """Pair a connection's requests with its responses, both in stream order, and return the number of calls.
 
-    A broker answers in order, and once for each request but Produce with acks=0. A SASL token without a header takes
-    whatever comes next.
+    A broker responds in request order, and to each request except Produce with acks=0. A SASL token without a header
+    is paired with the next response.
     """
     head = requests_from
     for response in range(requests_to, responses_to):
@@ -117,7 +121,7 @@ def match_calls(frames, requests_from, requests_to, responses_to, connection, ca
 
 @device
 def copy_waiting(frames, into, pending, first, last, response):
-    """Copy the requests, or the responses, that wait since passes before; return where the rows end."""
+    """Copy the waiting requests, or responses, of earlier passes to ``frames``. Return the next free row."""
     for source in range(first, last):
         if pending[source, layout.F_RESPONSE] == response:
             for column in range(layout.FRAME_COLUMNS):
@@ -129,16 +133,16 @@ def copy_waiting(frames, into, pending, first, last, response):
 
 @kernel(I64(TABLE, I64, I64, OUT_INT64S, OUT_INT64S))
 def sort_rows(rows, count, sides, starts, order):
-    """Put packets by side and offset, stable; UNSORTED where that takes too long here."""
+    """Sort packets by side and offset, stably. Return UNSORTED if this would take too many steps."""
     for row in range(count):
         starts[rows[row, layout.DIRECTION] + 1] += 1
     for side in range(sides):
         starts[side + 1] += starts[side]
-    for row in range(count - 1, -1, -1):  # backwards, so that ends become starts and order stays
+    for row in range(count - 1, -1, -1):  # backwards, so that ends become starts and the sort is stable
         side = rows[row, layout.DIRECTION]
         starts[side + 1] -= 1
         order[starts[side + 1]] = row
-    # starts[side + 1] is now where side begins: shift by one
+    # starts[side + 1] is now the start of the side: shift by one
     for side in range(sides):
         starts[side] = starts[side + 1]
     starts[sides] = count
@@ -168,7 +172,7 @@ def _listens(ports, port):
 
 @device
 def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, settings, scratch, parsed, frames):
-    """Say what a connection speaks and which side asks; it may stay undecided while little is there."""
+    """Detect a connection's protocol and which side is the client. Both may stay undecided if few bytes were seen."""
     client = connections[connection, layout.CLIENT]
     port_a = connections[connection, layout.PORTS] >> 16
     port_b = connections[connection, layout.PORTS] & 0xFFFF
@@ -225,13 +229,14 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         if proof != NOWHERE:
             address, got = peek(buf, extents, first, last, where, PEEK, scratch)
             parse(address, got, apis, parsed)
-            if parsed[P_HASH] == 0:  # without a client id a response may pass for a Produce request of version 0
+            if parsed[P_HASH] == 0:  # without a client id, a response may look like a Produce request of version 0
                 far += 1 << 41
         if (proof == PROVEN or (proof == MAYBE and settings[layout.S_FLUSH])) and far < nearest:
             best = side
             nearest = far
     is_weak = nearest >= 1 << 41 and total <= ENOUGH_UNDECIDED and not settings[layout.S_FLUSH]
-    if best >= 0 and not is_weak:  # where it is not known who asks, bytes of an answer may look like a request
+    # While the client side is unknown, bytes of a response may look like a request.
+    if best >= 0 and not is_weak:
         connections[connection, layout.PROTOCOL] = layout.KAFKA
         connections[connection, layout.CLIENT] = best
         return
@@ -253,7 +258,7 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
 
 @device
 def _begin(extents, bounds, connections, connection):
-    """Set where the sides of a connection start that has just been decided on."""
+    """Set the start offsets of both sides after the connection was recognised as Kafka."""
     for side in range(2):
         base = layout.SIDE + side * layout.SIDE_COLUMNS
         if connections[connection, base + layout.MODE] != layout.NEW:
@@ -269,7 +274,7 @@ def _begin(extents, bounds, connections, connection):
 
 @device
 def _save(connections, connection, bounds):
-    """Keep what a connection is before it is cut, behind the bounds of its sides."""
+    """Save the state of both sides in ``bounds``, in case their frames do not fit into the tables."""
     for column in range(2 * layout.SIDE_COLUMNS):
         bounds[SAVED + column] = connections[connection, layout.SIDE + column]
     bounds[SAVED_SASL] = connections[connection, layout.SASL]
@@ -286,7 +291,7 @@ def _restore(connections, connection, bounds):
 
 @device
 def _fill_both(rows, order, starts, connections, connection, extents, into, bounds):
-    """Write what is there of both sides, and where in ``bounds``; return where the rows end."""
+    """Write the extents of both sides, and their bounds to ``bounds``. Return the next free row of ``extents``."""
     for side in range(2):
         base = layout.SIDE + side * layout.SIDE_COLUMNS
         bounds[2 * side] = into
@@ -304,9 +309,9 @@ def _cut_both(
     buf, rows, extents, bounds, connections, connection, pending, frames, frame, gaps, gap, apis, settings, scratch,
     parsed, walked, cut,
 ):  # fmt: skip
-    """Cut the requests, then the responses, each behind those that wait; return (fit, where responses begin).
+    """Split the requests, then the responses into frames, each after the waiting ones.
 
-    Where frames and gaps end is then in ``cut``.
+    Returns (whether all frames fit, first row of responses). The ends of frames and gaps are then in ``cut``.
     """
     responses_from = frame
     cut[layout.C_CONNECTION] = connection
@@ -333,7 +338,7 @@ def _cut_both(
 
 @device
 def _is_all_cut(extents, bounds, connections, connection):
-    """Tell whether nothing of what the client sent is left over."""
+    """Return whether all captured bytes of the client are split into frames."""
     client = connections[connection, layout.CLIENT]
     last = bounds[2 * client + 1]
     at = connections[connection, layout.SIDE + client * layout.SIDE_COLUMNS + layout.AT]
@@ -350,7 +355,7 @@ def cut_streams(
     buf, rows, order, starts, connections, connection, count, pending, extents, into, frames, frame, calls, call, gaps,
     gap, apis, ports, settings, scratch, parsed, walked, cut, bounds,
 ):  # fmt: skip
-    """Do all connections from ``connection`` on; return (status, connection, extents, frames, calls, gaps)."""
+    """Process the connections from ``connection`` on. Return (status, connection, extents, frames, calls, gaps)."""
     while connection < count:
         protocol = connections[connection, layout.PROTOCOL]
         waiting = connections[connection, layout.PENDING_END] - connections[connection, layout.PENDING_START]

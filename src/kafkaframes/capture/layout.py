@@ -1,73 +1,73 @@
-"""The columns of the tables that the kernels of this package share, and the numbers that they answer with.
+"""Column numbers of the tables that this package's kernels share, and the kernels' status codes.
 
-Every table is a C-ordered int64 array with a row per packet, connection, frame and so on. The numbers are compiled
-into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
+Each table is a C-ordered int64 array with one row per packet, connection, frame and so on. The numbers are compiled
+into the kernels, so the kernel cache also depends on this file (``wire/_jit.py``).
 """
 
 from __future__ import annotations
 
 # ------------------------------------------------------------------------------------------------ packets
-# A row is a TCP segment with payload. OFFSET counts the bytes of a direction's stream, from wherever its first seen
-# packet was; POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
+# A row is a TCP segment with payload. OFFSET is a position in the stream of one direction, relative to the first
+# packet seen. POSITION is the payload's position in the window's buffer. DIRECTION is connection * 2 + side.
 TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
 PACKET_COLUMNS = 8
-FILE_SHIFT = 40  # NUMBER, here and in other tables, has the number of the packet's file above this bit
+FILE_SHIFT = 40  # NUMBER contains the file number in the bits from here on, in all tables
 FILE_MASK = (1 << FILE_SHIFT) - 1
-FRAGMENT = -2  # in DIRECTION: an IP fragment; POSITION is that of its IP header
+FRAGMENT = -2  # value of DIRECTION for an IP fragment; POSITION is then that of its IP header
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
-# The kinds of capture files.
+# Kinds of capture files.
 PCAP, PCAPNG = 0, 1
-# Columns of the interfaces: link type, how ticks become nanoseconds (kind, factor), an offset in ns, snap length.
+# Columns of interfaces: link type, conversion of ticks to nanoseconds (kind, factor), offset in ns, snap length.
 LINK, TICKS, FACTOR, SHIFT_NS, SNAP = range(5)
 INTERFACE_COLUMNS = 5
 MULTIPLY, DIVIDE, BINARY = range(3)
 
-# How a scan of packets ends.
+# Status of a packet scan.
 MORE, ROWS_FULL, CONNECTIONS_FULL, BLOCK, DAMAGED = range(5)
-LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; BIG TCP on loopback may be larger
+LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; packets of BIG TCP on loopback may be larger
 
-# What a scan counts; UNREAD_KINDS is how many rows the table of unread packets has.
+# Counters of a scan. UNREAD_KINDS is the number of rows in the table of unread packets.
 PACKETS, TCP_PACKETS, FRAGMENTS, PAYLOAD, UNREAD_KINDS = range(5)
 COUNTERS = 5
 
-# Packets without a TCP segment of their own, a row for each kind: link type, ethertype, protocol of IP, and why
-# (``U_WHAT``); how many there are, their bytes, and number and time of the first.
+# Packets without a TCP segment, one row for each kind: link type, ethertype, IP protocol, reason (``U_WHAT``), number
+# of packets, bytes, and number and time of the first packet.
 U_LINK, U_ETHERTYPE, U_PROTOCOL, U_WHAT, U_PACKETS, U_BYTES, U_NUMBER, U_TIME = range(8)
 UNREAD_COLUMNS = 8
-MAX_UNREAD_KINDS = 256  # the last row takes all further kinds
-# Why: another protocol; headers that are cut by the snap length; headers that contradict themselves or end too early;
-# a link type that is not read; headers within headers without end; and everything beyond MAX_UNREAD_KINDS.
+MAX_UNREAD_KINDS = 256  # the last row counts all further kinds together
+# Reasons: another protocol; headers cut by the snap length; headers that contradict themselves or end too early; an
+# unsupported link type; too many nested headers; further kinds above MAX_UNREAD_KINDS.
 OTHER_PROTOCOL, CUT_HEADERS, BAD_HEADERS, UNREAD_LINK, NESTED_HEADERS, MANY_KINDS = range(6)
 
 # -------------------------------------------------------------------------------------------- connections
-# Sides A and B are in the order of their addresses; what belongs to a side is at its base.
+# Sides A and B are ordered by address. Columns of a side are relative to the side's base.
 A_HIGH, A_LOW, B_HIGH, B_LOW, PORTS, CLIENT, PROTOCOL, FIRST_TIME, LAST_TIME, RESET, SASL, SASL_ID = range(12)
 PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
-SIDE = 16  # where the columns of side A start; those of side B start SIDE_COLUMNS later
+SIDE = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
 (
-    INITIAL,  # sequence number of the SYN, -1: not seen
+    INITIAL,  # sequence number of the SYN, -1 if no SYN was seen
     BASE_NUMBER,  # a sequence number ...
-    BASE_OFFSET,  # ... and the offset that it has
-    STARTED,  # whether there is a base
+    BASE_OFFSET,  # ... and its stream offset
+    STARTED,  # whether BASE_NUMBER is set
     START,  # offset of the stream's first byte
     SIDE_PACKETS,
     SIDE_BYTES,
-    ENDED,  # FIN was seen
-    AT,  # everything before this offset is done with
+    ENDED,  # whether a FIN was seen
+    AT,  # offset up to which the stream is processed
     MODE,
-    ID_HASH,  # of the client id of the last request that proved itself
-    LOST_FROM,  # offset from which a frame is looked for
+    ID_HASH,  # hash of the client id of the last proven request
+    LOST_FROM,  # offset from which the next frame is searched
     FRAMES,
     GAPS,
-    CUT_SEGMENTS,  # whose payload is cut by the snap length
-    STRAY_SEGMENTS,  # whose sequence number is far from all others
+    CUT_SEGMENTS,  # segments whose payload is cut by the snap length
+    STRAY_SEGMENTS,  # segments whose sequence number is far from all others
 ) = range(16)
 SIDE_COLUMNS = 16
 CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
 
-# OTHER began in the capture with bytes that are not Kafka's; of UNRECOGNISED much was seen, but not its beginning.
+# OTHER: the first bytes of the connection are not Kafka. UNRECOGNISED: many bytes were seen, but not the first ones.
 UNDECIDED, KAFKA, TLS, OTHER, UNRECOGNISED = range(5)
 PROTOCOLS = ("unknown", "kafka", "tls", "other", "unknown")
 NEW, ALIGNED, LOST = range(3)  # MODE
@@ -75,35 +75,35 @@ NEW, ALIGNED, LOST = range(3)  # MODE
 # ------------------------------------------------------------------------------------------------- frames
 (
     F_CONNECTION,
-    F_RESPONSE,  # 0 a request, 1 a response
-    F_OFFSET,  # of the size prefix, counted from the stream's start
-    F_SIZE,  # what the prefix says
-    F_TIME,  # of the packet that holds the first byte
-    F_END_TIME,  # of the latest packet that holds some of it
+    F_RESPONSE,  # 0 request, 1 response
+    F_OFFSET,  # stream offset of the size prefix
+    F_SIZE,  # value of the size prefix
+    F_TIME,  # time of the packet that contains the first byte
+    F_END_TIME,  # latest time of the packets that contain the frame
     F_NUMBER,
     F_FLAGS,
-    F_POSITION,  # of the first byte after the prefix in the buffer, -1: it lies in several extents
-    F_FIRST,  # the extents that hold it
+    F_POSITION,  # buffer position of the first byte after the prefix, -1 if the frame spans several extents
+    F_FIRST,  # first and last extent of the frame
     F_LAST,
-    F_HAVE,  # bytes after the prefix up to the first that is missing
-    F_API,  # -1: unknown
+    F_HAVE,  # number of bytes after the prefix and before the first missing byte
+    F_API,  # -1 if unknown
     F_VERSION,
     F_CORRELATION,
-    F_ID_LENGTH,  # of the client id; -1 null, -2 none
-    F_MISSING,  # bytes
+    F_ID_LENGTH,  # length of the client id, -1 if null, -2 if the frame has none
+    F_MISSING,  # number of missing bytes
     F_DONE,
-    F_BEGIN,  # of the prefix's first byte in the buffer
-    F_END_NUMBER,  # of the latest packet that holds some of it
+    F_BEGIN,  # buffer position of the first byte of the prefix
+    F_END_NUMBER,  # highest number of the packets that contain the frame
 ) = range(20)
 FRAME_COLUMNS = 20
 BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # F_FLAGS
 
-# A call: rows of frames (-1 none), the connection.
+# A call: frame rows of the request and the response (-1 if missing), and the connection.
 CALL_REQUEST, CALL_RESPONSE, CALL_CONNECTION = range(3)
 CALL_COLUMNS = 3
 
-# A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the packet after it, whether the
-# side is that of responses.
+# A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the next packet, and whether the side
+# is that of the responses.
 G_DIRECTION, G_OFFSET, G_SIZE, G_REASON, G_TIME, G_NUMBER, G_RESPONSE = range(7)
 GAP_COLUMNS = 7
 LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE, AFTER = range(7)
@@ -117,30 +117,30 @@ GAP_REASONS = (
     "the capture ends inside a frame",
 )
 
-# An extent: bytes of a stream that are there, without overlap.
+# An extent: captured bytes of a stream that do not overlap with other extents.
 E_OFFSET, E_END, E_POSITION, E_ROW = range(4)
 EXTENT_COLUMNS = 4
 
-# What is known of an API, a row for each key up to the highest: lowest and highest version, first flexible version (-1
-# none); no such API: highest -1.
+# Supported versions, one row for each API key up to the highest: lowest and highest version, first flexible version.
+# For a key without an API the highest version is -1.
 API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
 
 LARGEST_REQUEST = 104857600  # Kafka's default of socket.request.max.bytes
 LARGEST_RESPONSE = (1 << 31) - 1
-# How a pass over the streams ends.
+# Status of a pass over the streams.
 DONE, FRAMES_FULL, UNSORTED = range(3)
 
-# -------------------------------------------------------------------------------------------- one side, being cut
-WHOLE, IN_PART, WAITS = range(3)  # how much of a frame is there
-# What a pass over the streams goes by.
+# ----------------------------------------------------------------------------------- state of one side while it is cut
+WHOLE, IN_PART, WAITS = range(3)  # completeness of a frame
+# Settings of a pass over the streams.
 S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = range(6)
-# What ``walk`` finds of a frame: bytes that are missing, bytes up to the first of these, the latest time and number
-# of a packet that holds some of it, and the extent behind its last one.
+# Results of ``walk`` for a frame: number of missing bytes, number of bytes before the first missing one, latest time
+# of its packets, the extent after its last one, and highest number of its packets.
 W_MISSING, W_HAVE, W_TIME, W_LAST, W_NUMBER = range(5)
-# What ``cut_side`` works with: which side (set by who calls) ...
+# State of ``cut_side``: the side, which the caller sets ...
 C_CONNECTION, C_SIDE, C_RESPONSE, C_FIRST, C_LAST, C_REQUESTS_FROM, C_REQUESTS_TO = range(7)
-# ... the rows that are written next ...
+# ... the next rows to write ...
 C_FRAME, C_GAP = 7, 8
-# ... and what is known of the side. C_SUSPECT: something was missing just before.
+# ... and the state of the side. C_SUSPECT: bytes are missing directly before this position.
 C_DIRECTION, C_START, C_AT, C_MODE, C_HASH, C_LOST_FROM, C_FRAMES, C_GAPS, C_SASL, C_SASL_ID = range(9, 19)
 C_ENDED, C_SUSPECT, C_EXTENT = range(19, 22)

@@ -1,8 +1,9 @@
-"""TCP segments to Kafka calls: the front of ``_kernels_streams.py``.
+"""Turn TCP segments into Kafka calls, with ``_kernels_streams.py``.
 
-``Streams`` iterates over ``Pass``es. A pass is what a window of packets made whole: frames, calls that pair them, and
-gaps; what is not whole yet (segments behind a hole, half frames, requests that wait for their responses) is carried
-over into the next window, bytes and all. At the end of the capture everything is given out as far as it is there.
+``Streams`` iterates over ``Pass`` objects. A pass contains the frames that a window of packets completed, the calls
+that pair them, and gaps. Incomplete data (segments after missing bytes, partial frames, requests without a response)
+is carried over to the next window with its bytes. At the end of the capture, the last pass returns the incomplete data
+as well.
 """
 
 from __future__ import annotations
@@ -23,28 +24,29 @@ from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
 from kafkaframes.capture.unread import connection_entries, gap_entries
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
-PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
-PATIENCE_ROWS: Final = 200_000  # segments of one side that wait behind a hole
-PATIENCE_BYTES: Final = 64 << 20  # likewise
-HELD_BYTES: Final = 96 << 20  # of all connections, above which nothing waits long: memory has to end somewhere
-FORGET_NS: Final = 60_000_000_000  # of the capture's own time, that a connection is remembered after its end
-FORGET_ABOVE: Final = 4096  # connections, before any is forgotten
+PATIENCE_NS: Final = 60_000_000_000  # longest wait for missing bytes, in capture time
+PATIENCE_ROWS: Final = 200_000  # most segments of one side that wait after missing bytes
+PATIENCE_BYTES: Final = 64 << 20  # most bytes of one side that wait after missing bytes
+HELD_BYTES: Final = 96 << 20  # carried bytes of all connections, above which waits are shortened to bound memory
+FORGET_NS: Final = 60_000_000_000  # how long an ended connection is remembered, in capture time
+FORGET_ABOVE: Final = 4096  # number of connections above which ended ones are forgotten
 _SCRATCH: Final = 1 << 12
 _NONE: Final = (np.zeros((0, layout.CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
 class Pass:
-    """What one window made whole; the arrays are valid until the next pass is asked for.
+    """The results of one window. The arrays are valid until the next pass is requested.
 
     Attributes:
-        buf, extents: where the bytes of frames are (:meth:`bytes_of`).
+        buf, extents: bytes of the frames (see :meth:`bytes_of`).
+        rows: segments, in the packet columns of ``layout.py``.
         frames, calls, gaps: tables in the columns of ``layout.py``.
-        connections: the table of connections that are remembered, and how many there are.
-        renumbered: where some were forgotten before this pass: the numbers that those of the pass before have now, -1
-            for those forgotten. Else ``None``.
-        forgotten: the rows of these, and their old numbers.
-        file: the number of the file that is being read.
+        connections, connection_count: table of connections, and the number of its rows.
+        file: number of the current file.
+        last: whether this is the last pass.
+        renumbered: new number of each connection of the previous pass, -1 if forgotten; None if none were forgotten.
+        forgotten: rows and old numbers of the connections that were forgotten before this pass.
     """
 
     buf: Bytes
@@ -61,12 +63,12 @@ class Pass:
     forgotten: tuple[Ints, Ints]
 
     def bytes_of(self, chosen: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
-        """Return the bytes of the chosen frames one after another, and where each starts (one more than there are).
+        """Return the bytes of frames, concatenated, and the start of each frame in them, plus the end of the last one.
 
         Args:
             chosen: rows of ``frames``.
-            lead: bytes after the size prefix that are left out.
-            sizes: how many bytes of each, no more than are there; by default all that are.
+            lead: number of bytes to skip after the size prefix.
+            sizes: number of bytes of each frame, at most the captured ones. Default: all captured bytes.
         """
         starts = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(self.frames[chosen, layout.F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
@@ -75,7 +77,8 @@ class Pass:
         return out, starts
 
     def facts_of(self, chosen: Ints) -> Ints:
-        """Return the columns of the chosen frames, one after another; -1 (flags, missing bytes: 0) for a frame -1."""
+        """Return the columns of frames, one row for each column. A frame -1 has values -1, and 0 for flags and missing.
+        """
         out = np.empty((layout.FRAME_COLUMNS, len(chosen)), np.int64)
         take_frames(self.frames, np.ascontiguousarray(chosen), out)
         return out
@@ -95,7 +98,7 @@ def api_table(apis: Apis = CATALOG) -> Ints:
 
 
 class Streams:
-    """Iterates over the passes of captures that belong together, in the order of their files."""
+    """An iterator over the passes of the files of one capture, in order."""
 
     def __init__(
         self,
@@ -106,15 +109,15 @@ class Streams:
         forget_above: int = FORGET_ABOVE,
         apis: Apis = CATALOG,
     ) -> None:
-        """Take packets.
+        """Set up the iterator.
 
         Args:
-            packets: the reader.
-            ports: on which brokers listen; by default what is said there tells.
-            held_bytes: of what is not whole yet and of requests that wait for their responses. Above it a hole is
-                waited for less, and a request no longer than to the end of the next window.
-            forget_above: how many connections are remembered whatever they are.
-            apis: by which a request is known as one.
+            packets: the reader of the capture files.
+            ports: ports of brokers. Default: brokers are recognised by their traffic.
+            held_bytes: limit for the carried bytes of incomplete frames and open requests. Above it, the wait for
+                missing bytes is shortened, and a request waits for its response only until the next window ends.
+            forget_above: number of connections above which ended ones are forgotten.
+            apis: the APIs by which requests are recognised.
         """
         self.packets = packets
         self._apis = api_table(apis)
@@ -131,7 +134,7 @@ class Streams:
         for window in self.packets:
             made = self._pass(window)
             yield made
-            if not made.last:  # the table of connections then holds all that no pass has reported as forgotten
+            if not made.last:  # after the last pass, the table still contains all connections that were not forgotten
                 self._carry(made)
                 self._forget(int(made.rows[:, layout.TIME].max(initial=0)))
 
@@ -167,7 +170,7 @@ class Streams:
         )  # fmt: skip
 
     def _forget(self, now: int) -> None:
-        """Forget connections that were over a while ago, when there are many: memory is that of those that are open."""
+        """Forget connections that ended a while ago if there are many, so that memory is bounded by the open ones."""
         known = self.packets.connections
         self._renumbered, self._forgotten = None, _NONE
         if known.count < self._look_at:
@@ -189,7 +192,7 @@ class Streams:
         self.packets.carried = buf, rows
 
     def _note_positions(self, connections: Ints, count: int) -> None:
-        """Tell each connection where its waiting frames are."""
+        """Write the range of its waiting frames to each connection's row."""
         connections[:count, layout.PENDING_START] = 0
         connections[:count, layout.PENDING_END] = 0
         if len(self.pending):
@@ -200,7 +203,7 @@ class Streams:
             connections[owners, layout.PENDING_END] = first + counts
 
     def _carry(self, made: Pass) -> None:
-        """Keep what is not done with: segments beyond what was cut, and frames that wait for their other half."""
+        """Carry over unprocessed segments and unmatched frames to the next window."""
         waiting = np.flatnonzero(made.frames[:, layout.F_DONE] == 0)
         kept = _unfinished(made)
         frames = made.frames[waiting]
@@ -223,7 +226,7 @@ class Streams:
 
 
 def covered_passes(streams: Streams, coverage: Coverage) -> Iterator[Pass]:
-    """Yield passes; add to ``coverage`` what was not read, and what connections say when they have ended."""
+    """Yield passes, and add unread data to ``coverage``: packets, gaps, and connections once they are forgotten."""
     packets, has_ports = streams.packets, bool(streams.ports.size)
     for made in streams:
         coverage.update(packets.take_unread())
@@ -245,7 +248,7 @@ def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def _unfinished(made: Pass) -> Ints:
-    """Return the rows of segments that are needed again."""
+    """Return the rows of segments that the next pass needs."""
     rows = made.rows
     if not len(rows):
         return rows.copy()
@@ -276,12 +279,12 @@ def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
 
 
 class Span(NamedTuple):
-    """Which calls are given of a stretch of files that others go before or after (a stream), so that each is once.
+    """A filter that returns each call once while a stream reads overlapping ranges of files.
 
-    The files before ``first`` were read before, ``wait`` of them and the one before these, or all there were. A call
-    with all that it needs, and a response without a request, is given with the files in which it ends. What is open (a
-    request without response, a frame that is not whole) is given ``wait`` files later, whenever it was decided: what is
-    decided when depends on the files that are at hand.
+    Earlier reads covered the files before ``first``, and this read covers the files up to ``last``. It includes
+    ``wait`` + 1 of the earlier files, or all of them if there are fewer. A complete call, and a response without a
+    request, is returned with the file in which it ends. An open call (a request without a response, or a partial frame)
+    is always returned ``wait`` files later, because the time at which it is given up depends on the files in this read.
     """
 
     first: int
@@ -289,7 +292,7 @@ class Span(NamedTuple):
     wait: int = 1
 
     def chosen(self, made: Pass, calls: Ints) -> Any:
-        """Tell which calls of a pass are given."""
+        """Return a mask of the calls of a pass that this read returns."""
         frames = made.frames
         ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
         for column in (layout.CALL_REQUEST, layout.CALL_RESPONSE):
@@ -299,5 +302,5 @@ class Span(NamedTuple):
         has_request = calls[:, layout.CALL_REQUEST] >= 0
         no_reply = has_request & (frames[calls[:, layout.CALL_REQUEST], layout.F_FLAGS] & layout.NO_REPLY != 0)
         is_open = has_request & (broken | ((calls[:, layout.CALL_RESPONSE] < 0) & ~no_reply))
-        before = self.first - 1 - self.wait  # up to which what is open was given with the files before
+        before = self.first - 1 - self.wait  # earlier reads returned the open calls up to this file
         return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)
