@@ -211,8 +211,7 @@ def _tunnel(buf, at, end, protocol, located):
 
 @device
 def _after_erspan_3(buf, at, end):
-    """Return the type and position of the packet after an ERSPAN III header (draft-foschiano-erspan): Ethernet or IP.
-    """
+    """Return (type, position) of the packet after an ERSPAN III header (draft-foschiano-erspan): Ethernet or IP."""
     if at + 12 > end:
         return SHORT, at
     facts = load_big_u16(buf, at + 10)

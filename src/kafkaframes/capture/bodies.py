@@ -1,7 +1,8 @@
-"""Requests and responses to JSON, error codes and summaries of records: many of one API and version at a time.
+"""Decode requests and responses to JSON, error codes and record summaries, many of one API and version at a time.
 
-All come from columns (``messages.framed``, ``messages.json_text``): no Python runs for a message. Object by object goes
-what is unusual: messages that cannot be read whole, tags that no spec has, floats, and whatever may hold credentials.
+The messages are decoded to columns (``messages.framed``, ``messages.json_text``), without Python code per message.
+Unusual messages are decoded one by one: incomplete messages, unknown tags, floats, and messages that may contain
+credentials.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from kafkaframes.protocol.messages.plan import FieldPlan, MessagePlan, StructPla
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
-# A broker's request log has the size of records for these two, and an empty text for all others.
+# In the JSON of a broker's request log, these two have the size of the records, and all others an empty string.
 _SIZED: Final = {(0, REQUEST), (1, RESPONSE)}
 SUMMARY_COLUMNS: Final = 3 * 8 * 3
 _ERROR_CODE: Final = "ErrorCode"
 
 
 class Kind(NamedTuple):
-    """Requests or responses of one API and version, and by whose specs they are read."""
+    """The requests or responses of one API and version, with the specs to decode them."""
 
     api_key: int
     api_version: int
@@ -52,38 +53,38 @@ class Kind(NamedTuple):
 
     @property
     def plan(self) -> MessagePlan:
-        """How a frame is read, header and body; an ``OptionError`` where there is no such message."""
+        """The decoding plan of a frame, header and body. Raises ``OptionError`` if there is no such message."""
         return frame_plan(*self)
 
     @property
     def is_known(self) -> bool:
-        """Whether there is such a message."""
+        """Whether the specs contain this message."""
         with contextlib.suppress(KafkaframesError):
             return bool(self.plan)
         return False
 
     @property
     def message_class(self) -> type[Message]:
-        """The class of the body; a ``SpecError`` where there is no such API."""
+        """The class of the body. Raises ``SpecError`` if there is no such API."""
         return self.apis.message_class(self.api_key, self.direction, self.api_version)
 
     @property
     def has_records(self) -> bool:
-        """Whether it carries records."""
+        """Whether the message carries records."""
         return (self.api_key, self.direction) in WITH_RECORDS
 
     @property
     def records_shown(self) -> str:
-        """What stands in JSON for records."""
+        """The JSON representation of records: ``size`` or ``empty``."""
         return "size" if (self.api_key, self.direction) in _SIZED else "empty"
 
     def columns(self, frames: Sequence[bytes] | pa.Array) -> pa.StructArray:
-        """Return frames as an array of headers and bodies."""
+        """Decode frames to an array of headers and bodies."""
         read = request_columns if self.direction == REQUEST else response_columns
         return read(frames, self.api_key, self.api_version, apis=self.apis)
 
     def decode(self, data: bytes) -> Frame:
-        """Return one frame."""
+        """Decode one frame."""
         own = self.apis.is_own(self.api_key)
         spec = self.apis.spec(self.api_key, self.direction, self.api_version) if own else None
         if self.direction == REQUEST:
@@ -91,14 +92,14 @@ class Kind(NamedTuple):
         return decode_response(data, self.api_key, self.api_version, specs=spec)
 
     def end_of(self, data: bytes) -> int:
-        """Return where the message in a frame ends."""
+        """Return the position at which the message in a frame ends."""
         cls = self.message_class
         _, position = header_class(self.direction).decode_prefix(data, cls.spec.header_version(self.api_version))
         return int(cls.decode_prefix(data, self.api_version, position=position)[1])
 
 
 class Texts(NamedTuple):
-    """The JSON of one message, header and body, or why there is none."""
+    """The JSON of one message's header and body, and an error if part of it could not be decoded."""
 
     header: str | None
     body: str | None
@@ -106,7 +107,7 @@ class Texts(NamedTuple):
 
 
 class TextColumns(NamedTuple):
-    """The JSON of messages: columns of headers and bodies, and what is wrong with some of them."""
+    """The JSON of messages: columns of headers and bodies, and errors by row."""
 
     headers: pa.Array
     bodies: pa.Array
@@ -114,14 +115,14 @@ class TextColumns(NamedTuple):
 
 
 def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
-    """Return messages that lie one after another as an Arrow array, without copying."""
+    """Return concatenated messages as an Arrow array, without copying."""
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(raw)]
     )
 
 
 def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColumns:
-    """Return the JSON of messages: by kernel, and what it leaves out object by object."""
+    """Return the JSON of messages. The kernel handles most of them; the others are decoded one by one."""
     count = len(starts) - 1
     hides = not secrets and has_secrets(kind.api_key)
     headers = bodies = pa.nulls(count, pa.string())
@@ -141,7 +142,7 @@ def texts_of(raw: Bytes, starts: Ints, kind: Kind, *, secrets: bool) -> TextColu
 
 
 def _texts_of_columns(raw: Bytes, starts: Ints, kind: Kind) -> tuple[pa.Array, pa.Array]:
-    """Return headers and bodies as JSON, both null where one of them is left to objects."""
+    """Return headers and bodies as JSON. Both are null if the message has to be decoded on its own."""
     body, header = kind.message_class, header_class(kind.direction)
     result = decode_columns(kind.plan, as_array(raw, starts))
     special = result.field("_error").is_valid().to_numpy(zero_copy_only=False)
@@ -167,7 +168,7 @@ def _text(data: bytes, kind: Kind, *, hides: bool) -> Texts:
 
 
 def _frame(data: bytes, kind: Kind) -> tuple[Frame, str | None]:
-    """Return a message, and what is unusual about it. Kafka reads past bytes that are left over, and so does this."""
+    """Decode a message. Return it and a note if bytes follow it in the frame; Kafka ignores such bytes as well."""
     try:
         return kind.decode(data), None
     except DecodeError:
@@ -187,18 +188,18 @@ _json: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=("
 
 
 class ErrorCodes(NamedTuple):
-    """Error codes that are not 0: of which message, where in it, and which."""
+    """Nonzero error codes: rows of their messages, field paths, and codes."""
 
     rows: Ints
     paths: pa.Array
     codes: npt.NDArray[np.int32]
 
 
-Paths = Callable[[Ints], pa.Array]  # from places in an array to where they are in their messages
+Paths = Callable[[Ints], pa.Array]  # converts indexes of array elements to their field paths
 
 
 class Decoded:
-    """Messages of one kind as columns; a message that cannot be read has no values."""
+    """Messages of one kind as columns. A message that cannot be decoded has null values."""
 
     def __init__(self, raw: Bytes, starts: Ints, kind: Kind) -> None:
         self.plan = kind.plan.root.fields[1].struct
@@ -213,20 +214,20 @@ class Decoded:
 
     @cached_property
     def bad(self) -> Ints:
-        """Which messages cannot be read."""
+        """Rows of the messages that cannot be decoded."""
         if self.errors.null_count == self.count:
             return np.zeros(0, np.int64)
         return flagged(self.errors)
 
     def error_codes(self) -> Iterator[ErrorCodes]:
-        """Yield the error codes that are not 0, field by field, of messages that can be read."""
+        """Yield the nonzero error codes of decoded messages, field by field."""
         assert self.plan is not None
         for codes in _codes(self.body, self.plan, np.arange(self.count), lambda indexes: pa.array([""] * len(indexes))):
             kept = ~np.isin(codes.rows, self.bad)
             yield codes if kept.all() else ErrorCodes(codes.rows[kept], codes.paths.filter(kept), codes.codes[kept])
 
     def summaries(self) -> tuple[Ints, Ints]:
-        """Return for each message its batches, records and bytes by format and codec, and how many sets are cut."""
+        """Return each message's batches, records and bytes by format and codec, and its number of cut record sets."""
         assert self.plan is not None
         counts = np.zeros((self.count, SUMMARY_COLUMNS), np.int64)
         cut = np.zeros(self.count, np.int64)
@@ -237,7 +238,7 @@ class Decoded:
 
 
 def _trimmed(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[bytes] | None:
-    """Return messages without the bytes that are left over behind some of them: Kafka does not look at those."""
+    """Return all messages, without surplus bytes at their ends (which Kafka ignores); None if none has an error."""
     bad = flagged(errors).tolist()
     if not bad:
         return None
@@ -249,7 +250,7 @@ def _trimmed(raw: Bytes, starts: Ints, errors: pa.Array, kind: Kind) -> list[byt
 
 
 def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
-    """Return the bytes of a binary array, where each value starts in them, and its size (0 for null)."""
+    """Return (bytes, start of each value, size of each value) of a binary array. Null has size 0."""
     _, offsets, data = array.buffers()
     indexes = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
@@ -257,7 +258,7 @@ def binary_extents(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
 
 
 def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> Iterator[tuple[Ints, pa.Array]]:
-    """Yield each field of records in a message: the message that every set is of, and the sets."""
+    """Yield (row of each set's message, record sets) for each records field of a message."""
     for field in plan.fields:
         if field.type == "records":
             yield np.ascontiguousarray(owners), array.field(field.json_name)
@@ -268,12 +269,12 @@ def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> It
 
 
 def flagged(errors: pa.Array) -> Ints:
-    """Return which rows of a column of errors have one."""
+    """Return the rows of a column of errors that are not null."""
     return np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False))
 
 
 def parents_of(lists: pa.ListArray) -> Ints:
-    """Return for each element of the lists which of them holds it."""
+    """Return the index of the list that contains each element."""
     return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
 
@@ -287,7 +288,7 @@ def _is_error_code(field: FieldPlan) -> bool:
 
 @cache
 def _has(plan: StructPlan, requested: Callable[[FieldPlan], bool]) -> bool:
-    """Tell whether a struct has such a field, near or far."""
+    """Return whether a struct has a matching field, at any depth."""
     return any(
         requested(field) or (field.struct is not None and _has(field.struct, requested))
         for field in (*plan.fields, *plan.tagged)

@@ -101,8 +101,7 @@ class Calls:
         return self.request if direction == REQUEST else self.response
 
     def of(self, direction: str, column: int) -> Ints:
-        """Return a frame column for each request or response. A missing frame has -1, or 0 for flags and missing bytes.
-        """
+        """Return a frame column of each request or response, -1 (0 for flags and missing bytes) if there is none."""
         result: Ints = self._facts[direction][column]
         return result
 

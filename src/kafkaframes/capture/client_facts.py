@@ -1,7 +1,7 @@
-"""What a connection says about its client, and from which request on it holds: its software, and who logged in.
+"""Derive facts about the client of each call from its connection: client software and authenticated principal.
 
-Taken from the frames of all calls of a pass, whatever rows are asked for; a value is a number of
-``ClientFacts.texts``, so that nothing is done per call in Python.
+A fact is valid from a certain request of the connection on. Facts come from all frames of a pass, whichever rows the
+caller selected. Values are indexes into ``ClientFacts.texts``, so that no Python code runs per call.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SEPARATOR: Final = "\0"
 
 
 class Event(NamedTuple):
-    """From a place in a connection's requests on, something is known of it.
+    """A fact about a connection's client that is valid from a request offset on.
 
-    ``value`` is a number of ``ClientFacts.texts``, or ``NOTHING``. ``final``: the event comes once; that of a request
-    which waits for its response comes again in every pass.
+    ``value`` is an index into ``ClientFacts.texts``, or ``NOTHING``. ``final`` is 1 if the event occurs only in this
+    pass. The event of a request that waits for its response recurs in every pass.
     """
 
     connection: int
@@ -43,7 +43,7 @@ class Event(NamedTuple):
 
 
 class ClientFacts:
-    """What is known of each connection's client, kept from pass to pass."""
+    """The latest fact about each connection's client, remembered from pass to pass."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -51,7 +51,7 @@ class ClientFacts:
         self._last: Ints = np.full(64, NOTHING, np.int64)
 
     def number(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the index of a text in ``texts``, to which it is added if it is new."""
         result = self._numbers.get(text)
         if result is None:
             result = self._numbers[text] = len(self.texts)
@@ -59,24 +59,24 @@ class ClientFacts:
         return result
 
     def renumber(self, numbers: Ints) -> None:
-        """Take the new numbers of connections, -1 for those that are forgotten."""
+        """Apply the new numbers of connections, -1 for forgotten ones."""
         known = self._last[: len(numbers)]
         kept = numbers[: len(known)] >= 0
         self._last = np.full_like(self._last, NOTHING)
         self._last[numbers[: len(known)][kept]] = known[kept]
 
     def last(self, connection: int) -> str | None:
-        """Return what is known of a connection last."""
+        """Return the latest fact about a connection."""
         number = int(self._last[connection]) if connection < len(self._last) else NOTHING
         return None if number == NOTHING else self.texts[number]
 
     def fill(self, events: Ints, connections: Ints, offsets: Ints, *, after: bool) -> Ints:
-        """Return for each call (connection, offset of its request) the number of what is known of it by then.
+        """Return for each call the text index of the fact that is valid at its request.
 
         Args:
-            events: of this pass, rows of ``Event``, in any order.
-            connections, offsets: of the calls; an offset of -1 is a call without a request.
-            after: whether an event does not hold for its own request yet.
+            events: events of this pass, as rows of ``Event``, in any order.
+            connections, offsets: connection and request offset of each call; the offset is -1 without a request.
+            after: whether an event is valid only after its own request.
         """
         most = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
         while most >= len(self._last):
@@ -92,16 +92,16 @@ class ClientFacts:
         return result
 
     def _keep(self, final: Ints) -> None:
-        """Remember the last of each connection's events, which are sorted."""
+        """Store the last event of each connection. The events are sorted."""
         is_last = np.append(np.diff(final[:, 0]) != 0, len(final) > 0)[: len(final)]
         self._last[final[is_last, 0]] = final[is_last, 2]
 
     def column(self, numbers: Ints) -> pa.Array:
-        """Return the texts of numbers as a column."""
+        """Return the texts at indexes as a column."""
         return self._column(self.texts, numbers)
 
     def pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
-        """Return the two halves of texts that were made by ``pair`` as columns."""
+        """Return names and versions of software at indexes as two columns."""
         halves = [unpaired(text) for text in self.texts]
         first, second = (self._column([one[half] for one in halves], numbers) for half in (0, 1))
         return first, second
@@ -114,12 +114,12 @@ class ClientFacts:
 
 
 def _keys(connections: Ints, offsets: Ints) -> Ints:
-    """Return numbers that sort by connection, then by offset (of less than a terabyte)."""
+    """Return sort keys by connection, then by offset (less than a terabyte)."""
     return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
 
 
 def unpaired(text: str) -> tuple[str, str]:
-    """Return name and version of software."""
+    """Split a text into name and version of software."""
     name, _, version = text.partition(_SEPARATOR)
     return name, version
 
@@ -133,11 +133,11 @@ def events_of(events: Iterable[Event]) -> Ints:
 
 
 def software_events(made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
-    """Return what the ApiVersions requests of a pass say.
+    """Return the software events of a pass, from its ApiVersions requests.
 
-    From the frames, since a call is not there before its response. A broker registers what each ApiVersions request
-    says: nothing for versions before 3. One of a version that the broker refused (and so did not read) counts from the
-    next request on, if it can be read here.
+    They come from frames, because a call exists only after its response. A broker registers the software of each
+    ApiVersions request; versions before 3 have none. If the broker rejected the request's version, it has not read the
+    software, so the event is valid from the next request on, if the request can be decoded here.
     """
     rows = _requests_of(made, API_VERSIONS)
     versions = made.frames[rows, layout.F_VERSION]
@@ -168,7 +168,7 @@ def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
 
 
 def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
-    """Tell which ApiVersions requests a broker did not take; without an answer: those newer than its release."""
+    """Return a mask of ApiVersions requests that the broker rejected. Without a response: versions above its latest."""
     newest = apis.table[API_VERSIONS].current_versions.highest
     answers = _answers(made)[rows]
     there = (answers >= 0) & (made.frames[answers, layout.F_HAVE] >= 6)
@@ -181,13 +181,13 @@ def _refused(made: Pass, rows: Ints, version: int, apis: Apis) -> Ints:
 
 
 def _requests_of(made: Pass, api_key: int) -> Ints:
-    """Return the whole requests of an API, as rows of frames."""
+    """Return the frame rows of an API's complete requests."""
     api, response, flags = (made.frames[:, column] for column in (layout.F_API, layout.F_RESPONSE, layout.F_FLAGS))
     return np.flatnonzero((api == api_key) & (response == 0) & (flags & layout.BROKEN == 0))
 
 
 def _answers(made: Pass) -> Ints:
-    """Return the response of each request, as rows of frames; -1 where there is none."""
+    """Return the frame row of each request's response, -1 if there is none."""
     result = np.full(len(made.frames), -1, np.int64)
     calls = made.calls[made.calls[:, layout.CALL_REQUEST] >= 0]
     result[calls[:, layout.CALL_REQUEST]] = calls[:, layout.CALL_RESPONSE]
@@ -198,17 +198,17 @@ def _answers(made: Pass) -> Ints:
 
 
 class Logins:
-    """Who is logging in on each connection: a SCRAM exchange names the user first, and is answered at its end."""
+    """Authentications in progress. SCRAM sends the user name first, and the broker confirms it at the end."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, str] = {}
 
     def renumber(self, numbers: Ints) -> None:
-        """Take the new numbers of connections, -1 for those that are forgotten."""
+        """Apply the new numbers of connections, -1 for forgotten ones."""
         self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
     def events(self, made: Pass, facts: ClientFacts, apis: Apis = CATALOG) -> Ints:
-        """Return who has logged in."""
+        """Return the principal events of a pass."""
         return events_of([*self._by_authenticate(made, facts, apis), *_by_tokens(made, facts)])
 
     def _by_authenticate(self, made: Pass, facts: ClientFacts, apis: Apis) -> Iterator[Event]:
@@ -243,7 +243,7 @@ def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
 
 
 def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) -> int:
-    """Return the error code of an answer, which may be cut behind it; -1 where it cannot be read."""
+    """Return a response's error code, -1 if it cannot be read. Bytes after the code may be missing."""
     if apis.is_own(SASL_AUTHENTICATE):
         raw, _ = made.bytes_of(np.array([answer]))
         spec = apis.spec(SASL_AUTHENTICATE, RESPONSE, version)
@@ -259,7 +259,7 @@ def _error_of_authenticate(made: Pass, answer: int, version: int, apis: Apis) ->
 
 
 def _token_of(request: bytes, version: int, apis: Apis) -> bytes:
-    """Return the token of a SaslAuthenticate request; empty where it cannot be read."""
+    """Return the token of a SaslAuthenticate request, empty if it cannot be decoded."""
     try:
         return bytes(decode_request(request, specs=apis.spec(SASL_AUTHENTICATE, REQUEST, version)).body.auth_bytes)
     except DecodeError:

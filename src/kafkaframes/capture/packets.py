@@ -166,8 +166,7 @@ def _version_4(packet: bytes) -> _Fragment | None:
 
 
 def _version_6(packet: bytes) -> _Fragment | None:
-    """Return a fragment. Its ``header`` contains the headers before the fragment header, without the fragment header.
-    """
+    """Return a fragment. Its ``header`` consists of the headers before the fragment header."""
     if len(packet) < 48:
         return None
     at, following, position_of_next = 40, packet[6], 6

@@ -1,9 +1,10 @@
-"""Record what clients and brokers say: a proxy in between that writes a capture. No root, no libpcap; TLS may end here.
+"""Record the traffic between clients and brokers: a proxy that writes a capture, without root or libpcap.
 
-A listener for each broker. Threads, two for each connection: each reads, writes the bytes into the file, and sends
-them on. A slow disk therefore slows down all clients, and nothing is left out; ``on_slow`` is called. The file holds
-real addresses of brokers, and their answers as they gave them. It is flushed every second, so that a recorder that is
-killed loses no more than that. When the disk is full (``failure``), connections are reset.
+The proxy has a listener for each broker and can terminate TLS. Two threads serve each connection. Each one reads bytes,
+writes them to the capture file and then forwards them. A slow disk therefore slows down all clients, no data are
+omitted, and ``on_slow`` is called. The file contains the brokers' real addresses and their responses as sent. It is
+flushed every second, so a killed recorder loses at most one second of data. If the disk is full (``failure``),
+connections are reset.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 
 class SecuredSocket:
-    """The methods of a socket that the recorder needs."""
+    """The socket methods that the recorder needs, for a TLS connection that two threads use."""
 
     def __init__(self, tls: ssl.SSLSocket) -> None:
-        """Take a socket whose handshake is done."""
+        """Wrap a socket after its TLS handshake."""
         tls.setblocking(False)
         self._tls = tls
         self._lock = threading.Lock()
 
     def recv_into(self, buffer: bytearray) -> int:
-        """Read what there is, at least a byte; 0 at the end."""
+        """Read the available bytes, at least one. Return 0 at the end of the stream."""
         try:
             return int(self._done(lambda: self._tls.recv_into(buffer)))
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # with TLS's own goodbye, and as many clients leave
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # closed with or, like many clients do, without close_notify
             return 0
-        except ValueError:  # both sides have said goodbye
+        except ValueError:  # both sides have sent close_notify
             return 0
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Write everything."""
+        """Write all bytes."""
         view = memoryview(data)
         while len(view):
             part = view[: 1 << 18]
@@ -65,9 +66,9 @@ class SecuredSocket:
         poll.poll(1000)
 
     def shutdown(self, how: int) -> None:
-        """Say goodbye in TLS, so that the other side does not take the end for an attack, and end TCP."""
+        """Send TLS close_notify, so that the peer does not suspect truncation, and shut down TCP."""
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._tls.unwrap()  # what it waits for, the other side's goodbye, is read like everything else
+            self._tls.unwrap()  # the peer's close_notify, which it waits for, is read by ``recv_into``
         socket.socket.shutdown(self._tls, how)
 
     def close(self) -> None:
@@ -75,13 +76,13 @@ class SecuredSocket:
         self._tls.close()
 
     def getpeername(self) -> Any:
-        """Return the address of the other side."""
+        """Return the address of the peer."""
         return self._tls.getpeername()
 
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
-FLUSH_SECONDS: Final = 1.0  # between two writes to the disk, where little is recorded
+FLUSH_SECONDS: Final = 1.0  # longest time between two writes to the disk
 CONNECT_SECONDS: Final = 10.0
 MOST_UNKNOWN: Final = 1000
 CLIENT, SERVER = 0, 1
@@ -90,16 +91,16 @@ Channel = socket.socket | SecuredSocket
 
 @dataclass
 class Settings:
-    """How to record.
+    """Settings of a recorder.
 
     Attributes:
-        host: where listeners are.
-        ports: their ports, the first for the first broker; when they are used up, any free ones.
-        upstream: the first broker.
-        server_tls: ends TLS for clients; None: they speak plain text.
-        upstream_tls: begins TLS to brokers.
-        apis: by whose specs answers are read; the catalog's by default.
-        strict: end a connection rather than pass on an answer that may hold an address and is not understood.
+        host: address of the listeners.
+        ports: ports of the listeners, the first one for the first broker. After the last one, free ports are used.
+        upstream: address of the first broker.
+        server_tls: TLS settings for clients; None for plain text.
+        upstream_tls: TLS settings for brokers; None for plain text.
+        apis: specs to decode responses with. Default: the catalog.
+        strict: whether to close a connection instead of forwarding an undecodable response that may contain an address.
     """
 
     host: str
@@ -113,7 +114,7 @@ class Settings:
 
 @dataclass
 class Counts:
-    """What was recorded so far."""
+    """Counters of the recorded connections and bytes, and of refused connections."""
 
     connections: int = 0
     bytes: int = 0
@@ -122,7 +123,7 @@ class Counts:
 
 
 class Recorder:
-    """Runs until it is closed; everything that it opened is closed then."""
+    """A recording proxy. It runs until ``close``, which closes all listeners and connections."""
 
     def __init__(
         self,
@@ -133,17 +134,17 @@ class Recorder:
         on_unknown: Callable[[str], None] = lambda _: None,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take settings and a file.
+        """Write the file header. ``start`` opens the first listener.
 
         Args:
-            settings: how to record.
-            out: the file, open for writing.
-            on_slow: called with the seconds of a slow write.
-            on_unknown: called with what was not understood, once each.
-            on_failure: called when the file cannot be written any more.
+            settings: settings of the recorder.
+            out: capture file, open for writing.
+            on_slow: called with the duration of a slow write, in seconds.
+            on_unknown: called once for each kind of response that may contain an address and cannot be decoded.
+            on_failure: called when the file can no longer be written.
         """
         self.settings, self.on_slow, self.on_unknown, self.on_failure = settings, on_slow, on_unknown, on_failure
-        self.unknown: dict[str, None] = {}  # what was not understood, each once
+        self.unknown: dict[str, None] = {}  # descriptions of undecodable responses, in order of occurrence
         self._addresses = BrokerAddresses(settings.apis)
         self.counts = Counts()
         self.listeners: dict[Address, socket.socket] = {}
@@ -151,24 +152,28 @@ class Recorder:
         out.write(file_header("kafkaframes record"))
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
-        self._open: set[Channel] = set()  # changed under the lock of listeners, as ``_closed`` is
+        self._open: set[Channel] = set()  # guarded by ``_listener_lock``, as is ``_closed``
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self.failure: OSError | None = None  # why nothing more could be written
+        self.failure: OSError | None = None  # the first error while writing the file
         self.failed = threading.Event()
         self._closing = threading.Event()
         self._is_flushed = False
         self._flusher: threading.Thread | None = None
 
     def start(self) -> Address:
-        """Listen for the first broker; return where."""
+        """Listen for the first broker and return the listener's address."""
         address = self.local_of(self.settings.upstream)
         if self._flusher is None:
             self._flusher = self._run(self._flush_regularly)
         return address
 
     def local_of(self, broker: Address, *, seen_as: str | None = None) -> Address:
-        """Return where a broker is found on this side; the first time that it is asked for, a listener is opened.
+        """Return the address of a broker's listener, which is opened at the first call.
+
+        Args:
+            broker: address of the broker.
+            seen_as: host to return if the listener is bound to all addresses.
 
         Raises:
             OptionError: no listener can be opened.
@@ -193,7 +198,7 @@ class Recorder:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self.settings.host, port))
             listener.listen(128)
-        except (OSError, TypeError) as error:  # the latter: a host's name that cannot be encoded
+        except (OSError, TypeError) as error:  # TypeError: a host name that cannot be encoded
             listener.close()
             raise OptionError(
                 f"cannot listen on {self.settings.host}:{port} for {broker[0]}:{broker[1]}: {error}"
@@ -218,17 +223,17 @@ class Recorder:
         """Record one connection."""
         ends: list[Channel] = [client]
         try:
-            peer, own = client.getpeername()[:2], client.getsockname()[0]  # fails where the client has gone already
+            peer, own = client.getpeername()[:2], client.getsockname()[0]  # fails if the client already disconnected
             ends[0] = self._secured(client)
             ends.append(self._connected(broker))
             real = ends[1].getpeername()[:2]
-        except (OSError, ValueError, OverflowError):  # no host's name, no port, which brokers may tell, too
+        except (OSError, ValueError, OverflowError):  # also raised for an invalid host or port, even a broker's own
             with self.counts.lock:
                 self.counts.refused += 1
             _close(ends)
             return
         with self._listener_lock:
-            if self._closed:  # while it was made: nobody else would end it
+            if self._closed:  # closed while this connection was set up; ``close`` does not know it
                 _close(ends)
                 return
             self._open.update(ends)
@@ -237,7 +242,7 @@ class Recorder:
             self.counts.connections += 1
             number = self.counts.connections
         talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
-        with contextlib.suppress(OSError):  # the first bytes tell
+        with contextlib.suppress(OSError):  # a persistent error is raised again at the first bytes
             self._record([talk.opening(time.time_ns())])
         requests = Requests()
         answers = Answers(
@@ -260,7 +265,7 @@ class Recorder:
         _close(ends)
 
     def _report_unknown(self, what: str) -> None:
-        """Report what may hold an address that was not replaced, each once; with ``strict`` the connection ends."""
+        """Report an unreplaced address once for each description. With ``strict``, raise to end the connection."""
         with self.counts.lock:
             is_new = what not in self.unknown and len(self.unknown) < MOST_UNKNOWN
             if is_new:
@@ -293,7 +298,7 @@ class Recorder:
         side: int,
         feed: Callable[[memoryview], Iterable[bytes | memoryview]],
     ) -> None:
-        """Pass one direction on until it ends; what arrives is in the file before anybody else sees it."""
+        """Forward one direction until it ends. Bytes are written to the file before they are forwarded."""
         buffer = bytearray(CHUNK_BYTES)
         view, reset = memoryview(buffer), False
         try:
@@ -313,7 +318,7 @@ class Recorder:
         with self._file_lock:
             if self.failure is not None:
                 raise self.failure
-            with self._failing():  # what cannot be recorded is not passed on either
+            with self._failing():  # data that cannot be recorded are not forwarded either
                 if not self._out.closed:
                     for packet in packets:
                         self._out.write(packet)
@@ -326,7 +331,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Keep the first error of the file, and report it."""
+        """Store and report the file's first error."""
         try:
             yield
         except OSError as error:
@@ -337,20 +342,20 @@ class Recorder:
             raise
 
     def _flush_regularly(self) -> None:
-        """Write buffered packets to the disk every second, until the recorder is closed."""
+        """Flush buffered packets every second until the recorder is closed."""
         while not self._closing.wait(FLUSH_SECONDS):
             with self._file_lock, contextlib.suppress(OSError):
                 self._flush()
 
     def _flush(self) -> None:
-        """Write buffered packets to the disk; the caller holds the lock of the file."""
+        """Flush buffered packets. The caller holds the file lock."""
         if not self._is_flushed and not self._out.closed:
             with self._failing():
                 self._out.flush()
                 self._is_flushed = True
 
     def close(self) -> None:
-        """Stop listening, end all connections, write what is left."""
+        """Stop listening, end all connections and flush the file."""
         self._closing.set()
         with self._listener_lock:
             self._closed = True

@@ -1,10 +1,9 @@
-"""What a recording proxy does to the bytes that pass: nothing, but for brokers' addresses in answers. No I/O.
+"""Forward the bytes of a recorded connection unchanged, except for broker addresses in responses. No I/O.
 
-``BrokerAddresses`` knows which fields hold such.
-
-``Requests`` looks at what a client sends, ``Answers`` at what comes back. Bytes go on as they come; only an answer
-that may hold addresses is kept until it is whole. What cannot be understood, and so may hold an address of a broker,
-is reported (``on_unknown``); what that raises ends the connection before a byte of the answer is passed on.
+``BrokerAddresses`` determines which response fields contain addresses. ``Requests`` follows a client's requests, and
+``Answers`` rewrites the broker's responses. Bytes are forwarded as they arrive; only responses that may contain
+addresses are buffered until they are complete. A response that cannot be decoded may contain a broker address, so it is
+reported (``on_unknown``). If that callback raises, the connection ends before a byte of the response is forwarded.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _APPLICATIONS_OWN: Final = "UserEndpoint"
 
 
 class Answer(NamedTuple):
-    """A response at a version, and the ways to the structs in it that hold addresses."""
+    """A response class at a version, with the field paths of the structs that contain addresses."""
 
     cls: type[Message]
     version: int
@@ -36,16 +35,16 @@ class Answer(NamedTuple):
 
 
 class BrokerAddresses:
-    """Finds and replaces addresses in responses of the catalog, or of a user's specs before it."""
+    """A lookup of address fields in responses, by the catalog's specs or the user's own."""
 
     def __init__(self, apis: Apis = CATALOG) -> None:
         self._apis = apis
         self._known: dict[tuple[int, int], Answer | None] = {}
 
     def of(self, key: int, version: int) -> Answer | None:
-        """Return where the response of an API's version holds addresses; None if no spec has that version.
+        """Return the address fields of a response; None if no spec has that API and version.
 
-        ApiVersions is known at any version: brokers answer it at version 0 (KIP-511).
+        ApiVersions has an entry at any version, because brokers answer unsupported ones with version 0 (KIP-511).
         """
         if (key, version) not in self._known:
             self._known[key, version] = self._find(key, version)
@@ -55,23 +54,23 @@ class BrokerAddresses:
         try:
             cls = self._apis.message_class(key, RESPONSE, version)
             if cls.spec.valid_versions.contains(version):
-                cls.codec(version)  # fails for a spec of a user that contains itself
+                cls.codec(version)  # fails for a recursive spec of a user
                 return Answer(cls, version, tuple(_paths(cls, version)))
         except KafkaframesError:
             return None
         return Answer(cls, 0, ()) if key == API_VERSIONS else None
 
     def label(self, key: int, version: int) -> str:
-        """Return how people call an API's version."""
+        """Return a display name for an API and version."""
         return f"{self._apis.name(key) or f'API {key}'} version {version}"
 
 
 def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Address], Address]) -> bytes | None:
-    """Return a response with other addresses of brokers; ``None`` where it holds none.
+    """Return a response with its broker addresses replaced; ``None`` if it contains none.
 
     Raises:
-        DecodeError: it cannot be read.
-        OptionError: (of ``local_of``) there is no such address here.
+        DecodeError: the response cannot be decoded.
+        OptionError: ``local_of`` cannot map an address.
     """
     frame = decode_response(response, answer.cls.spec.api_key or 0, answer.version, specs=answer.cls.spec)
     holders = [holder for path in answer.paths for holder in _at(frame.body, path)]
@@ -82,7 +81,7 @@ def with_local_addresses(response: bytes, answer: Answer, local_of: Callable[[Ad
 
 
 def _paths(cls: type[Struct], version: int, path: Path = ()) -> Iterator[Path]:
-    """Yield the ways to the structs that hold a host and a port at a version."""
+    """Yield the field paths of the structs that have a host and a port at a version."""
     fields = [info for info in cls._fields if info.spec.is_present(version) or info.spec.is_tagged(version)]
     if {"Host", "Port"} <= {info.spec.name for info in fields}:
         yield path
@@ -108,24 +107,24 @@ def _replace(holder: Any, local_of: Callable[[Address], Address]) -> bool:
     return True
 
 
-_SASL_HANDSHAKE: Final = (17, 0)  # tokens without headers follow it
+_SASL_HANDSHAKE: Final = (17, 0)  # followed by SASL tokens without headers
 _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
 _ANSWER_BYTES: Final = 8  # size, correlation id
 _REQUEST: Final = struct.Struct(">ihhi")
 LARGEST_KEPT: Final = 256 << 20
-MOST_OPEN: Final = 10_000  # requests that may wait for their answers; Produce with acks=0 waits for ever
+MOST_OPEN: Final = 10_000  # outstanding requests in memory; Produce with acks=0 is never answered
 
 
 class _Frames:
-    """Cuts a stream into the heads of frames, of some bytes or fewer, and what follows these."""
+    """A splitter of a stream into frame heads of at most ``head_bytes`` bytes, and the remaining bytes of frames."""
 
     def __init__(self, head_bytes: int) -> None:
-        self.left = 0  # bytes of the current frame that are still to come
+        self.left = 0  # bytes of the current frame that have not arrived
         self._most = head_bytes
         self._head = bytearray()
 
     def feed(self, data: bytes | memoryview) -> Iterator[tuple[bytes, bytes | memoryview]]:
-        """Yield (head, nothing) for the start of each frame, and (nothing, bytes) for what follows."""
+        """Yield (head, empty) for the start of each frame, and (empty, bytes) for its other bytes."""
         at, end = 0, len(data)
         while at < end:
             step = min(self.left or self._complete_bytes() - len(self._head), end - at)
@@ -150,17 +149,17 @@ class _Frames:
 
 
 class Requests:
-    """Follows the frames of a client; brokers answer them in their order. Shared by two threads."""
+    """A client's outstanding requests, in the order in which the broker answers them. Two threads share it."""
 
     def __init__(self) -> None:
-        self.tokens = False  # whether frames without headers may come
+        self.tokens = False  # whether the connection may contain frames without headers
         self._frames = _Frames(_HEADER_BYTES)
         self._open: deque[tuple[int, int, int]] = deque()
         self._ids: Counter[int] = Counter()
         self._lock = threading.Lock()
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what the client sent."""
+        """Process bytes that the client sent."""
         for head, _ in self._frames.feed(data):
             if len(head) == _HEADER_BYTES:
                 _, key, version, correlation_id = _REQUEST.unpack(head)
@@ -182,7 +181,7 @@ class Requests:
         return first
 
     def answered(self, correlation_id: int) -> tuple[int, int] | None:
-        """Return API and version of the request that an answer is for; those before it get none."""
+        """Return API and version of the request with this correlation id. Drop it and all earlier requests."""
         with self._lock:
             while correlation_id in self._ids:
                 number, key, version = self._first()
@@ -192,7 +191,7 @@ class Requests:
 
 
 class Answers:
-    """Gives what a client is to see of what a broker answers."""
+    """A rewriter of a broker's responses, which replaces the addresses in them."""
 
     def __init__(
         self,
@@ -209,10 +208,10 @@ class Answers:
         self._answer: Answer | None = None
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-        """Take what the broker sent; yield what goes on to the client.
+        """Process bytes that the broker sent, and yield the bytes for the client.
 
         Raises:
-            Whatever ``on_unknown`` raises.
+            Exception: any exception of ``on_unknown``.
         """
         for head, part in self._frames.feed(data):
             if head:
@@ -227,8 +226,8 @@ class Answers:
                 yield self._whole()
 
     def _begin(self, head: bytes) -> None:
-        """Keep an answer that holds addresses."""
-        if len(head) < _ANSWER_BYTES:  # the answer to a SASL token may be empty
+        """Start to buffer a response if it contains addresses."""
+        if len(head) < _ANSWER_BYTES:  # the response to a SASL token may be empty
             return
         api = self.requests.answered(int.from_bytes(head[4:], "big", signed=True))
         if api is None:

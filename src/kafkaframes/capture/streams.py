@@ -77,8 +77,7 @@ class Pass:
         return out, starts
 
     def facts_of(self, chosen: Ints) -> Ints:
-        """Return the columns of frames, one row for each column. A frame -1 has values -1, and 0 for flags and missing.
-        """
+        """Return one array per column of frames. A frame -1 has -1, or 0 for flags and missing bytes."""
         out = np.empty((layout.FRAME_COLUMNS, len(chosen)), np.int64)
         take_frames(self.frames, np.ascontiguousarray(chosen), out)
         return out
