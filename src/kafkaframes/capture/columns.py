@@ -1,4 +1,4 @@
-"""The tables of a capture: their columns, with the types that Arrow and Spark give them."""
+"""Columns of the tables of a capture, with their Arrow and Spark types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class Column(NamedTuple):
-    """One column: its name, Spark's type, Arrow's type, whether it is there when none are named, and what it is."""
+    """A column: name, Spark type, Arrow type, whether it is selected by default, and description."""
 
     name: str
     ddl: str
@@ -183,10 +183,10 @@ TABLES: Final = {
 
 
 def choose(table: str, names: Sequence[str] | None = None) -> tuple[Column, ...]:
-    """Return the columns of a table: those named, or the ones that are there by default.
+    """Return the named columns of a table, or its default columns.
 
     Raises:
-        OptionError: there is no such table or column.
+        OptionError: the table or a column does not exist.
     """
     if table not in TABLES:
         raise OptionError(f"no table {table!r}; there are {', '.join(TABLES)}")

@@ -1,4 +1,4 @@
-"""Which files are meant, in which order they belong, and how their bytes are read."""
+"""Find capture files and request logs, sort them, and open them decompressed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaframes.capture.compressed import open_compressed
 from kafkaframes.errors import DecodeError, OptionError
 
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
-_NAME_END: Final = re.compile(r"[\w.-]*")  # of a name that is read backwards
+_NAME_END: Final = re.compile(r"[\w.-]*")  # matches a reversed name
 _LOG_SUFFIX: Final = re.compile(r"\.log(?:$|[.-][\w.-])", re.IGNORECASE)
 
 
@@ -28,7 +28,7 @@ def natural(name: str) -> tuple[Any, ...]:
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files meant by paths, directories and patterns: those of a directory in the order of their numbers.
+    """Return the files that paths, directories and patterns refer to. Files of a directory are sorted by number.
 
     Raises:
         OptionError: a path does not exist, or a directory or pattern holds no file.
@@ -61,7 +61,7 @@ def has_log_name(path: str) -> bool:
 
 
 def is_traffic(path: str) -> bool:
-    """Tell captures and request logs from logs: a file by its name, a directory by those in it."""
+    """Return whether a file is named like a capture or request log, or a directory contains captures."""
     location = Path(path)
     if location.is_dir():
         return any(one.is_file() and CAPTURE_NAME.search(one.name) for one in location.iterdir())
@@ -77,10 +77,10 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed if its first bytes (not its name) are those of a compressed file.
+    """Open a file. It is decompressed if its first bytes, not its name, identify it as compressed.
 
     Raises:
-        OptionError: it cannot be opened.
+        OptionError: the file cannot be opened.
     """
     try:
         raw = open(path, "rb", buffering=0)  # noqa: SIM115 (closed below)
@@ -93,7 +93,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
 
 
 def read_into(file: IO[bytes], view: memoryview, path: str) -> tuple[int, DecodeError | None]:
-    """Fill ``view`` from a file; return the number of bytes (fewer at the end), and why the rest cannot be read."""
+    """Fill ``view`` from a file. Return the number of bytes, and the error that ended the read early, if any."""
     size = 0
     try:
         while size < len(view):
@@ -109,10 +109,10 @@ def read_into(file: IO[bytes], view: memoryview, path: str) -> tuple[int, Decode
 
 
 def read_head(path: str, size: int) -> bytes:
-    """Return the first bytes of a file, decompressed, as far as they can be read.
+    """Return the first bytes of a file, decompressed. There are fewer bytes if the file ends or is damaged.
 
     Raises:
-        OptionError: it cannot be opened.
+        OptionError: the file cannot be opened.
     """
     head = bytearray(size)
     with open_bytes(path) as file:

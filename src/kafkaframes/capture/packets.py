@@ -321,7 +321,7 @@ class PacketReader:
         self._count_packets()
 
     def _buffer(self, size: int) -> Bytes:
-        """Return a buffer that starts with the carried bytes and has room for ``size`` more, plus some spare bytes."""
+        """Return a buffer that starts with the carried bytes and has space for ``size`` more, plus some spare bytes."""
         carried, _ = self.carried
         needed = len(carried) + size + _SPARE
         buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""Read captures and request logs. Files in, Arrow batches of one table out, in bounded memory."""
+"""Read captures and request logs as Arrow batches of one table, in bounded memory."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ KEEP, FAIL = ON_DAMAGE = ("keep", "fail")
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """How captures are read.
+    """Options for reading captures.
 
     Attributes:
         table: calls, connections, gaps, packets or records.
-        columns: of that table, in this order; None: those that are there by default.
-        ports: on which brokers listen; by default what a connection says tells whether it is Kafka.
-        secrets: whether credentials are shown.
-        api: its calls only, with ``request`` and ``response`` as structs (:class:`ApiTypes`).
-        share, shares: read the connections that fall to one of several readers of the same files.
-        lead_files: how many of the first files were read before; give what comes after them (a stream).
-        wait_files: how many files a stream waits for what is not whole or not answered, before it is given so.
-        window_bytes: how much of a file is looked at at once.
-        apis: by whose specs messages are read; the catalog's by default.
-        names_of: a release: ``requestNamed`` and ``responseNamed`` have the names that it gave to fields.
-        on_damage: ``keep`` reads what can be read; ``fail`` raises at the first data that may hide a call.
+        columns: column names, in output order; None for the table's default columns.
+        ports: ports of brokers. Default: Kafka connections are recognised by their traffic.
+        secrets: whether credentials are included.
+        api: name or number of an API. Only its calls are returned, with ``request`` and ``response`` as structs
+            (:class:`ApiTypes`).
+        share, shares: number of this reader and count of readers, each of which reads a part of the connections.
+        lead_files: number of files at the start that a stream has already read. Only later calls are returned.
+        wait_files: number of further files that a stream reads before it returns an incomplete or unanswered call.
+        window_bytes: size of a window, in bytes.
+        apis: specs to decode messages with. Default: the catalog.
+        names_of: release whose field names ``requestNamed`` and ``responseNamed`` use.
+        on_damage: ``keep`` skips unreadable data; ``fail`` raises an error at the first data that may hide a call.
     """
 
     table: str = "calls"
@@ -63,18 +64,18 @@ class CaptureOptions:
     on_damage: str = KEEP
 
     def types(self) -> ApiTypes | None:
-        """Return the types of the bodies of ``api``, None where it is not set.
+        """Return the types of the bodies of ``api``, or None if it is not set.
 
         Raises:
-            OptionError: there is no such API.
+            OptionError: the API does not exist.
         """
         return None if self.api is None else ApiTypes(self.api, secrets=self.secrets, apis=self.apis)
 
     def chosen(self) -> tuple[Column, ...]:
-        """Return the columns.
+        """Return the selected columns.
 
         Raises:
-            OptionError: there is no such table or column.
+            OptionError: the table or a column does not exist.
         """
         columns = choose(self.table, self.columns)
         if self.names_of is not None:
@@ -98,14 +99,14 @@ def _with_named(column: str) -> list[str]:
 
 
 class CaptureBatches:
-    """An iterator over the rows of a table, as Arrow batches; ``coverage`` grows as files are read.
+    """An iterator over the rows of a table, as Arrow batches. ``coverage`` is filled while files are read.
 
     Args:
-        files: the files of one capture, in order.
-        options: what is read, and how.
-        is_alone: raise if a file is not a capture; by default if it is the only one. Otherwise it is an entry of
-            ``coverage``, and the other files are read.
-        coverage: what takes the data that are not read; a new one by default.
+        files: paths of the files of one capture, in order.
+        options: options for reading.
+        is_alone: whether to raise if a file is not a capture. Otherwise it becomes an entry of ``coverage``, and the
+            other files are read. Default: True if there is a single file.
+        coverage: report to which unread data are added. Default: a new one.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class CaptureBatches:
         return next(self._rows)
 
     def read_all(self) -> pa.Table:
-        """Return all rows that are left as one table."""
+        """Return all remaining rows as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def _passes(self) -> Iterator[Pass]:
@@ -161,21 +162,21 @@ class CaptureBatches:
             names_of=options.names_of,
         )
         for made in self._passes():
-            rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
+            rows = maker.rows(made)  # even without calls: waiting frames may identify the client
             if rows.num_rows:
                 yield rows
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
         secrets, apis = self.options.secrets, self.options.apis
-        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # of the connections of all shares
+        names = topic_names(self.files, ports=self.options.ports, apis=apis)  # from the connections of all shares
         maker = RecordMaker(self.columns, self.files, names, secrets=secrets, span=self._span(), apis=apis)
         for made in self._passes():
             if len(made.calls):
                 yield from maker.rows(made)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of connections: those that ended long ago meanwhile, the others when all packets are read."""
+        """Yield the table of connections. Ended ones are yielded once they are forgotten, the others at the end."""
         columns = choose("calls", ("softwareName", "principal"))
         maker = CallMaker(columns, self.files, apis=self.options.apis)
 
@@ -197,7 +198,7 @@ class CaptureBatches:
             yield batch_of(rows[start : start + 8192], self.columns)
 
     def gaps(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of gaps: those of streams, then everything else that was not read, by file and reason."""
+        """Yield the table of gaps: first gaps in streams, then other unread data by file and reason."""
         maker = CallMaker((), self.files)
         for made in self._passes():
             maker.follow(made)
@@ -228,11 +229,11 @@ _TABLES = {
 
 
 def read_capture(paths: Paths, options: CaptureOptions | None = None) -> CaptureBatches:
-    """Return the rows of captures that belong together.
+    """Return the rows of the captures in files, directories or patterns.
 
     Raises:
-        OptionError: a path does not exist, or there is no such table or column.
-        DecodeError: (while iterating) a single file is no capture.
+        OptionError: a path, the table or a column does not exist.
+        DecodeError: (while iterating) the only file is not a capture.
     """
     named = [paths] if isinstance(paths, str) else list(paths)
     return CaptureBatches(find_files(named), options or CaptureOptions())
@@ -243,10 +244,10 @@ _PEEK = 1 << 16
 
 
 def is_request_log(path: str) -> bool:
-    """Return whether a file is a broker's request log: by its first bytes, or by its name if they are blank.
+    """Return whether a file is a broker's request log, by its first bytes, or by its name if these are blank.
 
     Raises:
-        OptionError: it cannot be opened.
+        OptionError: the file cannot be opened.
     """
     head = read_head(path, _PEEK)
     return MARK.encode() in head or (not head.strip() and has_log_name(path)) or _is_text(head)
@@ -257,7 +258,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def split_traffic(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the captures and the request logs among files.
+    """Split files into captures and request logs.
 
     Raises:
         OptionError: a file cannot be opened.
@@ -270,16 +271,17 @@ def split_traffic(files: Sequence[str]) -> tuple[list[str], list[str]]:
 def read_traffic(
     files: Sequence[str], options: CaptureOptions, coverage: Coverage | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, captures before request logs.
+    """Yield the rows of captures, then those of request logs.
 
     Args:
-        files, options: what is read, and how.
-        coverage: takes what was not read.
+        files: paths of captures and request logs.
+        options: options for reading.
+        coverage: report to which unread data are added.
 
     Raises:
-        OptionError: a table is asked for that a request log does not have.
-        DecodeError: the only file is neither a capture nor a request log; or data were not read, with
-            on_damage=fail.
+        OptionError: the table is not available for request logs.
+        DecodeError: the only file is neither a capture nor a request log, or some data cannot be read and
+            ``on_damage`` is ``fail``.
     """
     account = Coverage() if coverage is None else coverage
     batches = _traffic(files, options, account)
@@ -306,7 +308,7 @@ def _traffic(files: Sequence[str], options: CaptureOptions, coverage: Coverage) 
         if captures:
             return
         raise OptionError(f"{logs[0]}: table={options.table} is for captures; a request log has calls")
-    new = set(files[options.lead_files or 0 :])  # a line of a log needs no other file
+    new = set(files[options.lead_files or 0 :])  # each line of a log is a complete call
     for path in [path for path in logs if path in new][options.share :: options.shares]:
         yield from _log_batches(LogReader(path, coverage, is_alone=is_alone), options)
 
@@ -322,7 +324,7 @@ def _log_batches(log: LogReader, options: CaptureOptions) -> Iterator[pa.RecordB
 
 
 def _typed_batches(log: LogReader, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
-    """Yield the calls of one API with their bodies as structs, which are made from the log's JSON."""
+    """Yield the calls of one API with their bodies as structs, built from the log's JSON."""
     logged = log.rows(secrets=True, apis=options.apis, names_of=options.names_of)
     rows = (row for row in logged if row["apiKey"] == types.api_key)
     while some := list(islice(rows, _ROWS)):

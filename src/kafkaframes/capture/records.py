@@ -1,4 +1,4 @@
-"""What was produced and fetched, as rows: the records in the bodies of Produce, Fetch and ShareFetch."""
+"""Extract the records in the bodies of Produce, Fetch and ShareFetch as rows."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from kafkaframes.records.scan import Memory
 from kafkaframes.wire.primitives import uuid_to_text
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
-# API key -> direction, the lists on the way, and what topics and partitions are called in them.
+# API key: direction, and the fields of the topic list, topic, partition list and partition.
 _FIELDS_OF_SETS: Final = {
     PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
     FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
     SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
 }
 _API_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
-_WITH_IDS: Final = (3, 19, 75)  # Metadata, CreateTopics, DescribeTopicPartitions: ``topics`` with names and ids
-_SECRET_TOPIC: Final = "__cluster_metadata"  # SCRAM credentials and delegation tokens are among its records
+_WITH_IDS: Final = (3, 19, 75)  # Metadata, CreateTopics, DescribeTopicPartitions: ``topics`` has names and ids
+_SECRET_TOPIC: Final = "__cluster_metadata"  # its records include SCRAM credentials and delegation tokens
 _NIL: Final = bytes(16)
 _READ: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "magic", "codec", "position")
 
 
 class _Sets(NamedTuple):
-    """The sets of records of one API and version in a pass: a row each."""
+    """The record sets of one API and version in a pass, one entry of each field per set."""
 
     calls: Ints
     topics: list[str | None]
@@ -48,7 +48,7 @@ class _Sets(NamedTuple):
 
 
 def topic_names(files: Sequence[str], *, ports: Iterable[int] = (), apis: Apis = CATALOG) -> dict[bytes, str]:
-    """Return the names of topics by their ids, from all answers in a capture that have both."""
+    """Return topic names by topic id, from all responses in a capture that contain both."""
     result: dict[bytes, str] = {}
     maker = CallMaker(choose("calls", ("errors",)), files, apis=apis)
     for made in Streams(PacketReader(files), ports=ports, apis=apis):
@@ -69,7 +69,7 @@ def _add_names(result: dict[bytes, str], decoded: Decoded) -> None:
 
 
 class RecordMaker:
-    """Makes the rows of the records of passes."""
+    """A converter from passes to rows of the table of records."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class RecordMaker:
             return None
         data, starts, sizes = binary_extents(blobs)
         numbers = partitions.values.field(index_name)
-        if numbers.type.id == pa.struct([]).id:  # Fetch before version 12 has the partition within a header
+        if numbers.type.id == pa.struct([]).id:  # Fetch before version 12 has the partition in a nested header
             return None
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
@@ -129,7 +129,7 @@ class RecordMaker:
         )
 
     def _records(self, calls: Calls, kind: Kind, sets: _Sets) -> Iterator[pa.RecordBatch]:
-        """Read all sets as one run of batches; a record's batch says which set it is of."""
+        """Read all sets as one sequence of batches. The position of a record's batch identifies its set."""
         joined, indexes = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(Memory(joined), ReadOptions(columns=_READ))
         reported = 0
@@ -167,7 +167,7 @@ class RecordMaker:
         return pa.RecordBatch.from_arrays([columns[one.name]() for one in self.columns], schema=self.schema)
 
     def _shown(self, values: pa.Array, topics: pa.Array) -> pa.Array:
-        """Return keys or values; none of the topic that holds credentials, unless they are asked for."""
+        """Return keys or values, null for the topic that contains credentials unless secrets are included."""
         import pyarrow.compute as pc
 
         values = values.cast(pa.binary())
@@ -178,7 +178,7 @@ class RecordMaker:
 
 
 def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
-    """Return the whole batches of sets of records one after another, and where each set begins and the last ends."""
+    """Return the concatenated whole batches of record sets, and the start of each set plus the end of the last one."""
     wholes = np.zeros(len(starts), np.int64)
     whole_batches(data, starts, sizes, wholes)
     indexes = np.zeros(len(wholes) + 1, np.int64)
@@ -202,7 +202,7 @@ def _timestamps(values: pa.Array) -> pa.Array:
 
 
 def _first_of(which: Ints, errors: Sequence[ReadError], indexes: Ints) -> list[str | None]:
-    """Return for each record what is wrong with its set, said once for a set."""
+    """Return the error of each record's set, only on the first record of the set."""
     result: list[str | None] = [None] * len(which)
     for error in errors:
         of = int(np.searchsorted(indexes, error.position, side="right")) - 1

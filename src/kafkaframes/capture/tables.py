@@ -1,4 +1,4 @@
-"""Who talks to whom, and the tables beside the calls: connections, gaps, packets; columns of calls that are lists."""
+"""Build the tables of connections, gaps and packets, the endpoints of connections, and list columns of calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRAM_USER: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
 
 
 class Ends(NamedTuple):
-    """The two ends of a connection, and its name."""
+    """The two endpoints of a connection, and its label."""
 
     client: str
     client_port: int
@@ -37,7 +37,7 @@ class Ends(NamedTuple):
 
 
 def address_text(high: int, low: int) -> str:
-    """Return an address as text; IPv4 is kept as mapped IPv6.
+    """Return an address as text. IPv4 addresses are stored as IPv4-mapped IPv6.
 
     >>> address_text(0, 0xFFFF7F000001)
     '127.0.0.1'
@@ -48,7 +48,7 @@ def address_text(high: int, low: int) -> str:
 
 
 def ends_of(row: Ints) -> Ends:
-    """Return the ends of a connection from its row; where nobody knows who asks, side A is called the client."""
+    """Return the endpoints of a connection's row. If the client is unknown, side A is reported as the client."""
     a = address_text(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
     b = address_text(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
     client, server = (b, a) if row[CLIENT] == 1 else (a, b)
@@ -63,44 +63,44 @@ def _joined(address: str, port: int) -> str:
 
 
 class NamedBodies:
-    """The bodies of calls with the names that fields had in a release."""
+    """A conversion of call bodies to the field names of a Kafka release."""
 
     def __init__(self, release: str, apis: Apis) -> None:
-        """Take a release.
+        """Look up the field names of a release.
 
         Raises:
-            OptionError: it is not known, or has no names.
+            OptionError: the release is unknown or has no field names.
         """
         self._names = names_of(release)
         self._apis = apis
 
     def text(self, body: str | None, api_key: int, direction: str) -> str | None:
-        """Return the JSON of a request or response."""
+        """Return the JSON of a request or response with the release's field names."""
         api = self._apis.table.get(api_key)
         if api is None:
             return body
         return self._names.renamed(api.half(direction), body)
 
     def texts(self, bodies: pa.Array, api_key: int, direction: str) -> pa.Array:
-        """Return the same for many of one API."""
+        """Return the JSON of several requests or responses of one API with the release's field names."""
         return pa.array([self.text(body, api_key, direction) for body in bodies.to_pylist()], pa.string())
 
 
 class Names:
-    """The ends of connections, each made once."""
+    """A cache of the endpoints of connections."""
 
     def __init__(self) -> None:
         self._known: dict[int, Ends] = {}
 
     def renumber(self, numbers: Ints) -> None:
-        """Take the new numbers of connections, -1 for those that are forgotten."""
+        """Apply the new numbers of connections, -1 for forgotten ones."""
         count = len(numbers)
         self._known = {
             int(numbers[row]): ends for row, ends in self._known.items() if row < count and numbers[row] >= 0
         }
 
     def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
-        """Return the ends of connections."""
+        """Return the endpoints of the connections in ``rows``."""
         result = []
         for row in rows:
             ends = self._known.get(row)
@@ -111,7 +111,7 @@ class Names:
 
 
 def sasl_user(token: bytes) -> str | None:
-    """Return who logs in, from the first token of SASL PLAIN (RFC 4616) or SCRAM (RFC 5802).
+    """Return the user name in the first token of SASL PLAIN (RFC 4616) or SCRAM (RFC 5802), else None.
 
     >>> sasl_user(b"\\0alice\\0alice-secret"), sasl_user(b"n,,n=bob,r=abc"), sasl_user(b"c=biws,r=abc")
     ('alice', 'bob', None)
@@ -133,7 +133,7 @@ FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 def batch_of(
     rows: Sequence[Row], columns: Sequence[Column], made: Mapping[str, pa.Array] = MappingProxyType({})
 ) -> pa.RecordBatch:
-    """Return rows as an Arrow batch of the columns requested; some may be made already."""
+    """Return rows as an Arrow batch with the given columns. ``made`` has columns that are already computed."""
     schema = schema_of(columns)
     arrays = [
         made[name] if name in made else pa.array([row[name] for row in rows], field.type)
@@ -147,7 +147,7 @@ def _microseconds(nanoseconds: int) -> int | None:
 
 
 def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: FactsOf) -> Iterable[Row]:
-    """Yield a row for each connection of a table; ``facts_of`` gives its software's name and version, and principal."""
+    """Yield a row for each connection. ``facts_of`` returns its software name and version, and its principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
         end = ends_of(row)
         client = 1 if row[layout.CLIENT] == 1 else 0
@@ -200,7 +200,7 @@ def gap_rows(gaps: Ints, connections: Ints, names: Names, files: Sequence[str], 
 
 
 def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
-    """Yield a row for what was not read beside the gaps of streams."""
+    """Yield a row for each entry of unread data other than gaps in streams."""
     for entry in entries:
         yield {
             "file": entry.file,
@@ -220,7 +220,7 @@ def unread_rows(entries: Iterable[UnreadData]) -> Iterable[Row]:
 def packet_batch(
     rows: Ints, connections: Ints, names: Names, files: Sequence[str], columns: Sequence[Column]
 ) -> pa.RecordBatch:
-    """Return a row for each packet of TCP."""
+    """Return a row for each TCP packet."""
     order = np.argsort(rows[:, layout.NUMBER], kind="stable")
     rows = rows[order]
     owners = rows[:, layout.DIRECTION] >> 1
@@ -261,7 +261,7 @@ def _flags(flags: Ints) -> pa.Array:
 
 
 def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
-    """Return the column of errors; those of a call in the order in which they were found."""
+    """Return the column of errors. The errors of each call keep their order."""
     rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in result)])
     order = np.argsort(rows, kind="stable")
     paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in result)])
@@ -275,7 +275,7 @@ def error_column(result: Sequence[ErrorCodes], valid: Any) -> pa.Array:
 
 
 def summary_column(count: int, indexes: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
-    """Return the column of records, made of columns."""
+    """Return the column of record summaries."""
     owners = np.concatenate([np.zeros(0, np.int64), *indexes])
     table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)
     order = np.argsort(owners, kind="stable")

@@ -1,7 +1,7 @@
-"""The bodies of one API as columns: one type that all its versions fit into.
+"""Convert the bodies of one API to structs of a single type, to which all its versions are aligned.
 
-A version's columns are those of ``messages``; a field that a version lacks is null in its rows. Bodies
-that a broker's request log has as JSON become columns of the same type.
+The struct has the fields of all versions. A field that a version lacks is null. Bodies from the JSON of a broker's
+request log are converted to the same type.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Path = tuple[str, ...]
 
 
 class ApiTypes:
-    """What requests and responses of an API are as Arrow structs."""
+    """The Arrow struct types of an API's requests and responses."""
 
     def __init__(self, api: str, *, secrets: bool = False, apis: Apis = CATALOG) -> None:
-        """Take an API by its name or number.
+        """Look up an API by its name or number.
 
         Raises:
-            OptionError: there is no such API.
+            OptionError: the API does not exist.
         """
         try:
             self.api = apis.find_api(api)
@@ -69,7 +69,7 @@ class ApiTypes:
         return _merged([kind.columns([]).type.field("body").type for kind in kinds if kind.is_known])
 
     def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
-        """Return bodies of one version in the type of all; null where there is an error; without credentials."""
+        """Convert bodies of one version to the common type. Bodies with an error and credentials become null."""
         hidden = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
         name = None if self.secrets else envelope_field(self.api_key, direction)
         hidden |= {(name,)} if name is not None else set()
@@ -83,7 +83,7 @@ class ApiTypes:
 
 
 def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """Return the type that has the fields of all, those of the first ones first."""
+    """Return the type with the fields of all types, in the order of their first occurrence."""
     kinds = list(kinds)
     first = kinds[0]
     if pa.types.is_struct(first):
@@ -120,7 +120,7 @@ def _aligned(array: Any, kind: pa.DataType, path: Path, hidden: frozenset[Path],
 
 
 def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """Leave out the values of configurations whose names tell that they are secret."""
+    """Set the values of secret configurations, which are identified by name, to null."""
     names = max(kind.get_field_index(name) for name in CONFIG_NAMES)
     values = kind.get_field_index("value")
     if names < 0 or values < 0:
@@ -135,7 +135,7 @@ SIZE_SUFFIX: Final = "SizeInBytes"
 
 
 def with_records(value: object, records: str | None = "") -> object:
-    """Put ``records`` (empty ones, or null) where a log has their size."""
+    """Replace the record sizes of a request log by a ``records`` field (empty or null)."""
     if isinstance(value, dict):
         named = {name: with_records(one, records) for name, one in value.items() if not name.endswith(SIZE_SUFFIX)}
         return named | {name.removesuffix(SIZE_SUFFIX): records for name in value if name.endswith(SIZE_SUFFIX)}
@@ -143,7 +143,7 @@ def with_records(value: object, records: str | None = "") -> object:
 
 
 def typed_columns(rows: Sequence[dict[str, Any]], types: ApiTypes) -> Mapping[str, pa.Array]:
-    """Return requests and responses of one API as structs; what a row lacks is null, and its ``_error`` says why."""
+    """Return requests and responses of one API as structs, null if missing; ``_error`` then has the reason."""
     return {direction: _typed(rows, types, direction) for direction in (REQUEST, RESPONSE)}
 
 
@@ -151,7 +151,7 @@ def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> p
     messages: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for index, row in enumerate(rows):
         if row[direction] is None:
-            continue  # the row says so already
+            continue  # the row already has an error
         data = _encoded(row, types, direction)
         if data is not None:
             messages[row["apiVersion"]].append((index, data))
@@ -168,7 +168,7 @@ def _typed(rows: Sequence[dict[str, Any]], types: ApiTypes, direction: str) -> p
 
 
 def _encoded(row: dict[str, Any], types: ApiTypes, direction: str) -> bytes | None:
-    """Return a logged body as bytes; where that cannot be, say so in the row."""
+    """Return a logged body as bytes, or None with an error added to the row if it cannot be encoded."""
     version = row["apiVersion"]
     kind = Kind(types.api_key, version, direction, types.apis)
     if not kind.is_known:
