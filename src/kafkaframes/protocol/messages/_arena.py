@@ -34,7 +34,7 @@ class Shape:
     is_var: Array
     level: Array
     min_sizes: Array  # of levels
-    element_ops: Array  # rows of ops that need a second column's base
+    element_ops: Array  # indexes of the operations that need a second column's base address
 
 
 @lru_cache(maxsize=1024)

@@ -28,7 +28,7 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
-# Speed-up of these: 1.5 to 2.9. Produce requests and Fetch responses, which are nearly all records, gain only 1.1,
+# Speed-up of these: 1.5 to 2.9 times. Produce requests and Fetch responses, which are nearly all records, gain only 1.1,
 # Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
 HOT: Final = (
     "MetadataRequest", "MetadataResponse", "ProduceResponse", "FetchRequest", "ListOffsetsRequest",
@@ -114,7 +114,7 @@ class _Writer:
         self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break\n{name} = {load}(buf, pos)\npos += {size}")
 
     def null(self, name: str, column: int, flags: int, row: str) -> None:
-        """Write the handling of a negative length; after it, ``name`` is not negative."""
+        """Write code that handles a negative length; after it, ``name`` is not negative."""
         if flags & NULLABLE:
             valid = self.local("v", column)
             self.put(f"if {name} < 0:\n    {name} = 0\n    put_bit(arena, {valid}, {row}, 0)")

@@ -73,7 +73,7 @@ class Kind(IntEnum):
 COMPACT: Final = 1
 NULLABLE: Final = 2
 STRING: Final = 4
-FLOAT: Final = 1  # in the unused default offset of a FIXED8 column: compare as floats
+FLOAT: Final = 1  # compare as floats; stored in the default offset of a FIXED8 column, otherwise unused
 
 #: Operation, column kind and Arrow type of each Kafka type. Unsigned types are widened, as in Java (Spark has none).
 PRIMITIVES: Final[dict[str, tuple[Op, Kind, pa.DataType]]] = {
@@ -251,7 +251,8 @@ class _Compiler:
             values = self.column(kind, child)
             self.emit(Op.FIXED_ARRAY, column, flags | _BULK[plan.type] << 8, values, child)
             item = Node("item", type_, values, child, plan=plan)
-        elif self.levels[child].min_size == 0:  # zero bytes each: no loop, the count has no bound
+        elif self.levels[child].min_size == 0:
+            # Elements of zero bytes: no loop, because the remaining bytes do not limit the count.
             self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
             item = Node("item", pa.struct([]), -1, child, plan=plan)
         else:

@@ -21,7 +21,7 @@ from kafkaframes.wire.primitives import FORMATS, Part
 
 MALFORMED: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
-BOOLS: Final = (False, True)  # index 2 raises an error, as intended
+BOOLS: Final = (False, True)  # any other byte is not canonical and raises IndexError
 _SHORT: Final = 64  # arrays with fewer elements use a prepared struct.Struct
 _MOST_SHAPES: Final = 1024
 new = object.__new__

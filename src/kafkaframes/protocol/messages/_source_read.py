@@ -205,7 +205,7 @@ class _Reader:
             self.number(FORMATS[field.type], target)
 
     def length(self, field: FieldPlan) -> None:
-        """Read a length or count into ``n``: n + 1 if compact, otherwise n."""
+        """Read a length or count into ``n``; a compact one stays encoded, as length + 1."""
         self.number("B" if field.compact else "h" if field.type == "string" and not field.array else "i", "n")
         self.flush()
         if field.compact:

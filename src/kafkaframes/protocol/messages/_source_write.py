@@ -143,7 +143,8 @@ class _Writer:
         """Add an array of numbers to the run."""
         variable = f"a{len(self.arrays)}"
         self.text.add(f"{variable} = {value}")
-        with self.text.block(f"if {variable}.__class__ is not list:"):  # calls would cost a tenth of the time
+        with self.text.block(f"if {variable}.__class__ is not list:"):
+            # The class is checked inline, because a call for each array would cost 10 % of the time.
             self.text.add(f"list_of({variable})")
         self.formats = [*self.formats, []]
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]

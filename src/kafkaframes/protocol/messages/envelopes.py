@@ -87,7 +87,7 @@ def decode_coordinator_record(
     version, position = _step(value, "value")
     value_name = record_names(module, "coordinator-value").get(number)
     if value_name == "LegacyOffsetCommitValue" and version > 0:
-        value_name = "OffsetCommitValue"  # key type 0 also has newer values
+        value_name = "OffsetCommitValue"  # key type 0 can also precede a value of a newer version
     if value_name is None:
         raise DecodeError(f"{topic} has no value for records of type {number} ({name})", position=0, path=("value",))
     decoded = _whole(message(value_name), value, version, position, mode, "value")

@@ -24,8 +24,8 @@ from kafkaframes.protocol.messages.plan import Empty, FieldPlan, StructPlan
 
 Ints = npt.NDArray[np.int64]
 _NUMBERS: Final = {"int8": 1, "int16": 2, "uint16": 4, "int32": 4, "uint32": 8, "int64": 8}
-_FIRST_BYTES: Final = 256  # initial buffer size per message
-_MOST_BYTES: Final = (1 << 31) - 1  # of an Arrow string array
+_FIRST_BYTES: Final = 256  # initial buffer size per message, in bytes
+_MOST_BYTES: Final = (1 << 31) - 1  # maximum size of an Arrow string array
 
 
 @cache

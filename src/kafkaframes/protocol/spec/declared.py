@@ -269,7 +269,7 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
     tagged = _tagged(declared)
     versions, tag = declared.versions("versions"), declared.integer("tag", 32)
     if versions is None:
-        if tagged.is_empty and tag is None:  # a rule that has the flexible versions checks tags without versions
+        if tagged.is_empty and tag is None:  # a later rule checks tags without versions
             raise declared.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
         versions = tagged
     return FieldDecl(

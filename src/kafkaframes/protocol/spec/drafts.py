@@ -11,8 +11,8 @@ an API's version. Request and response always get their new version together. Th
   lost.
 * A version with tags becomes flexible, with flexible headers.
 
-Old versions keep their layouts, and the new version differs from its predecessor only by the requested changes. Both
-are checked for each message. The functions take and return specs; they do no I/O.
+Old versions keep their layouts, and the new version differs from its predecessor only by the requested changes. Each
+message is checked for both. The functions take and return specs; they do no I/O.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ class Kip:
         return selected
 
     def _names(self, path: str) -> list[str]:
-        """Return the messages at the start of a path, if a proposal can change them."""
+        """Return the message that a path starts with, or an empty list if a proposal cannot change it."""
         message = path.partition(".")[0]
         specs = sorted(self._old.items())
         return [name for name, spec in specs if spec.api_key is not None and not spec.is_removed and name == message]

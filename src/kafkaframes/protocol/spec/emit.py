@@ -101,7 +101,7 @@ def default_text(field: FieldSpec) -> str | None:
 def _is_as_written(field: FieldSpec) -> bool:
     try:
         return bool(field.written_default) and parse_default(field.type, field.written_default) == field.default
-    except BadDefaultError:  # the type has changed
+    except BadDefaultError:  # the written default is invalid for the field's new type
         return False
 
 

@@ -172,7 +172,7 @@ def _api(key: int, request: Entry, response: Entry) -> Api:
     )
 
 
-@cache  # called for each response
+@cache  # cached because each response needs it
 def _apis_by_key_and_name() -> dict[int | str, Api]:
     return {known: one for one in reversed(apis()) for known in (one.key, one.name)}
 
