@@ -28,8 +28,8 @@ from kafkaframes.protocol.messages.plan import plan_message
 from kafkaframes.protocol.spec import catalog
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, types
 
-# Speed-up of these: 1.5 to 2.9 times. Produce requests and Fetch responses, which are nearly all records, gain only 1.1,
-# Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
+# Speed-up of these: 1.5 to 2.9 times. Produce requests and Fetch responses, which are nearly all records, gain only
+# 1.1, Heartbeat 1.3, JoinGroup 1.35 (benchmarks/results/fast-paths.md).
 HOT: Final = (
     "MetadataRequest", "MetadataResponse", "ProduceResponse", "FetchRequest", "ListOffsetsRequest",
     "ListOffsetsResponse", "OffsetCommitRequest", "OffsetCommitResponse", "OffsetFetchResponse", "ApiVersionsResponse",
