@@ -1,14 +1,13 @@
-"""From paths to segments, flattened for planning; where a large segment can be cut; and what becomes of copies.
+"""Discovery of segments for planning, of batch boundaries in large segments, and the merge of replicas.
 
-The ``.index`` shows where batches start at no cost: each of its entries is (relative offset, position of a batch). But
-an index may be stale or foreign, so an entry counts only if a plausible batch header stands at its position and another
-one, or the end of the file, where that batch ends. If no entry near a position holds, the headers are walked from the
-last position that is known; a store that is read over a network is not walked, and the segment stays whole.
+The ``.index`` file contains batch positions: each entry is (relative offset, position of a batch). An index can be
+outdated or belong to another segment, so an entry is used only if a plausible batch header is at its position, followed
+by another one or the end of the file. If no entry near a position is usable, batch headers are read from the last known
+position. A store that is read over a network is not searched in this way, and the segment stays whole.
 
-Of a partition with several copies one log is made (``replicas=merge``), or each is read by itself (``all``). What a
-merge decides is decided here, before anything is read, from the headers of all copies; a merged partition is then a
-list of segments like any other, each a stretch of a file of one copy, with the places where the other copies have the
-same offsets.
+The replicas of a partition are merged to one log (``replicas=merge``), or each is read by itself (``all``). All
+decisions of a merge are based on the batch headers of all replicas and are made before the read. The result is a list
+of segments: each is a byte range in a file of one replica, with the ranges of the same offsets in other replicas.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from kafkaframes.storage.log.discover import discover, filesystem_for
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One topic partition, who answers for its files, and the log directory it was found in."""
+    """A topic partition, the file system of its files, and its log directory."""
 
     filesystem: FileSystem
     partition: Partition
@@ -52,12 +51,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredLogs:
-    """What lies under the paths of a ``load()``.
+    """The logs under the paths of a ``load()``.
 
     Attributes:
-        segments: that can be read.
-        by_directory: the partitions that they belong to.
-        whole: False where the paths name files, so that the partitions' other segments are not known.
+        segments: Readable segments.
+        by_directory: Logs, by partition directory.
+        whole: False if paths name files, so that other segments of their partitions are unknown.
     """
 
     segments: list[Segment]
@@ -66,13 +65,13 @@ class DiscoveredLogs:
 
 
 def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None = None) -> DiscoveredLogs:
-    """Return every live segment under the paths, and the partitions.
+    """Return every live segment under the paths, and its partition.
 
-    Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are left out, unless the path
-    leads to the file itself.
+    Renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are omitted, unless a path names
+    them.
 
     Raises:
-        LogDirError: a path does not exist, cannot be read or holds nothing of Kafka's.
+        LogDirError: A path does not exist, cannot be read or contains no Kafka files.
     """
     named = {plain_path(path).rstrip("/") for path in paths if not has_magic(path)}
     segments: list[Segment] = []
@@ -90,7 +89,7 @@ def _names_a_file(path: str) -> bool:
 
 
 def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
-    """Yield the live segments of a partition, and those of any kind whose paths were ``named``."""
+    """Yield the live segments of a partition, and segments of any kind whose paths are in ``named``."""
     is_named = partition.directory in named
     for segment in (*partition.segments, *partition.kraft_snapshots):
         file_named = segment.path in named
@@ -112,22 +111,22 @@ def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
 
 
 def _start(partition: Partition, segment: StoredFiles) -> int:
-    """Return the log start offset where it cuts this segment; a temporary file or a snapshot has none."""
+    """Return the log start offset if it is inside this segment. Temporary files and snapshots do not have one."""
     is_log = segment.log.name.kind == "log" and not segment.log.name.temporary
     start = partition.log_start_offset
     return start if is_log and start > segment.base_offset else NO_START
 
 
-_TRIES = 3  # entries of the index that are looked at for one wanted place
-_WALKED_BYTES = 1 << 10  # read at once where headers are walked: they lie far apart in a segment that is worth cutting
+_TRIES = 3  # index entries that are checked for each requested position
+_WALKED_BYTES = 1 << 10  # bytes per read of the header walk: batches are large in a segment that is worth splitting
 
 
 def find_boundaries(
     segment: Segment, requested: Sequence[int], *, storage: Mapping[str, Any] | None = None
 ) -> list[int]:
-    """Return for each requested position the start of a batch at or after it; positions with none are left out.
+    """Return for each requested position the first batch start at or after it, if there is one.
 
-    The file may shrink or vanish meanwhile: then there are fewer, and the reader of the segment reports it.
+    If the file is truncated or deleted in the meantime, positions are missing, and the segment's reader reports it.
     """
     filesystem = filesystem_for(segment.path, options=storage)
     try:
@@ -142,7 +141,7 @@ def find_boundaries(
 
 
 def is_batch_start(read_at: ReadAt, position: int, segment: Segment) -> bool:
-    """Say whether a plausible batch starts at ``position`` and another one, or the end of the file, follows it."""
+    """Return whether a plausible batch starts at ``position``, followed by another one or the end of the file."""
     walk = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=position, window_bytes=BATCH_V2.size)
     headers = list(islice(walk, 2))
     if not headers or not all(_is_plausible(header, segment) for header in headers):
@@ -170,7 +169,7 @@ def _from_index(
 
 
 def _walk(read_at: ReadAt, segment: Segment, requested: Iterable[int]) -> Iterator[int]:
-    """Yield the first batch at or after each requested position, from header to header; none behind damage."""
+    """Yield the first batch at or after each requested position, by a walk over headers that stops at damage."""
     headers = iter(HeaderWalk(read_at, size_bytes=segment.size_bytes, window_bytes=_WALKED_BYTES))
     header = next(headers, None)
     for position in sorted(requested):
@@ -188,12 +187,12 @@ Name = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OneOfEach:
-    """Segments of which no two are copies.
+    """Segments without duplicates: no two are replicas of each other.
 
     Attributes:
-        logs: with the merged partitions as directories of their own.
-        segments: those chosen, in order.
-        decisions: what was decided, or could not be; the gravest first.
+        logs: Logs, with a virtual directory for each merged partition.
+        segments: Selected segments, in order.
+        decisions: Decisions of the merges, and conflicts without a decision; the most severe first.
     """
 
     logs: DiscoveredLogs
@@ -204,10 +203,11 @@ class OneOfEach:
 def merge_chosen(
     discovered: DiscoveredLogs, chosen: Sequence[Segment], options: ReadOptions, *, cores: int
 ) -> OneOfEach:
-    """Merge the chosen topic partitions of which several copies were found.
+    """Merge the replicas of the selected topic partitions.
 
     Raises:
-        LogDirError: copies are of different topics or cannot be read; with on_damage=fail, one contradicts another.
+        LogDirError: Replicas belong to different topics or cannot be read; or ``on_damage`` is ``fail`` and replicas
+            contradict each other.
     """
     directories = _directories(chosen)
     if all(len(paths) == 1 for paths in directories.values()):
@@ -241,7 +241,7 @@ def _directories(chosen: Sequence[Segment]) -> dict[Name, list[str]]:
 
 
 def _source(entry: Log) -> CopySource:
-    if entry.log_directory is None:  # of a merge; there is nothing to merge it with
+    if entry.log_directory is None:  # already the result of a merge
         return CopySource(LogDirectory(entry.partition.log_directory, entry.filesystem), entry.partition)
     return CopySource(entry.log_directory, entry.partition)
 
@@ -287,7 +287,7 @@ def _alternate(merged: Merged, at: SegmentRange) -> Alternate:
 
 
 def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tuple[list[Segment], ReadOptions]]:
-    """Yield segments of which no two are copies, with the options for their partitions, until all were there."""
+    """Yield groups of segments without duplicates, with the options for their partitions; together, all segments."""
     directories = _directories(chosen)
     for turn in range(max((len(paths) for paths in directories.values()), default=0)):
         paths = {all_of[turn] for all_of in directories.values() if len(all_of) > turn}
@@ -296,5 +296,5 @@ def copies_apart(chosen: Sequence[Segment], options: ReadOptions) -> Iterator[tu
 
 
 def of_partitions(names: set[Name], options: ReadOptions) -> ReadOptions:
-    """Return options whose bounds say nothing of other topic partitions."""
+    """Return options whose bounds have no entries for other topic partitions."""
     return replace(options, start=narrowed(options.start, names), end=narrowed(options.end, names))

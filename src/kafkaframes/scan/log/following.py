@@ -1,13 +1,12 @@
-"""Follow a growing log: where a stream starts, how far its next micro-batch goes, what its tasks read. No pyspark.
+"""The planner of a stream that follows a growing log: start, ends of micro-batches and tasks. No pyspark.
 
-Offsets are those of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next offset to read of each topic partition.
-The directory is listed anew each time, so that new batches, segments and partitions are seen; a partition that appears
-later is read from its start. A micro-batch ends before a batch that is not there as a whole yet, and under
-``read_committed`` at the last stable offset. What retention took before it was read is an error, or with
-``failOnDataLoss=false`` a warning. So is a topic whose id changed: it was deleted and created again, even if its log is
-longer than what was read.
+Offsets have the form of Spark's Kafka source, ``{"topic": {"0": 42}}``: the next offset of each topic partition. The
+directory is listed for each micro-batch, so that new batches, segments and partitions are found. A new partition is
+read from its start. A micro-batch ends before an incomplete batch and, with ``read_committed``, at the last stable
+offset. If retention deleted unread records, this is an error, or with ``failOnDataLoss=false`` a warning. The same
+holds for a topic whose id changed: it was deleted and created again, even if its log is longer than the old offset.
 
-``AppendedRows`` is for a terminal: what was appended since the last look, without offsets that anybody keeps.
+``AppendedRows`` is a reader for terminals. It returns the records since the last call and does not store offsets.
 """
 
 from __future__ import annotations
@@ -55,21 +54,21 @@ from kafkaframes.wire.primitives import uuid_from_text
 
 _LOG = logging.getLogger("kafkaframes.spark")
 Ends = dict[tuple[str, int], int]
-_Name = TypeVar("_Name")  # of a topic partition
+_Name = TypeVar("_Name")  # a topic partition
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """What a stream asks of a log; ``options`` are those of the query."""
+    """The planner of a stream, with the options of its query."""
 
     options: ReadOptions
     _reported: set[tuple[str, int, int, int]] = field(default_factory=set, compare=False)  # open transactions
 
     def checked(self) -> Follower:
-        """Return self.
+        """Return the planner itself after a check of its options.
 
         Raises:
-            OptionError: an option does not fit a stream.
+            OptionError: An option is not available for streams.
         """
         if self.options.table != "records":
             raise OptionError(f"table={self.options.table} is for batch reads; a stream reads records")
@@ -80,11 +79,11 @@ class Follower:
         return self
 
     def start(self) -> Ends:
-        """Return where the first micro-batch starts.
+        """Return the start offsets of the first micro-batch.
 
         Raises:
-            OptionError: the options name what is not there, or is lost.
-            LogDirError: a path cannot be read.
+            OptionError: A topic, partition or offset in the options does not exist, or is lost.
+            LogDirError: A path cannot be read.
         """
         result, logs = self._logs()
         resolved = resolve_offsets(self.options, logs)
@@ -94,7 +93,7 @@ class Follower:
         return {name: _first(one, starts[name]) for name, one in logs.items()}
 
     def ends(self) -> Ends:
-        """Return the end of each topic partition as it is now."""
+        """Return the current end offset of each topic partition."""
         return {name: self._end(one) for name, one in self._logs()[1].items()}
 
     def ids(self) -> dict[str, str]:
@@ -110,18 +109,18 @@ class Follower:
         max_bytes: int | None = None,
         is_first: bool = False,
     ) -> StreamOffsets:
-        """Return where the micro-batch that begins at ``at`` ends, with the ids of the topics.
+        """Return the end of the micro-batch that begins at ``at``, with the topic ids.
 
         A topic with another id was deleted and created again. This is an error; with ``failOnDataLoss=false`` it is a
         warning, and the topic is read from its start.
 
         Args:
-            at: start of the micro-batch. A topic without an id in it counts as the same topic.
-            ends, max_offsets, max_bytes, is_first: as of ``latest``.
+            at: Start of the micro-batch. A topic without an id in it counts as the same topic.
+            ends, max_offsets, max_bytes, is_first: As for ``latest``.
 
         Raises:
-            OptionError: a topic was created again; or as ``latest``.
-            LogDirError: a path cannot be read.
+            OptionError: A topic was created again; or as for ``latest``.
+            LogDirError: A path cannot be read.
         """
         logs = self._logs()[1]
         ids = _topic_ids(logs, at.ids)
@@ -130,10 +129,10 @@ class Follower:
         return StreamOffsets(result, ids)
 
     def drop_recreated(self, offsets: Ends, then: Mapping[str, str], now: Mapping[str, str]) -> Ends:
-        """Return offsets without those of topics whose id changed.
+        """Return the offsets without those of topics with a changed id.
 
         Raises:
-            OptionError: a topic has another id, with ``failOnDataLoss``.
+            OptionError: A topic has another id, and ``failOnDataLoss`` is set.
         """
         recreated = sorted(topic for topic in then.keys() & now.keys() if then[topic] != now[topic])
         for topic in recreated:
@@ -149,19 +148,19 @@ class Follower:
         max_bytes: int | None = None,
         is_first: bool = False,
     ) -> Ends:
-        """Return where the micro-batch that begins at ``start`` ends.
+        """Return the end of the micro-batch that begins at ``start``.
 
         Args:
-            start: of the micro-batch.
-            ends: how far it may go; the ends as they are now without it.
-            max_offsets: shared out by how much each partition has waiting, as Spark's Kafka source does.
-            max_bytes: of log, shared out evenly; at least one batch is taken of each partition.
-            is_first: whether it is the query's first micro-batch.
+            start: Start of the micro-batch.
+            ends: Largest end. None: the current end offsets.
+            max_offsets: Largest number of offsets, divided in proportion to the backlogs, as in Spark's Kafka source.
+            max_bytes: Largest number of log bytes, divided equally. Each partition contributes at least one batch.
+            is_first: Whether it is the first micro-batch of the query.
 
         Raises:
-            OptionError: a partition has vanished, or ends below ``start``, or a new one has lost its first records; a
-                warning with ``failOnDataLoss=false``.
-            LogDirError: a path cannot be read.
+            OptionError: A partition was deleted, ends below ``start``, or is new and has lost its first records. With
+                ``failOnDataLoss=false`` a warning is logged instead.
+            LogDirError: A path cannot be read.
         """
         return self._latest(self._logs()[1], start, ends, max_offsets, max_bytes, is_first=is_first)
 
@@ -179,7 +178,7 @@ class Follower:
         for name, begin in begins.items():
             if name not in start and begin > 0 and not is_first:
                 report_loss(lost_start(text_of(name), begin), fail=self.options.fail_on_data_loss)
-        # With given ends, a partition that has reached its end may still be held back: this is logged, too.
+        # With given ends, an open transaction may still hold back a partition at its end, which is logged as well.
         looked_at = {name: one for name, one in logs.items() if ends is None or begins[name] == ends.get(name)}
         own_ends = {name: self._end(one, begins[name]) for name, one in looked_at.items()}
         result = own_ends if ends is None else ends
@@ -192,11 +191,11 @@ class Follower:
         return {**start, **limits}
 
     def plan(self, start: Ends, end: Ends, *, cores: int) -> ReadPlan:
-        """Plan the tasks of one micro-batch; it may be one that a restart repeats.
+        """Return the tasks of a micro-batch, which may be a repetition after a restart.
 
         Raises:
-            OptionError: offsets of it are lost.
-            LogDirError: a path cannot be read.
+            OptionError: Offsets of the micro-batch are lost.
+            LogDirError: A path cannot be read.
         """
         result = discover_logs(self.options.paths, storage=self.options.storage)
         pending = {name: at for name, at in end.items() if at > start.get(name, EARLIEST)}
@@ -252,7 +251,7 @@ class Follower:
 
 
 def _topic_ids(logs: Logs, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the ids of topics. If the directories of a topic have several, one that differs from ``known`` wins."""
+    """Return topic ids. If a topic's directories have different ids, return one that differs from ``known``."""
     ids: dict[str, str] = {}
     for (topic, _), entry in logs.items():
         metadata = entry.partition.metadata
@@ -277,7 +276,7 @@ def _weighed(begins: Ends, ends: Ends, most: int, logs: Logs) -> Ends:
 
 
 def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
-    """Return the offset after the batches from ``begin`` on that have ``most`` bytes; one batch at least."""
+    """Return the offset after the batches from ``begin`` that fit into ``most`` bytes, at least one batch."""
     taken, reached = 0, begin
     following = [*(segment.base_offset for segment in entry.partition.segments[1:]), 2**63]
     for segment, limit in zip(entry.partition.segments, following, strict=True):
@@ -298,13 +297,13 @@ def _end_by_bytes(entry: Log, begin: int, end: int, most: int) -> int:
 
 @dataclass(slots=True)
 class _PartitionProgress:
-    """What was read of a partition.
+    """The progress of a reader in a partition.
 
     Attributes:
-        topic_id: of the topic that was read; empty if its directory has none.
-        next_offset: the offset after the last batch that was read.
-        last_base: the base offset of the last segment.
-        positions: by a segment's path, the position after the last batch that was read.
+        topic_id: Id of the topic; empty if its directory does not have one.
+        next_offset: Offset after the last batch that was read.
+        last_base: Base offset of the last segment.
+        positions: Position after the last batch that was read, by segment path.
     """
 
     topic_id: str = ""
@@ -313,7 +312,7 @@ class _PartitionProgress:
     positions: dict[str, int] = field(default_factory=dict)
 
     def is_of(self, partition: Partition) -> bool:
-        """Return whether the log is still the one that was read: not recreated, and not truncated."""
+        """Return whether the log is still the same, neither recreated nor truncated."""
         topic_id = "" if partition.metadata is None else partition.metadata.topic_id
         if (topic_id and self.topic_id and topic_id != self.topic_id) or not partition.segments:
             return topic_id == self.topic_id
@@ -322,21 +321,21 @@ class _PartitionProgress:
 
 
 class AppendedRows:
-    """The progress of a reader in each partition. Each copy of a partition is read by itself; there are no markers.
+    """A reader of appended records, with its progress in each partition. Replicas of a partition are not merged.
 
-    What was read is known by its offsets: a segment that the cleaner has rewritten brings nothing twice. A log that was
-    recreated or truncated is read from its start.
+    The progress is an offset, so records in a segment that the cleaner has rewritten are not read twice. A log that was
+    recreated or truncated is read from its start. The reader returns no control records.
 
     Args:
-        paths: log directories or partitions; new partitions and segments under them are read, too.
-        topics: names or patterns; by default those that are not Kafka's own.
-        columns: of the rows, as of ``kafkaframes.scan_log``.
-        where: what rows are kept.
-        start: the first offset of each partition, or a time that its first record reaches.
-        storage: options of the stores.
+        paths: Log directories or partitions. New partitions and segments under them are read as well.
+        topics: Topic names or patterns. Default: all topics except Kafka's internal topics.
+        columns: Columns of the rows, as for ``kafkaframes.scan_log``.
+        where: Conditions on rows.
+        start: First offset of each partition, or a time for the first record.
+        storage: Options of the file system.
 
     Attributes:
-        errors: the damage so far; the caller clears it.
+        errors: Damage up to now. The caller clears the list.
     """
 
     def __init__(
@@ -365,7 +364,7 @@ class AppendedRows:
         """Yield the records that were appended since the last call, partition by partition.
 
         Raises:
-            LogDirError: a path cannot be read.
+            LogDirError: A path cannot be read.
         """
         for directory in discover(self._paths, options=self._storage):
             for partition in directory.partitions:
@@ -413,7 +412,7 @@ class AppendedRows:
                 rows = rows_of(batch, origin, self._columns, self._where)
                 if rows is not None:
                     yield rows
-        # An incomplete batch is still being written; it is read next time.
+        # An incomplete batch is still being written. The next call reads it.
         is_torn = reader.end is not None and not reader.end.corrupt
         progress.positions[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes
         with open_segment(filesystem, segment) as headers:

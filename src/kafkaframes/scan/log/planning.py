@@ -1,17 +1,17 @@
-"""Plan a read: segments in, input partitions out. Plain functions on plain values: no pyspark, no I/O.
+"""Division of segments into the input partitions of a read. Functions on plain values: no pyspark, no I/O.
 
-A *segment* is one ``.log`` file; a *slice* is a stretch of one, from one batch boundary to another; the *work* of an
-input partition is a tuple of slices, of one topic partition after the other, in the order of their offsets.
+A *segment* is a ``.log`` file. A *slice* is a byte range of a segment between batch boundaries. The *work* of an input
+partition is a tuple of slices, ordered by topic partition and offset.
 
 Rules
 
-* A segment whose offsets lie outside the range asked for is not planned at all. Its last offset is not known without
-  reading, but it is below the next segment's base offset.
-* A task costs about 35 ms before it reads a byte, and Spark runs as many at once as there are cores. So segments are
-  put together up to a target, which is ``maxBytesPerPartition``, or less where that many bytes would leave cores
-  without work; never below ``SMALLEST_TARGET``, unless ``minPartitions`` asks for more tasks.
-* A segment above the target is cut at batch boundaries, found by the caller (``Boundaries``): if none are known, it
-  stays whole.
+* A segment whose offsets are outside of the range is not read. Its last offset is unknown, but less than the base
+  offset of the next segment.
+* A task costs about 35 ms before it reads a byte, and Spark runs as many tasks in parallel as there are cores. Segments
+  are therefore packed up to a target size. The target is ``maxBytesPerPartition``, or less if that would leave cores
+  idle, but at least ``SMALLEST_TARGET`` unless ``minPartitions`` requires more tasks.
+* A segment above the target is split at batch boundaries, which the caller finds (``Boundaries``). Without boundaries
+  it stays whole.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ from kafkaframes.storage.files.names import INTERNAL_TOPICS
 from kafkaframes.storage.files.producer_files import AbortedTransaction
 
 SMALLEST_TARGET = 16 << 20
-OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file
+OPEN_COST = 64 << 10  # cost of opening a small file, in bytes that could be read in the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment file.
+    """A segment file, or a byte range of it.
 
     Attributes:
-        path: of the ``.log``; ``directory``: of the partition it belongs to.
-        index_path: of the ``.index`` beside it, None where there is none.
-        named: the user's path led to this very partition or segment, so that no default hides it.
-        log_start_offset: no record below it is served (DeleteRecords).
-        stored: the segment with its companions; only for the table of segments.
-        source: the log directory that it lies in.
-        start: the first byte that counts, where a part of the file stands in a log merged from copies; ``size_bytes``
-            is then the byte after it.
-        end_offset: records at or above it are not this part's.
-        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
+        path: Path of the ``.log`` file.
+        directory: Directory of its partition.
+        index_path: Path of the ``.index`` file; None if it does not exist.
+        named: Whether the user's path names this partition or segment, so that defaults do not exclude it.
+        log_start_offset: Smallest offset that is served (DeleteRecords).
+        stored: Segment with its index and snapshot files; only for the table ``segments``.
+        source: Log directory of the segment.
+        start: Position of the first byte, if a merged log has only a part of the file. ``size_bytes`` is then the
+            position after its last byte.
+        end_offset: End of the part's offsets, exclusive.
+        alternates: Ranges of the same offsets in other replicas, which replace damaged batches.
     """
 
     path: str
@@ -77,10 +78,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``.
+    """Bytes ``start`` to ``end`` of a segment, and the rows with ``first_offset`` <= offset < ``end_offset``.
 
-    ``aborted`` are the transactions whose batches are left out. ``unproven`` says of start and end whether they are
-    what an index said, without a look into the segment: the reader of it sees whether the index was right.
+    ``aborted`` contains the transactions whose batches are omitted. ``unproven`` states for start and end whether they
+    come from an index without verification in the segment. The segment's reader verifies them.
     """
 
     segment: Segment
@@ -93,22 +94,22 @@ class Slice:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes between start and end."""
+        """Number of bytes between start and end."""
         return self.end - self.start
 
 
-# For each requested position of a segment, where the first batch starts at or after it: ascending, each once.
+# Returns the first batch start at or after each requested position of a segment, in ascending order without duplicates.
 Boundaries = Callable[[Segment, Sequence[int]], list[int]]
 
 
 def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[Segment]:
-    """Return the segments of the topic partitions that the options choose, in order.
+    """Return the segments of the topic partitions that the options select, in order.
 
-    Internal topics are left out unless they are asked for by name (``subscribe``, ``assign``, a path that leads
-    to the partition itself) or ``includeInternalTopics``, as a Kafka consumer's pattern leaves them out.
+    As for a Kafka consumer's pattern, internal topics are omitted. They are included if they are named (by
+    ``subscribe``, ``assign`` or the path of the partition) or if ``includeInternalTopics`` is set.
 
     Raises:
-        OptionError: a chosen topic or partition is not there.
+        OptionError: A selected topic or partition does not exist.
     """
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
@@ -135,7 +136,7 @@ def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
 
 
 def _internal(chosen: Sequence[Segment], options: ReadOptions) -> list[Segment]:
-    """Keep the internal topics, the only ones that can be decoded; users' topics asked for by name are a mistake."""
+    """Return the segments of internal topics. Other topics cannot be decoded, so naming them is an error."""
     users = sorted({segment.topic for segment in chosen} - INTERNAL_TOPICS)
     kept = [segment for segment in chosen if segment.topic in INTERNAL_TOPICS]
     if users and (options.subscribe is not None or options.assign is not None or not kept):
@@ -161,10 +162,10 @@ def _requested_partitions(assignment: Assignment) -> list[tuple[str, int]]:
 
 
 def check_no_replicas(segments: Iterable[Segment]) -> None:
-    """Refuse a topic partition of which there are several copies, for a reader that follows one log.
+    """Reject several replicas of a topic partition, for a reader that follows one log.
 
     Raises:
-        OptionError: there is one.
+        OptionError: A topic partition has several replicas.
     """
     directories: dict[tuple[str, int], str] = {}
     for segment in segments:
@@ -178,13 +179,13 @@ def check_no_replicas(segments: Iterable[Segment]) -> None:
 
 
 def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return for each topic partition the first offset and the (exclusive) end offset that the options ask for.
+    """Return the first offset and the end offset (exclusive) of the options for each topic partition.
 
     Raises:
-        OptionError: offsets name other topic partitions than those chosen.
+        OptionError: Offsets name other topic partitions than the selected ones.
     """
     names = set(partition_names(segments))
-    start, end = (  # times are no bounds before they are looked up
+    start, end = (  # unresolved times do not limit the offsets
         EARLIEST if isinstance(options.start, AtTime) else options.start,
         LATEST if isinstance(options.end, AtTime) else options.end,
     )
@@ -197,12 +198,12 @@ def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tup
 
 
 def partition_names(segments: Iterable[Segment]) -> list[tuple[str, int]]:
-    """Return the topic partitions of the segments, in order, each once."""
+    """Return the topic partitions of the segments, in order and without duplicates."""
     return sorted({(segment.topic, segment.partition) for segment in segments})
 
 
 def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
-    """Return whole-file slices of the segments that can hold an offset asked for, with their offset limits."""
+    """Return whole-file slices of the segments that may have requested offsets, with their offset limits."""
     ranges = offset_ranges(segments, options)
     slices = []
     for position, segment in enumerate(segments):
@@ -218,9 +219,9 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
 
 
 def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
-    """Return the offset that a segment's records lie below, and the one from which on they are the next segment's.
+    """Return the end of a segment's offsets, and the offset from which records are read from the next segment.
 
-    Two tiered segments may overlap: what both have is read from the second.
+    Tiered segments may overlap. Offsets in both segments are read from the second.
     """
     limit = following.base_offset if following and following.directory == segment.directory else NO_END
     last = None if segment.stored is None else segment.stored.end_offset
@@ -228,7 +229,7 @@ def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
 
 
 def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
-    """Return the whole segment; bounds that cut nothing are left out, since to compare with them costs time."""
+    """Return the whole segment. Bounds that exclude no record are omitted, because the comparison takes time."""
     return Slice(
         segment,
         segment.start,
@@ -239,7 +240,7 @@ def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
 
 
 def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
-    """Return how many bytes an input partition should hold.
+    """Return the target size of an input partition, in bytes.
 
     >>> options = ReadOptions(paths=("/data",))
     >>> target_bytes(10 << 30, options, cores=2) >> 20      # plenty: the default of 128 MB
@@ -255,7 +256,7 @@ def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
 
 
 def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
-    """Cut a slice into about equal parts of at most about ``target`` bytes, at batch boundaries."""
+    """Split a slice at batch boundaries into about equal parts of about ``target`` bytes or less."""
     count = -(-whole.size_bytes // target)
     if count < 2:
         return [whole]
@@ -274,7 +275,7 @@ def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
 
 
 def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
-    """Put neighbouring slices together up to ``target`` bytes, keeping their order."""
+    """Pack adjacent slices up to ``target`` bytes, in order."""
     works: list[tuple[Slice, ...]] = []
     current: list[Slice] = []
     size_bytes = 0

@@ -1,12 +1,12 @@
-"""From options to the work of tasks: what needs a look into the log before it can be planned. No pyspark.
+"""The plan of a read of a log: resolve offsets, check for data loss, find transactions, narrow slices. No pyspark.
 
-* Timestamps become offsets by Kafka's own rules (``log.lookup``), for each topic partition that is chosen.
-* Offsets that the log does not have any more are distinguished from gaps: below the log start offset, retention or
-  DeleteRecords took them, which ``failOnDataLoss`` calls an error; above it compaction took them, which is no loss.
-  An offset above the log's end is an error too: such a log was cut, or is another one.
-* ``read_committed`` ends at the last stable offset and leaves aborted transactions out. The headers of the chosen
-  partitions are walked for that: open transactions stand in no index.
-* The first and the last segment of a range are narrowed to the batches of the range, so that no other byte is read.
+* Timestamps are resolved to offsets with Kafka's rules (``log.lookup``), for each selected topic partition.
+* Offsets below the log start offset were deleted by retention or DeleteRecords. With ``failOnDataLoss`` this is an
+  error. Offsets above it that are missing were removed by compaction, which is not a loss. An offset above the log end
+  offset is an error too: the log was truncated, or is another log.
+* ``read_committed`` ends at the last stable offset and omits aborted transactions. The batch headers of the selected
+  partitions are read to find open transactions, because no index contains them.
+* The first and the last segment of a range are narrowed to the batches in the range, so that no other bytes are read.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ Logs = Mapping[TopicPartition, Log]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What options choose of the logs that were listed.
+    """The segments that options select.
 
     Attributes:
-        parts: segments of which no two are copies, with the options for their topic partitions.
-        internal_topics: Kafka's own topics that are there and not chosen.
-        notes: swap files that are read as segments.
+        parts: Groups of segments without duplicates, with the options for their topic partitions.
+        internal_topics: Kafka's internal topics that exist but are not selected.
+        notes: Swap files that are read as segments.
     """
 
     parts: list[tuple[OneOfEach, ReadOptions]]
@@ -86,15 +86,16 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What a read will do, before it does it.
+    """The plan of a read.
 
     Attributes:
-        works: the slices of each task.
-        segments: how many segments the chosen topic partitions have, and ``log_bytes`` how large they are.
-        bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
-        decisions: what was decided where several copies of a partition were found; the gravest first.
-        internal_topics: Kafka's own topics that are there and not chosen.
-        notes: swap files and transaction indexes that were judged, and records that an open transaction hides.
+        works: Slices of each task.
+        segments: Number of segments in the selected topic partitions.
+        log_bytes: Size of these segments.
+        bytes_to_fetch: Number of bytes to fetch: the stored chunks of tiered segments, and the slices of others.
+        decisions: Decisions of the merge of replicas; the most severe first.
+        internal_topics: Kafka's internal topics that exist but are not selected.
+        notes: Findings about swap files and transaction indexes, and records that an open transaction hides.
     """
 
     works: tuple[tuple[Slice, ...], ...]
@@ -107,26 +108,26 @@ class ReadPlan:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there will be."""
+        """Number of tasks."""
         return len(self.works)
 
     @property
     def segments_to_read(self) -> int:
-        """How many segments are opened."""
+        """Number of segments to open."""
         return len({part.segment.path for work in self.works for part in work})
 
     @property
     def bytes_to_read(self) -> int:
-        """The bytes of log that the tasks read."""
+        """Number of log bytes that the tasks read."""
         return sum(part.size_bytes for work in self.works for part in work)
 
 
 def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
-    """Look into the log and plan the read.
+    """List the segments and plan the read.
 
     Raises:
-        OptionError: an option names what is not there, or what the log has lost.
-        LogDirError: a path cannot be read.
+        OptionError: A topic, partition or offset in the options does not exist, or is lost.
+        LogDirError: A path cannot be read.
     """
     discovered = discover_logs(options.paths, storage=options.storage)
     check_batch_start(options.start)
@@ -134,7 +135,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 
 
 def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
-    """Plan the read of logs that are listed already; raises as ``plan_log``."""
+    """Plan the read of discovered logs. Exceptions are those of ``plan_log``."""
     chosen = choose(discovered, options, cores=cores)
     parts = chosen.parts
     cuts = [_slices(part, requested) for part, requested in parts]
@@ -152,10 +153,12 @@ def plan_discovered(discovered: DiscoveredLogs, options: ReadOptions, *, cores: 
 
 
 def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> Chosen:
-    """Return the segments of the topic partitions that the options choose, of copies one log; raises as ``plan_log``.
+    """Return the segments that the options select, with replicas merged. Exceptions are those of ``plan_log``.
 
     Args:
-        cores: how many copies are looked at at once.
+        discovered: Logs under the paths.
+        options: Options of the read.
+        cores: Number of replicas that are examined in parallel.
     """
     chosen = select_segments(discovered.segments, options)
     internal = tuple(
@@ -175,10 +178,10 @@ def choose(discovered: DiscoveredLogs, options: ReadOptions, *, cores: int) -> C
 
 
 def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
-    """Log what is missing or contradictory in tiered partitions; their other segments are read.
+    """Log missing or contradictory objects of tiered partitions. Their other segments are read.
 
     Raises:
-        LogDirError: with on_damage=fail.
+        LogDirError: There is such an object, and ``on_damage`` is ``fail``.
     """
     for directory in dict.fromkeys(segment.directory for segment in chosen):
         if ViewPath.parse(directory) is None:
@@ -190,7 +193,7 @@ def _report_tiered(discovered: DiscoveredLogs, chosen: Iterable[Segment], option
 
 
 def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Log]], LogNotes]:
-    """Return what is read of segments of which no two are copies, each slice with the log it is of."""
+    """Return the slices of a group of segments without duplicates, each with its log, and notes."""
     logs = logs_of(part)
     options = with_isolation(options, is_whole=part.logs.whole)
     resolved = resolve_offsets(options, logs)
@@ -203,17 +206,19 @@ def _slices(part: OneOfEach, options: ReadOptions) -> tuple[list[tuple[Slice, Lo
 
 
 def with_isolation(options: ReadOptions, *, is_whole: bool) -> ReadOptions:
-    """Return options with an isolation level: of single segments the transactions are not known."""
+    """Return options with an isolation level. Transactions of single segments are unknown."""
     if options.isolation is not None:
         return options
     return replace(options, isolation="read_committed" if is_whole else "read_uncommitted")
 
 
 def cut(chosen: list[Segment], options: ReadOptions, logs: Logs) -> tuple[list[Slice], LogNotes]:
-    """Return the slices of segments that have the batches of a range, each with the transactions that it needs.
+    """Return the slices with the batches of the range, each with the aborted transactions that it may contain.
 
     Args:
-        options: with offsets as start and end.
+        chosen: Selected segments.
+        options: Options of the read, with offsets as start and end.
+        logs: Logs of the topic partitions.
     """
     states = _transactions(options, logs)
     notes = _transaction_notes(options, logs, states)
@@ -236,7 +241,7 @@ def _fetched(part: Slice, entry: Log) -> int:
 
 
 def logs_of(part: OneOfEach) -> Logs:
-    """Return the log of each topic partition that is chosen."""
+    """Return the log of each selected topic partition."""
     return {(one.topic, one.partition): part.logs.by_directory[one.directory] for one in part.segments}
 
 
@@ -244,7 +249,8 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     """Return the options with offsets in place of timestamps.
 
     Raises:
-        OptionError: a timestamp is later than every record, and the strategy is ``error``; or a partition is not named.
+        OptionError: A timestamp is later than every record and ``no_match`` is ``error``, or the bounds do not name a
+            partition.
     """
 
     def find(times: PartitionOffsets) -> dict[TopicPartition, int | None]:
@@ -272,10 +278,10 @@ def end_of(entry: Log) -> int:
 
 
 def check_loss(options: ReadOptions, logs: Logs) -> None:
-    """Check that the log still has the offsets that were asked for by number.
+    """Check that the log still has the specified offsets.
 
     Raises:
-        OptionError: it has lost some; a warning instead with ``failOnDataLoss=false``.
+        OptionError: Offsets are lost. With ``failOnDataLoss=false`` a warning is logged instead.
     """
     starts, ends = per_partition("start", options.start, logs), per_partition("end", options.end, logs)
     fail = options.fail_on_data_loss
@@ -306,7 +312,7 @@ def _transaction_notes(options: ReadOptions, logs: Logs, states: Mapping[TopicPa
 
 
 def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, TransactionState]) -> Bound:
-    """Return the ends that are asked for, none above the last stable offset."""
+    """Return the ends of the read, limited to the last stable offsets."""
     if not any(state.open for state in states.values()):
         return options.end
     ends = per_partition("end", options.end, states)
@@ -317,7 +323,7 @@ def _stable_ends(options: ReadOptions, states: Mapping[TopicPartition, Transacti
 
 
 def _narrow(part: Slice, logs: Logs) -> Slice:
-    """Cut a slice to the batches of its range; it may have no bytes then."""
+    """Narrow a slice to the batches of its range. The result may be empty."""
     stored = part.segment.stored
     if stored is None or (part.first_offset == NO_START and part.end_offset == NO_END):
         return part
@@ -331,17 +337,17 @@ def _narrow(part: Slice, logs: Logs) -> Slice:
             start = at if first is None else first.position
         if part.end_offset != NO_END:
             last, _ = _first_reaching(reader, part.end_offset, end)
-            if last is not None:  # a wrapper of format 0 or 1 says its last offset only
+            if last is not None:  # the header of a compressed message set (format 0 or 1) has only its last offset
                 end = last.position if last.magic >= 2 and last.base_offset >= part.end_offset else last.end
     start, end = max(start, part.start), max(min(end, part.end), part.start)
     return replace(part, start=min(start, end), end=end)
 
 
 def _narrow_by_index(part: Slice, entry: Log) -> Slice:
-    """Cut a slice of a tiered segment where its index says: a look at the batches would fetch their chunks.
+    """Narrow a slice of a tiered segment by its index, because reading batch headers would fetch their chunks.
 
-    All records at or above an entry's offset lie at or behind its position (OffsetIndex), and all below it, or at it,
-    before the next entry's position.
+    Records at or above an index entry's offset are at or after its position (OffsetIndex). Records at or below the
+    offset are before the position of the next entry.
     """
     stored = part.segment.stored
     if stored is None or stored.index is None:
@@ -364,7 +370,7 @@ def _narrow_by_index(part: Slice, entry: Log) -> Slice:
 
 
 def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:
-    """Return the first batch that ends at or above ``offset``; without one, the file's end if it was reached whole."""
+    """Return the first batch that ends at or above ``offset``. Without one, return the file size if all was read."""
     walk = reader.headers(reader.start_before(offset))
     for header in walk:
         if header.last_offset >= offset:
@@ -375,7 +381,7 @@ def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple
 def _with_aborted(
     slices: list[Slice], chosen: list[Segment], states: Mapping[TopicPartition, TransactionState]
 ) -> list[Slice]:
-    """Give each slice the aborted transactions that can have batches in its segment."""
+    """Return the slices with the aborted transactions that may have batches in their segments."""
     following = {
         (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
         for before, after in pairwise(chosen)
@@ -392,6 +398,6 @@ def _with_aborted(
 
 
 def _light(part: Slice, options: ReadOptions) -> Slice:
-    """Leave out what only planning, or only the table of segments, needs to know: a slice travels to its task."""
+    """Return a slice without the data that only planning needs, because it is sent to its task."""
     keep = options.table == "segments"
     return part if keep else replace(part, segment=replace(part.segment, stored=None))

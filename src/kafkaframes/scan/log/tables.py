@@ -1,15 +1,15 @@
-"""The tables ``batches`` and ``segments`` of ``kafka-log``, of a row each; and ``decode=internal``. No pyspark.
+"""The tables ``batches`` and ``segments`` of ``kafka-log``, and records with ``decode=internal``. No pyspark.
 
-Nothing is decompressed, unless ``deepIteration`` asks how many records can be read and why no more. Damage is a column
-here, whatever ``on_damage`` is: bytes that are no batch (a broken framing, a torn tail) are one row, with their
-``sizeBytes``.
+``batches`` has a row for each batch. Batches are decompressed only if ``deepIteration`` is set, to count readable
+records and report errors. Damage is reported in a column, whatever ``on_damage`` is. Bytes that are not a batch (broken
+framing, a torn tail) are one row, with their ``sizeBytes``.
 
-Of a segment the first batch's header is read, and those behind the last entries of the indexes; with ``deepIteration``
-all headers. A segment that cannot be read is a row with its ``error``.
+``segments`` has a row for each segment. Its first batch header is read, and the headers after the last entries of the
+indexes; with ``deepIteration``, all headers. A segment that cannot be read is a row with an ``error``.
 
-Records of Kafka's own topics are read as always; then type, version, key and value of each are made from its bytes, one
-Python object a record: these topics are small beside the data. A record that cannot be decoded is a row with ``error``
-with on_damage=keep, left out with drop, an error with fail.
+With ``decode=internal``, records of Kafka's internal topics are read as usual. Their columns for type, version, key and
+value are then decoded in Python, one record at a time: these topics are small compared with user data. For a record
+that cannot be decoded, ``on_damage`` means: ``keep`` returns a row with ``error``, ``drop`` omits it, ``fail`` raises.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from kafkaframes.storage.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.storage.log.discover import filesystem_for
 from kafkaframes.storage.log.internal_topics import InternalRecord, open_control_record, open_record
 
-_GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
+_GUESSED_RATIO = 4.0  # assumed compression ratio, for the number of batches that are decompressed at the same time
 
 
 class Scanned:
-    """What is known of the batches of a chunk; ``kept`` are those with an offset that is asked for."""
+    """The batches of a chunk with their checks. ``kept`` has the indexes of the batches in the offset range."""
 
     def __init__(self, chunk: Chunk, opened: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base
@@ -73,7 +73,7 @@ class Scanned:
         self.readable = np.concatenate(rows)
 
     def column(self, name: str) -> Ints:
-        """Return one field of the headers of the kept batches."""
+        """Return a header field of the batches in ``kept``."""
         return self.batches.column(name)[self.kept]
 
 
@@ -81,7 +81,7 @@ def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: R
     """Yield the batches of the slices, in order.
 
     Raises:
-        LogDirError: a segment cannot be read.
+        LogDirError: A segment cannot be read.
     """
     schema = arrow_schema(columns)
     for part in work:
@@ -251,7 +251,7 @@ def _tinyint(magic: int) -> int:
 
 
 def _instant(milliseconds: int | None) -> datetime | None:
-    """Return a time; None for what Python's calendar does not reach."""
+    """Return a datetime; None if Python's ``datetime`` cannot represent it."""
     if milliseconds is None or milliseconds < 0:
         return None
     try:
@@ -266,11 +266,11 @@ _NEEDED = ("topic", "partition", "offset", "control", "key", "value")
 def read_internal_work(
     work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the slices, in order and decoded.
+    """Yield the decoded records of the slices, in order.
 
     Raises:
-        CorruptRecordError: damage, or a record that cannot be decoded, with on_damage=fail.
-        LogDirError: a segment cannot be read.
+        CorruptRecordError: ``on_damage`` is ``fail``, and the log is damaged or a record cannot be decoded.
+        LogDirError: A segment cannot be read.
     """
     plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
     for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):

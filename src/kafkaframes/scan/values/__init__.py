@@ -1,1 +1,1 @@
-"""Values of records as columns: JSON, Avro, Protobuf, with schemas of files or of a schema registry."""
+"""Decoding of record values into columns: JSON, Avro and Protobuf, with schemas from files or a schema registry."""

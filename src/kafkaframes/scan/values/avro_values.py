@@ -1,8 +1,8 @@
-"""Avro values: each is resolved from the schema that wrote it to the table's schema, into the table's columns.
+"""A decoder of Avro values. Each value is resolved from its writer schema to the table's schema and its columns.
 
-Everything is read here, without a library: ``avro_schema`` parses schemas, ``avro_columns`` plans the columns,
-``avro_resolution`` compiles what reads them. An array of values without bytes is refused, since one such value could
-promise any number of elements.
+No Avro library is used: ``avro_schema`` parses schemas, ``avro_columns`` plans the columns, and ``avro_resolution``
+compiles the readers. An array of elements without bytes is rejected, because a small value could then announce any
+number of elements.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from kafkaframes.scan.values.columns import Row
 from kafkaframes.scan.values.registry import BadValueError
 
 WHOLE: Final = "value"
-Schema = Any  # as JSON has it
+Schema = Any  # parsed JSON
 SchemaOf = Callable[[bytes], tuple[Schema | None, bytes]]
 
 
 class AvroDecoder:
-    """Decodes Avro.
+    """A decoder of Avro values.
 
     Args:
-        reader: the table's schema.
-        schema_of: given a value, returns the schema that wrote it (None: the table's) and the payload.
+        reader: Schema of the table.
+        schema_of: Function that returns the writer schema of a value (None: the table's schema) and its payload.
 
     Raises:
-        OptionError: it is not a schema, or columns cannot hold its values.
+        OptionError: The schema is invalid, or columns cannot represent its values.
     """
 
     def __init__(self, reader: Schema, schema_of: SchemaOf) -> None:
@@ -55,10 +55,10 @@ class AvroDecoder:
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind in columns)
 
     def decode(self, value: bytes) -> Row:
-        """Return a value's columns.
+        """Return the columns of a value.
 
         Raises:
-            BadValueError: the bytes are not what the schema says, or its schema does not resolve to the table's.
+            BadValueError: The bytes do not match their schema, or their schema does not resolve to the table's schema.
         """
         written, payload = self._schema_of(value)
         read = self._reader(written)
@@ -78,7 +78,7 @@ class AvroDecoder:
         return row
 
     def _reader(self, written: Schema | None) -> Read | str:
-        """Return what reads the values that a schema wrote, or why that cannot be."""
+        """Return a reader of the values of a writer schema, or the reason why the schemas are incompatible."""
         known = self._readers.get(id(written))
         if known is None:
             try:

@@ -1,7 +1,7 @@
-"""Decoded values as Arrow columns: what each decoder gives, and how good rows part from bad ones. Pure.
+"""Decoded values as Arrow columns: the interface of decoders, and the separation of valid and invalid rows. Pure.
 
-A decoder has ``fields``, the columns of a value, and turns one value's bytes into Python values by column name. What it
-cannot take raises ``BadValueError`` with the reason.
+A decoder has ``fields``, the columns of a value. It decodes the bytes of a value to Python values by column name. For
+an invalid value it raises ``BadValueError`` with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafkaframes.scan.values.registry import VALUE_SCHEMA_ID, BadValueError
 
 REASON: Final = "reason"
 TOMBSTONE: Final = "tombstone"
-# What the rows of a table have besides: a field of a value with such a name is called value_NAME.
+# The table's own column names. A field with such a name becomes the column value_NAME.
 TAKEN: Final = frozenset(
     {"topic", "partition", "offset", "timestamp", "timestampType", FAR_TIMES, "key", "headers", TOMBSTONE, REASON}
 )
@@ -33,25 +33,25 @@ Row = Mapping[str, Any]
 
 
 class Decoder(Protocol):
-    """Bytes of one value in, its columns out."""
+    """A decoder of a value's bytes to columns."""
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
         """The columns of a value, all nullable, in order."""
 
     def decode(self, value: bytes) -> Row:
-        """Return a value's columns by name; a name that is absent is null.
+        """Return the values of the columns by name. A missing name means null.
 
         Raises:
-            BadValueError: it is not what the schema says.
+            BadValueError: The bytes do not match the schema.
         """
 
 
 class ColumnBudget:
-    """Counts the columns of a schema while they are planned: a few lines of a schema can say millions.
+    """A counter of planned columns with a limit, because a few lines of a schema can describe millions.
 
     Args:
-        kind: what messages call the schema.
+        kind: Name of the schema in messages.
     """
 
     def __init__(self, kind: str) -> None:
@@ -61,12 +61,12 @@ class ColumnBudget:
         """Count a column.
 
         Args:
-            path: where it is.
-            name: of its type.
-            depth: how many types contain it.
+            path: Path of the column in the schema.
+            name: Name of its type.
+            depth: Number of types that contain it.
 
         Raises:
-            OptionError: there are more than ``MAX_COLUMNS``, or it is deeper than ``MAX_DEPTH``.
+            OptionError: There are more than ``MAX_COLUMNS`` columns or ``MAX_DEPTH`` levels.
         """
         self._columns += 1
         if self._columns > MAX_COLUMNS:
@@ -88,17 +88,18 @@ def _shorten(path: str) -> str:
 
 
 def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> dict[str, str]:
-    """Return what the columns of a value's fields are called, by the fields' names.
+    """Return the column names of a value's fields, by field name.
 
-    Engines do not tell names apart by case. A field whose name another column of the table has gets the prefix
-    ``value_``. Of several fields whose names differ by case only, the first one keeps its name, and each other one gets
-    a suffix that depends on its spelling alone. So does ``a.b`` if there is a field ``a``, which may be a struct.
+    Many engines ignore the case of column names. A field with the name of another column of the table gets the prefix
+    ``value_``. Of several fields whose names differ only by case, the first keeps its name, and each other one gets a
+    suffix that depends only on its spelling. The field ``a.b`` also gets a suffix if a field ``a``, which may be a
+    struct, exists.
 
     >>> column_names(["id", "Offset", "ID", "a.b"])
     {'id': 'id', 'Offset': 'value_Offset', 'ID': 'ID_3843', 'a.b': 'a.b'}
 
     Args:
-        reserved: names of the table's own columns; empty inside of a struct.
+        reserved: Names of the table's own columns; empty inside of a struct.
     """
     listed = list(names)
     own, others = {name.lower() for name in reserved}, {name.lower() for name in listed}
@@ -117,18 +118,18 @@ def column_names(names: Iterable[str], *, reserved: Collection[str] = TAKEN) -> 
 
 
 def _is_path_into(name: str, others: Collection[str]) -> bool:
-    """Return whether a name with dots reads like a field inside of another column, as Iceberg names one."""
+    """Return whether a name with dots could be a path to a nested field of another column, as in Iceberg."""
     parts = name.split(".")
     return any(".".join(parts[:count]) in others for count in range(1, len(parts)))
 
 
 def prepend_schema_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with a schema registry's prefix before each value whose headers have it.
+    """Return the rows with the schema id from the headers, if they have one, as a prefix of the value.
 
-    Serializers can write what would be the prefix, bytes for bytes, into the header ``VALUE_SCHEMA_ID``.
+    Serializers can write the prefix, byte for byte, to the header ``VALUE_SCHEMA_ID`` instead of the value.
 
     Args:
-        batch: rows with ``value`` (binary); without ``headers`` they are returned as they are.
+        batch: Rows with ``value`` (binary). Without the column ``headers``, they are returned as they are.
     """
     if "headers" not in batch.schema.names:
         return batch
@@ -148,17 +149,17 @@ def _with_prefix(value: bytes | None, headers: Sequence[Mapping[str, Any]] | Non
 def split_rows(
     batch: pa.RecordBatch, decoder: Decoder | None, *, needs_key: bool, has_prefix: bool = False
 ) -> tuple[pa.RecordBatch, Any]:
-    """Decode the column ``value``, and part good rows from bad ones.
+    """Decode the column ``value``, and separate valid from invalid rows.
 
     Args:
-        batch: rows with ``key`` and ``value`` (binary); a null value is a tombstone, of which all fields are null.
-        decoder: None leaves ``value`` as it is.
-        needs_key: whether a row without a key is a bad one.
-        has_prefix: whether values begin with a schema registry's prefix, or have it in their headers.
+        batch: Rows with ``key`` and ``value`` (binary). A null value is a tombstone, and all of its fields are null.
+        decoder: Decoder of values. None: ``value`` stays as it is.
+        needs_key: Whether a row without a key is invalid.
+        has_prefix: Whether values start with a schema registry's prefix, or have it in their headers.
 
     Returns:
-        The good rows, with ``tombstone`` and the value's columns in place of ``value`` if there is a decoder; and the
-        bad ones as they came, with the column ``reason`` behind, or None.
+        The valid rows; if there is a decoder, ``tombstone`` and the columns of the value replace ``value``. Then the
+        invalid rows, unchanged, with an additional column ``reason``; None if there are no invalid rows.
     """
     reasons: dict[int, str] = {}
     columns = {name: batch.column(name) for name in batch.schema.names}
@@ -184,7 +185,7 @@ def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, 
     """Decode a column of values.
 
     Returns:
-        A struct for each value, null where the value is null or cannot be decoded; and why not, by row.
+        A struct for each value (null if the value is null or cannot be decoded), and the reasons of failures by row.
     """
     reasons: dict[int, str] = {}
     columns = _decoded(values, decoder, reasons)
@@ -195,15 +196,15 @@ def decoded_struct(values: pa.Array, decoder: Decoder) -> tuple[pa.StructArray, 
 
 
 def _decoded(values: pa.Array, decoder: Decoder, reasons: dict[int, str]) -> dict[str, pa.Array]:
-    """Return a column for each field; a row that fits none is added to ``reasons`` and is null in all."""
-    at_once = getattr(decoder, "columns", None)  # of JSON
+    """Return a column for each field. Rows that do not fit are null, and their reasons are added to ``reasons``."""
+    at_once = getattr(decoder, "columns", None)  # only the JSON decoder has it
     if at_once is not None and not reasons and (columns := at_once(values)) is not None:
         made: dict[str, pa.Array] = columns
         return made
     rows = [_decoded_row(value, row, decoder, reasons) for row, value in enumerate(values.to_pylist())]
     try:
         return {field.name: _column(rows, field) for field in decoder.fields}
-    except _CONVERSION_ERRORS:  # one of many: find those that it is
+    except _CONVERSION_ERRORS:  # find the rows that cause the error
         for index, row in enumerate(rows):
             rows[index] = row if row is None else _fitting(row, index, decoder.fields, reasons)
     return {field.name: _column(rows, field) for field in decoder.fields}

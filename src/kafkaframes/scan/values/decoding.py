@@ -1,7 +1,8 @@
-"""How the values of a table are decoded: a value that travels to workers, and the decoder that each of them makes.
+"""Decoding options of a table's values, which are sent to workers, and the decoder that each worker creates.
 
-Where schemas come from decides what is read: with a registry, or files by id (``ID=FILE``), every value begins with a
-registry's prefix; with one file (``FILE``), or none, it has none. Nothing is guessed from the bytes.
+The source of the schemas determines whether values have a prefix. With a registry, or files by id (``ID=FILE``), every
+value starts with a registry's prefix. With one file (``FILE``), or without a schema, values have no prefix. The bytes
+themselves are not used for this decision.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ _KINDS: Final = {AVRO: registries.AVRO, JSON: registries.JSON, PROTOBUF: registr
 
 @dataclass(frozen=True)
 class Decoding:
-    """What is known of the values.
+    """The decoding options of values.
 
     Attributes:
-        mode: one of ``MODES``.
-        schema: of the table: a schema's text (JSON, Avro), or a FileDescriptorSet (Protobuf), as bytes.
-        by_id: the same of ids that a prefix names, where files say them.
-        registry: a URL; None for none.
-        registered: what the registry said of the table's subject, when the run began.
-        message: Protobuf: the message's full name; empty for the first one.
-        other_fields: JSON: whether there is a column for fields that the schema does not know.
+        mode: One of ``MODES``.
+        schema: Schema of the table: text (JSON, Avro) or a FileDescriptorSet (Protobuf), as bytes.
+        by_id: Schemas by the id in the prefix, if they come from files.
+        registry: URL of the registry. None: no registry.
+        registered: Schema of the table's subject in the registry at the start of the run.
+        message: Full name of the Protobuf message. Empty: the first message.
+        other_fields: JSON only. Whether fields that are not in the schema are returned in a column of their own.
     """
 
     mode: str
@@ -52,15 +53,15 @@ class Decoding:
 
     @property
     def has_prefix(self) -> bool:
-        """Whether each value begins with a schema registry's prefix."""
+        """Whether each value starts with a schema registry's prefix."""
         return self.registry is not None or bool(self.by_id)
 
     def decoder(self) -> Decoder:
-        """Return the decoder; in one process, the same one for the same values.
+        """Return the decoder. In a process, equal options share one decoder.
 
         Raises:
-            OptionError: a schema is none.
-            MissingExtraError: the format's library is absent.
+            OptionError: A schema is invalid.
+            MissingExtraError: The library of the format is not installed.
         """
         return _decoder(self)
 
@@ -71,11 +72,11 @@ def _decoder(decoding: Decoding) -> Decoder:
 
 
 def subject_schema(url: str, subject: str, mode: str) -> Registered:
-    """Return what a registry says of a table's subject.
+    """Return the newest schema of a table's subject in a registry.
 
     Raises:
-        OptionError: there is no such subject, or its schemas are of another kind.
-        NetworkError: the registry does not answer.
+        OptionError: The subject does not exist, or its schema has another format.
+        NetworkError: The registry does not respond.
     """
     result = Registry(url).latest(subject)
     if result.kind != _KINDS[mode]:
@@ -84,7 +85,7 @@ def subject_schema(url: str, subject: str, mode: str) -> Registered:
 
 
 class _Framed:
-    """Takes a value's prefix off, and says which schema wrote it."""
+    """A parser of prefixes, which returns the writer schema and the payload of a value."""
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
@@ -92,11 +93,11 @@ class _Framed:
         self._parsed: dict[Any, Any] = {}
 
     def payload(self, value: bytes) -> bytes:
-        """Return a value without its prefix, whatever wrote it."""
+        """Return a value without its prefix, for any schema id."""
         return split_prefix(value)[1] if self._decoding.has_prefix else value
 
     def avro(self, value: bytes) -> tuple[Any | None, bytes]:
-        """Return the schema that wrote a value, None for the table's, and the payload."""
+        """Return the writer schema of a value (None: the table's schema) and the payload."""
         if not self._decoding.has_prefix:
             return None, value
         number, payload = split_prefix(value)
@@ -110,10 +111,10 @@ class _Framed:
         return avro_schema(_by_id(self._registry, number, registries.AVRO))
 
     def protobuf(self, value: bytes, requested: str) -> bytes:
-        """Return a message's bytes.
+        """Return the bytes of a message.
 
         Raises:
-            BadValueError: it is another message than ``requested``.
+            BadValueError: The message is not of the type ``requested``.
         """
         if not self._decoding.has_prefix:
             return value
@@ -150,11 +151,11 @@ def _avro_text(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text  # the name of a primitive type may stand without quotes
+        return text  # the name of a primitive type is valid without quotes
 
 
 def avro_schema(registered: Registered) -> Any:
-    """Return a registered Avro schema; what it names stands before it, in a union that is taken apart again.
+    """Return a registered Avro schema with the schemas that it references inlined.
 
     >>> avro_schema(Registered("AVRO", '{"type": "record", "name": "A", "fields": []}'))["name"]
     'A'
@@ -165,7 +166,7 @@ def avro_schema(registered: Registered) -> Any:
 
 
 def _inlined(schema: Any, names: Mapping[str, Any], done: set[str]) -> Any:
-    """Put each named schema in where its name comes first."""
+    """Replace the first use of each name by its schema."""
     if isinstance(schema, str):
         if schema in names and schema not in done:
             done.add(schema)
@@ -185,7 +186,7 @@ def _inlined(schema: Any, names: Mapping[str, Any], done: set[str]) -> Any:
 
 
 def _registered_files(registered: Registered) -> list[bytes]:
-    """Return a registered Protobuf schema's files, each behind those that it imports, under the names it imports."""
+    """Return the files of a registered Protobuf schema, each after its imports and under the name that imports use."""
     descriptor_pb2, _, _ = load_library()
     files = []
     for name, text in (*registered.references, ("", registered.text)):
@@ -202,7 +203,7 @@ def _registered_files(registered: Registered) -> list[bytes]:
 
 
 def _imports(files: list[bytes]) -> list[bytes]:
-    """Return the files of Google's own that some import: no registry has those."""
+    """Return Google's own files that are imported, because registries do not contain them."""
     descriptor_pb2, _, _ = load_library()
     requested = {name for one in files for name in descriptor_pb2.FileDescriptorProto.FromString(one).dependency}
     result = []
@@ -224,7 +225,7 @@ def _json(decoding: Decoding) -> Decoder:
 
 
 def _json_references(registered: Registered | None) -> dict[str, Any]:
-    """Return the schemas that a registered JSON Schema names; one that is not JSON is left out."""
+    """Return the schemas that a registered JSON Schema references. References that are not JSON are omitted."""
     result = {}
     for name, text in () if registered is None else registered.references:
         with suppress(ValueError, RecursionError):
@@ -246,18 +247,18 @@ def _protobuf(decoding: Decoding) -> Decoder:
 
 
 class _Unframed:
-    """A decoder behind a prefix."""
+    """A decoder of values with a prefix."""
 
     def __init__(self, decoder: JsonDecoder, framed: _Framed, *, has_prefix: bool) -> None:
         self._decoder, self._payload, self._has_prefix = decoder, framed.payload, has_prefix
         self.fields = decoder.fields
 
     def decode(self, value: bytes) -> Any:
-        """Decode what follows the prefix."""
+        """Decode the bytes after the prefix."""
         return self._decoder.decode(self._payload(value))
 
     def columns(self, values: Any) -> Any:
-        """Decode many values at once, where none has a prefix; None: decode each."""
+        """Decode many values at once; None if values have a prefix and must be decoded one by one."""
         return None if self._has_prefix else self._decoder.columns(values)
 
 

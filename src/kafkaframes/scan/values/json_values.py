@@ -1,13 +1,13 @@
-"""JSON values by a JSON Schema, or by one that is inferred from the first values of a topic. Pure.
+"""Decoder of JSON values by a JSON Schema, and the inference of a schema from sample values. Pure.
 
-``json_schema`` says what of a JSON Schema becomes columns. A part without one type is a column of JSON text, with
-numbers as they were written. A value with another type than its column is a bad record; a field that the schema does
-not know is kept, as JSON text by its path, in the column ``other_fields``.
+``json_schema`` defines which parts of a JSON Schema become columns. A part without a single type becomes a column of
+JSON text, in which numbers keep their spelling. A value whose type differs from its column's is invalid. Fields that
+are not in the schema are kept as JSON text, by path, in the column ``other_fields``.
 
-Values of plain types are parsed at once by Arrow's parser, some 10 times faster than one by one, where that gives what
-``JsonDecoder.decode`` gives: each value is put into an object of its own, so that rows and values cannot be mixed up,
-and whatever Arrow's parser refuses, or takes and Python's does not, goes back to the decoder.
-``tests/scan/values/test_json_columns.py`` runs both on any bytes.
+Values of plain types are parsed together by Arrow's parser, about 10 times faster than one by one. Its results must
+equal those of ``JsonDecoder.decode``. Each value is therefore wrapped in an object, so that values cannot extend into
+other rows. Values that only one of the two parsers accepts are decoded one by one.
+``tests/scan/values/test_json_columns.py`` compares both on arbitrary bytes.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from kafkaframes.scan.values.json_schema import ARRAY, OBJECT, ColumnSchema, sim
 from kafkaframes.scan.values.registry import BadValueError
 
 OTHER: Final = "other_fields"
-WHOLE: Final = "value"  # the column of values that are no objects
+WHOLE: Final = "value"  # the column of values that are not objects
 _INT64: Final = 2**63
 Extras = dict[str, Any]
 Reader = Callable[[Any, str, Extras], Any]
 
 
 class JsonDecoder:
-    """Decodes JSON by a JSON Schema.
+    """A decoder of JSON values by a JSON Schema.
 
     Args:
-        schema: a JSON Schema, as parsed.
-        references: other schemas that it names, by the names that it uses.
-        other_fields: whether there is a column for fields that the schema does not know; else they are left out.
+        schema: JSON Schema, as parsed JSON.
+        references: Other schemas, by their names in ``$ref``.
+        other_fields: Whether fields that are not in the schema are returned in a column. Otherwise they are omitted.
 
     Raises:
-        OptionError: it is none.
+        OptionError: The schema is invalid.
     """
 
     def __init__(self, schema: Any, *, other_fields: bool = True, references: Mapping[str, Any] | None = None) -> None:
@@ -61,7 +61,7 @@ class JsonDecoder:
         self.fields: tuple[pa.Field, ...] = (*result, pa.field(OTHER, pa.string())) if other_fields else (*result,)
 
     def columns(self, values: pa.Array) -> dict[str, pa.Array] | None:
-        """Return the columns of many values at once where each is as the schema says; else None: decode each."""
+        """Return the columns of many values at once; None if a value does not match the schema exactly."""
         if not self._is_plain:
             return None
         arrays = parsed_columns(values, self._kinds, drops_other=not self._keeps_other)
@@ -71,10 +71,10 @@ class JsonDecoder:
         return {**columns, OTHER: pa.nulls(len(values), pa.string())} if self._keeps_other else columns
 
     def decode(self, value: bytes) -> Row:
-        """Return a value's columns.
+        """Return the columns of a value.
 
         Raises:
-            BadValueError: it is no JSON, or of another type.
+            BadValueError: The value is not JSON, or has another type than the schema.
         """
         parsed = _parsed(value)
         try:
@@ -112,13 +112,13 @@ def _no_constant(name: str) -> Any:
 
 
 class WrittenNumber(float):
-    """A number and its text: a double has 17 digits, and ends at 1.8e308."""
+    """A number with its text, because a double has only 17 digits and a maximum of 1.8e308."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> WrittenNumber:
-        """Return the number that a text is."""
+        """Parse a number."""
         result = super().__new__(cls, text)
         result.text = text
         return result
@@ -128,13 +128,13 @@ def _parse_int(text: str) -> int | WrittenNumber:
     return WrittenNumber(text) if len(text) > _MAX_INT_TEXT or text == "-0" else int(text)
 
 
-_MAX_INT_TEXT: Final = 4_000  # Python refuses to convert longer ones
-# One decoder: json.loads makes one for each value.
+_MAX_INT_TEXT: Final = 4_000  # Python refuses to convert longer text
+# One decoder for all values: json.loads creates a decoder for each call.
 _PARSE: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=WrittenNumber, parse_int=_parse_int).decode
 
 
 def _is_plain(plan: ColumnSchema) -> bool:
-    """Return whether Arrow's parser gives all columns: none is JSON text, or has another name than its field."""
+    """Return whether Arrow's parser can return all columns: no JSON text, and no renamed fields."""
     if plan.kind == ARRAY and plan.items is not None:
         return _is_plain(plan.items)
     if plan.kind == OBJECT:
@@ -203,7 +203,7 @@ def _json_text(value: Any, path: str, extras: Extras) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return JSON text, with numbers as they were written."""
+    """Return JSON text in which numbers keep their spelling."""
     if isinstance(value, dict):
         return f"{{{','.join(f'{_quoted(name)}:{_text(value[name])}' for name in sorted(value))}}}"
     if isinstance(value, list):
@@ -219,7 +219,7 @@ _LITERALS: Final = {None: "null", True: "true", False: "false"}
 
 
 def _quoted(text: str) -> str:
-    """Return text as JSON has it; half of a surrogate pair, which UTF-8 cannot hold, stays escaped."""
+    """Return a JSON string. An unpaired surrogate, which UTF-8 cannot represent, stays escaped."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -285,13 +285,13 @@ def _named(value: Any) -> str:
 
 
 def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
-    """Return a JSON Schema that all values fit; values that are no JSON are passed over.
+    """Return a JSON Schema that all values match. Values that are not JSON are ignored.
 
     >>> infer_schema([b'{"a": 1, "b": [1.5]}', b'{"a": null, "c": {"d": "x"}}'])["properties"]["a"]
     {'type': 'integer'}
 
     Raises:
-        OptionError: there is nothing to infer from.
+        OptionError: There are no values from which a schema can be inferred.
     """
     result: dict[str, Any] | None = None
     for value in values:
@@ -307,8 +307,8 @@ def infer_schema(values: Iterable[bytes | None]) -> dict[str, Any]:
     return result
 
 
-_UNKNOWN: Final[dict[str, Any]] = {"type": "null"}  # nulls only, so far
-_TEXT: Final[dict[str, Any]] = {}  # no one type: JSON text
+_UNKNOWN: Final[dict[str, Any]] = {"type": "null"}  # only nulls up to now
+_TEXT: Final[dict[str, Any]] = {}  # several types: JSON text
 
 
 def _schema_of(value: Any, depth: int) -> dict[str, Any]:
@@ -334,12 +334,12 @@ def _schema_of(value: Any, depth: int) -> dict[str, Any]:
 
 
 def _is_utf8(text: str) -> bool:
-    """Return whether text has no half of a surrogate pair, which a column cannot hold."""
+    """Return whether text has no unpaired surrogate, which a column cannot represent."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _merged(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-    """Return what both fit."""
+    """Return a schema that the values of both schemas match."""
     if left in (right, _UNKNOWN):
         return right
     if right == _UNKNOWN:
@@ -362,12 +362,12 @@ _OPENED, _CLOSED, _NULL, _NOTHING = texts([f'{{"{VALUE}":', "}\n", "null", ""])
 
 
 def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops_other: bool) -> list[pa.Array] | None:
-    """Return a column for each field, null where a value is null; None where the decoder has to look at each value.
+    """Return a column for each field, with nulls for null values; None if values must be decoded one by one.
 
     Args:
-        values: binary.
-        fields: of the values' objects, by their names in JSON, of plain types.
-        drops_other: whether fields that are not among them are left out; else they are for the decoder.
+        values: Values (binary).
+        fields: Fields of the objects, with their plain types, by their JSON names.
+        drops_other: Whether other fields are omitted. If not, values with other fields must be decoded one by one.
     """
     kind = pa.struct(list(fields.items()))
     try:
@@ -383,7 +383,7 @@ def parsed_columns(values: pa.Array, fields: Mapping[str, pa.DataType], *, drops
 
 
 def _parsed_by_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
-    texts = pc.fill_null(values.cast(pa.string()), _NULL)  # the cast refuses what is no UTF-8
+    texts = pc.fill_null(values.cast(pa.string()), _NULL)  # the cast rejects invalid UTF-8
     rows = pc.binary_join_element_wise(_OPENED, texts, _CLOSED, _NOTHING)
     data = rows.buffers()[2]
     if data is None or not len(rows):
@@ -395,7 +395,7 @@ def _parsed_by_arrow(values: pa.Array, kind: pa.StructType) -> pa.Array | None:
             explicit_schema=pa.schema([pa.field(VALUE, kind)]), unexpected_field_behavior="infer"
         ),
     )
-    if table.schema.names != [VALUE] or table.num_rows != len(values):  # a value went beyond its object
+    if table.schema.names != [VALUE] or table.num_rows != len(values):  # a value ended its wrapper object
         return None
     return table.column(0).combine_chunks()
 
@@ -405,7 +405,7 @@ def _end(rows: pa.Array) -> int:
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return a column without the fields that ``kind`` does not have."""
+    """Return a column without the fields that are not in ``kind``."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):
@@ -415,7 +415,7 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_finite(array: Any) -> bool:
-    """Return whether no number is NaN or infinite, which Arrow takes and JSON has not."""
+    """Return whether no number is NaN or infinite. Arrow accepts these, but they are not JSON."""
     if pa.types.is_struct(array.type):
         return all(_is_finite(array.field(number)) for number in range(array.type.num_fields))
     if pa.types.is_list(array.type):

@@ -1,9 +1,9 @@
-"""Protobuf values, through ``protobuf``: the descriptors of a FileDescriptorSet, or of a schema registry.
+"""A decoder of Protobuf values with the library ``protobuf``, by a FileDescriptorSet or a schema registry's schema.
 
-Fields are columns by their names; an unknown field (of a newer writer) is passed over, as Protobuf's rules have it.
-``google.protobuf.Timestamp`` is an instant, the wrappers (``Int64Value`` ...) are their value or null, an enum is its
-name (its number, as text, where it has none). A field without presence is never null. ``Struct`` and its parts, and a
-message inside itself, are JSON text, as Protobuf's JSON mapping has them. Groups are refused by name.
+Columns have the names of the fields. Unknown fields, of a newer writer, are ignored, as Protobuf specifies.
+``google.protobuf.Timestamp`` is an instant. A wrapper (``Int64Value`` ...) is its value or null. An enum value is its
+name, or its number as text if it has no name. A field without presence is never null. ``Struct``, its parts and
+recursive messages are JSON text, by Protobuf's JSON mapping. Groups are rejected with an error that names the field.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[int, pa.DataType]] = {
     8: pa.bool_(), 9: pa.string(), _BYTES: pa.binary(), 13: pa.uint32(), _ENUM: pa.string(), 15: pa.int32(),
     16: pa.int64(), 17: pa.int32(), 18: pa.int64(),
 }  # fmt: skip
-# Tables have no unsigned numbers: 32 bits go to int64, 64 bits to 20 digits.
+# Tables have no unsigned numbers: 32 bits become int64, and 64 bits become decimals of 20 digits.
 _SIGNED: Final = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 _MICROSECONDS: Final = 1_000_000
 _LEAST_INSTANT, _MOST_INSTANT = -(2**63) // _MICROSECONDS, 2**63 // _MICROSECONDS - 1
@@ -40,10 +40,10 @@ Unframed = Callable[[bytes], bytes]
 
 
 def load_library() -> tuple[Any, Any, Any]:
-    """Return ``descriptor_pb2``, ``descriptor_pool``, ``message_factory`` of ``google.protobuf``.
+    """Return ``descriptor_pb2``, ``descriptor_pool`` and ``message_factory`` of ``google.protobuf``.
 
     Raises:
-        MissingExtraError: they are absent.
+        MissingExtraError: The library is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -56,7 +56,7 @@ def files_of_set(data: bytes) -> list[bytes]:
     """Return the serialized files of a FileDescriptorSet (``protoc --include_imports --descriptor_set_out``).
 
     Raises:
-        OptionError: it is none.
+        OptionError: The bytes are not a FileDescriptorSet.
     """
     descriptor_pb2, _, _ = load_library()
     try:
@@ -72,10 +72,10 @@ _NO_SET: Final = "no FileDescriptorSet: protoc --include_imports --descriptor_se
 
 
 def message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
-    """Return the full name of the message that a value's indexes lead to in the last of some files.
+    """Return the full name of the message to which a value's message indexes refer, in the last file.
 
     Raises:
-        BadValueError: they lead nowhere.
+        BadValueError: An index does not exist.
     """
     descriptor_pb2, _, _ = load_library()
     file = descriptor_pb2.FileDescriptorProto.FromString(files[-1])
@@ -90,16 +90,16 @@ def message_name(files: Sequence[bytes], indexes: Sequence[int]) -> str:
 
 
 class ProtobufDecoder:
-    """Decodes Protobuf.
+    """A decoder of Protobuf values.
 
     Args:
-        files: serialized FileDescriptorProtos, each behind those that it imports.
-        message: the full name of the message; empty for the first one of the last file.
-        unframed: given a value, returns the message's bytes.
+        files: Serialized FileDescriptorProtos, each after its imports.
+        message: Full name of the message. Empty: the first message of the last file.
+        unframed: Function that returns the message bytes of a value.
 
     Raises:
-        OptionError: the message is not there, or has what no column can hold.
-        MissingExtraError: protobuf is absent.
+        OptionError: The message does not exist, or columns cannot represent a field.
+        MissingExtraError: The library protobuf is not installed.
     """
 
     def __init__(self, files: Sequence[bytes], message: str, unframed: Unframed) -> None:
@@ -127,27 +127,27 @@ class ProtobufDecoder:
         self.fields: tuple[pa.Field, ...] = tuple(pa.field(name, kind) for name, kind, _ in columns)
 
     def decode(self, value: bytes) -> Row:
-        """Return a value's columns.
+        """Return the columns of a value.
 
         Raises:
-            BadValueError: the bytes are no such message.
+            BadValueError: The bytes are not a message of this type.
         """
         payload = self._unframed(value)
         try:
             result = self._class.FromString(payload)
-        except Exception as error:  # DecodeError of whichever implementation is installed
+        except Exception as error:  # DecodeError differs between implementations of protobuf
             raise BadValueError(f"no Protobuf message {self.message}: {error}") from None
         return {name: take(result) for name, take in self._takes}
 
 
 class _Plan:
-    """Plans the columns of one message; each method returns a type, and what takes its value out of a message."""
+    """The planner of a message's columns. Methods return a type, and a function that reads the value of a message."""
 
     def __init__(self) -> None:
         self._budget = ColumnBudget("Protobuf")
 
     def field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-        """Plan a field: ``path`` is where it is, ``within`` are the messages that contain it."""
+        """Plan the column of a field at ``path``. ``within`` has the names of the messages that contain it."""
         if field.type == _GROUP:
             raise OptionError(f"Protobuf, {path}: a group has no column")
         name = field.name
@@ -165,7 +165,7 @@ class _Plan:
         return kind, lambda message: convert(getattr(message, name))
 
     def _one(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
-        """Plan one element of a field."""
+        """Plan the type of one element of a field."""
         descriptor = field.message_type if field.type == _MESSAGE else None
         named = field.containing_type if descriptor is None else descriptor
         self._budget.add(path, named.full_name, len(within))
@@ -186,7 +186,7 @@ class _Plan:
 
     def _struct(self, descriptor: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, Take]:
         if not descriptor.fields:
-            return pa.bool_(), lambda message: True  # only whether it is there
+            return pa.bool_(), lambda message: True  # a message without fields: only its presence matters
         inner = (*within, descriptor.full_name)
         names = column_names((one.name for one in descriptor.fields), reserved=())
         parts = [(names[one.name], *self.field(one, f"{path}.{one.name}", inner)) for one in descriptor.fields]
@@ -199,16 +199,16 @@ def _is_map(field: Any) -> bool:
 
 
 def _json_text(message: Any) -> str:
-    """Return a message by Protobuf's JSON mapping, under the names of its fields.
+    """Return a message by Protobuf's JSON mapping, with the names of the .proto fields.
 
     Raises:
-        BadValueError: JSON cannot say it: a number that is not finite, an ``Any`` of an unknown message.
+        BadValueError: JSON cannot represent it: a number is not finite, or an ``Any`` has an unknown message.
     """
     from google.protobuf import json_format
 
     try:
         value = json_format.MessageToDict(message, preserving_proto_field_name=True)
-    except Exception as error:  # of the library's own, or TypeError, ValueError
+    except Exception as error:  # the library's own exceptions, TypeError or ValueError
         raise BadValueError(f"{message.DESCRIPTOR.full_name} has no JSON: {error}") from None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 

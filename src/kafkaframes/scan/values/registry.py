@@ -1,7 +1,7 @@
-"""Values as Confluent's serializers frame them, and the registry that has their schemas, by id or subject, over HTTP.
+"""The wire format of Confluent's serializers, and a client of schema registries (by schema id or subject, over HTTP).
 
-What was asked once is kept: an id stands for one schema for good. An id that the registry does not know is a bad
-record's matter (``BadValueError``); a registry that does not answer ends the run.
+Responses are cached, because an id always refers to the same schema. An id that the registry does not have makes a
+record invalid (``BadValueError``). If the registry does not respond, the run fails.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kafkaframes.storage.files.http_client import open_url
 
 PREFIX_SIZE: Final = 5
 GUID_PREFIX_SIZE: Final = 17
-VALUE_SCHEMA_ID: Final = "__value_schema_id"  # the header that has a value's prefix; __key_schema_id is the key's
-_MOST_INDEXES: Final = 64  # deeper nesting than any protoc takes
+VALUE_SCHEMA_ID: Final = "__value_schema_id"  # header with the prefix of the value; that of the key is __key_schema_id
+_MOST_INDEXES: Final = 64  # protoc accepts less nesting
 _VARINT_BITS: Final = 35
 
 
 class BadValueError(Exception):
-    """A value is not what its schema says: the reason, for the table of dead letters."""
+    """A value does not match its schema. The message is the reason in the dead letter table."""
 
 
 def split_prefix(value: bytes) -> tuple[int | str, bytes]:
-    """Return the schema's id, a number or a GUID, and what follows it.
+    """Return the schema id of a value, a number or a GUID, and the bytes after the prefix.
 
     >>> split_prefix(bytes([0, 0, 0, 1, 2]) + b"payload")
     (258, b'payload')
@@ -37,7 +37,7 @@ def split_prefix(value: bytes) -> tuple[int | str, bytes]:
     ('00010203-0405-0607-0809-0a0b0c0d0e0f', b'payload')
 
     Raises:
-        BadValueError: there is no such prefix.
+        BadValueError: The value does not have a valid prefix.
     """
     size = GUID_PREFIX_SIZE if value[:1] == b"\1" else PREFIX_SIZE
     if len(value) < size:
@@ -50,13 +50,13 @@ def split_prefix(value: bytes) -> tuple[int | str, bytes]:
 
 
 def split_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Return the message indexes of a Protobuf value, and the message's bytes.
+    """Return the message indexes of a Protobuf value, and the bytes of the message.
 
     >>> split_indexes(bytes([0]) + b"m"), split_indexes(bytes([4, 2, 0]) + b"m")
     (((0,), b'm'), ((1, 0), b'm'))
 
     Raises:
-        BadValueError: they break off, or there are too many.
+        BadValueError: The indexes are truncated, or there are too many.
     """
     try:
         count, position = _zigzag(payload, 0)
@@ -94,12 +94,12 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
 class Registered(NamedTuple):
-    """A schema as the registry has it.
+    """A schema in a registry.
 
     Attributes:
         kind: AVRO, JSON or PROTOBUF.
-        text: the schema; for Protobuf a FileDescriptorProto in base64.
-        references: schemas that it names, each behind those that it names itself: (name, text).
+        text: Text of the schema; for Protobuf, a FileDescriptorProto in base64.
+        references: Referenced schemas as (name, text), each after its own references.
     """
 
     kind: str
@@ -108,13 +108,13 @@ class Registered(NamedTuple):
 
 
 class Registry:
-    """Asks one registry.
+    """A client of a schema registry.
 
     Args:
         url: ``http(s)://[user:password@]host[:port][/path]``.
 
     Raises:
-        OptionError: it is no such URL.
+        OptionError: The URL is invalid.
     """
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -135,8 +135,8 @@ class Registry:
         """Return a schema by its number or its GUID.
 
         Raises:
-            BadValueError: the registry does not know the id.
-            NetworkError: it does not answer, or with an error.
+            BadValueError: The registry does not have the id.
+            NetworkError: The registry does not respond, or responds with an error.
         """
         known = self._by_id.get(schema_id)
         if known is None:
@@ -155,8 +155,8 @@ class Registry:
         """Return the newest schema of a subject.
 
         Raises:
-            OptionError: there is no such subject.
-            NetworkError: as ``by_id``.
+            OptionError: The subject does not exist.
+            NetworkError: As for ``by_id``.
         """
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
@@ -175,7 +175,7 @@ class Registry:
         return Registered(kind, text, tuple(result.items()))
 
     def _follow(self, references: Any, kind: str, result: dict[str, str]) -> None:
-        """Fetch what a schema names, depth first."""
+        """Fetch referenced schemas, depth first."""
         for entry in references:
             name, subject, version = (entry.get(key) for key in ("name", "subject", "version"))
             if name in result or len(result) >= _MOST_REFERENCES:
@@ -184,13 +184,13 @@ class Registry:
             answer = self._ask(f"/subjects/{quote(str(subject), safe='')}/versions/{version}{form}")
             if answer is None:
                 raise NetworkError(f"{self._url}: a schema names {subject} version {version}, which is not there")
-            result[name] = ""  # seen, while it is followed
+            result[name] = ""  # marks the reference as visited
             self._follow(answer.get("references") or (), kind, result)
             del result[name]
             result[name] = str(answer.get("schema"))
 
     def _ask(self, path: str) -> dict[str, Any] | None:
-        """Return an answer's JSON object; None for what is not found."""
+        """Return the JSON object of a response; None for 404."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with open_url(request, timeout_seconds=self._timeout) as response:
