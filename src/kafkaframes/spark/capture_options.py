@@ -1,4 +1,4 @@
-"""Options of ``format("kafka-capture")``: Spark's text in, one frozen value out. No pyspark, no I/O."""
+"""Options of ``format("kafka-capture")``, parsed from Spark's text to an immutable value. No pyspark, no I/O."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ _KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def capture_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read options in any letter case.
+    """Parse options, whatever the letter case of their names.
 
     >>> capture_options({"path": "/tmp/x.pcap", "TABLE": "gaps"}).read.table
     'gaps'
 
     Raises:
-        OptionError: an option is unknown or has a bad value; the message says which.
+        OptionError: An option is unknown or has an invalid value. The message names it.
     """
     by_name = {name.lower(): text for name, text in options.items()}
     for name in by_name:

@@ -1,8 +1,7 @@
-"""Options that decode values in Spark's workers: ``decode=json|avro|protobuf``, of ``kafka-log`` and ``kafka-topic``.
+"""Options that decode values in Spark's workers: ``decode=json|avro|protobuf`` of ``kafka-log`` and ``kafka-topic``.
 
-A source's options are parted here: those of decoding become a ``ValueDecoding``, the rest are the source's, which reads
-``value`` as bytes. Where the source yields rows, ``decoded_rows`` puts the struct in the bytes' place, and ``_error``
-behind all columns.
+Decoding options become a ``ValueDecoding``. The other options are those of the source, which reads ``value`` as bytes.
+For each batch of the source, ``decoded_rows`` replaces the bytes by the struct, and appends the column ``_error``.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ _OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option 
 
 @dataclass(frozen=True)
 class Values:
-    """How the values of a read are decoded.
+    """The decoding of the values of a read.
 
     Attributes:
-        decoding: what makes structs of bytes.
-        schema: of the rows, as Spark has it; None until that is known.
+        decoding: Decoder of bytes to structs.
+        schema: Schema of the rows in Spark; None while it is unknown.
     """
 
     decoding: ValueDecoding
@@ -69,14 +68,15 @@ class Values:
 
 
 def parted(options: Mapping[str, str], *, other_modes: tuple[str, ...] = ()) -> tuple[Values | None, dict[str, str]]:
-    """Return how values are decoded, None where they are not, and the source's own options.
+    """Return the decoding (None: values are bytes), and the options of the source.
 
     Args:
-        other_modes: of the option decode, that are the source's own.
+        options: Options as Spark passes them.
+        other_modes: Values of the option ``decode`` that the source handles itself.
 
     Raises:
-        OptionError: an option is for decoding, and nothing is decoded; no schema can be had.
-        MissingExtraError, NetworkError: as ``Scan.decode``.
+        OptionError: A decoding option is given without ``decode``, or the schema is missing or invalid.
+        MissingExtraError, NetworkError: As for ``Scan.decode``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
     mode = by_name.get(DECODE, "").lower()
@@ -107,10 +107,13 @@ def _decoding(mode: str, choice: dict[str, Any], subscribed: str) -> ValueDecodi
 
 
 def refuse_decoding(names: Iterable[str]) -> None:
-    """Refuse options of decoding where rows are not Spark's, by their names in small letters.
+    """Reject decoding options in jobs, because only ``spark.read`` and ``spark.readStream`` support them.
+
+    Args:
+        names: Names of the options, in lower case.
 
     Raises:
-        OptionError: says where they are taken.
+        OptionError: There is a decoding option. The message names the reads that support it.
     """
     for name in names:
         if name in _OPTIONS:
@@ -118,7 +121,7 @@ def refuse_decoding(names: Iterable[str]) -> None:
 
 
 def decoded_ddl(columns: tuple[Column, ...], values: Values | None, comment: str) -> str:
-    """Return the schema of a source as Spark's DDL, with the struct in place of ``value``."""
+    """Return the schema of a source as Spark DDL, with the struct as the type of ``value``."""
     if values is None or VALUE not in [column.name for column in columns]:
         return ddl(columns, comment)
     import pyarrow as pa
@@ -146,7 +149,7 @@ def _quoted(name: str) -> str:
 
 
 def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType, Values | None]:
-    """Return the schema that the source reads, with bytes as ``value``, and the decoding into what Spark has."""
+    """Return the schema that the source reads, with ``value`` as bytes, and the decoding to Spark's schema."""
     if values is None:
         return schema, None
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
@@ -161,16 +164,16 @@ def plain_schema(schema: StructType, values: Values | None) -> tuple[StructType,
         if field.name != ERROR
     ]
     names = [field.name for field in fields]
-    if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, and left out again
+    if VALUE in names and HEADERS in values.decoding.sources and HEADERS not in names:  # read, but not returned
         fields.append(StructField(HEADERS, from_arrow_type(ARROW_TYPES[HEADERS_TYPE])))
     return StructType(fields), Values(values.decoding, to_arrow_schema(schema, timezone="UTC"))
 
 
 def decoded_rows(batches: Iterable[pa.RecordBatch], values: Values | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task with their values decoded, in the types that Spark has.
+    """Yield the rows of a task with decoded values, in Spark's types.
 
     Raises:
-        CorruptRecordError: a value cannot be decoded, with decodeErrors=raise.
+        CorruptRecordError: A value cannot be decoded, and ``decodeErrors`` is ``raise``.
     """
     if values is None or values.schema is None:
         yield from batches

@@ -1,11 +1,11 @@
-"""Columns of what a schema registry's serializers put before a value: the schema's id, and the payload behind it.
+"""Spark functions for the header of a schema registry's serializers: the schema id and the payload of a value.
 
     from kafkaframes.spark.functions import payload, schema_id
 
     df.select(schema_id("value"), from_avro(payload("value"), schema))
 
-They are expressions of Spark's own, so that no value leaves the JVM, and work for every source. ``from_avro`` and
-``from_protobuf`` are Spark's, of its packages spark-avro and spark-protobuf.
+They are native Spark expressions, so that values do not leave the JVM, and they work with every source. ``from_avro``
+and ``from_protobuf`` are in Spark's packages spark-avro and spark-protobuf.
 
 | ``registry`` | header |
 |---|---|
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Header(NamedTuple):
-    """Of a registry: the bytes that all headers begin with, and how many of the id follow."""
+    """The header of a registry: its first bytes, and the length of the id that follows them."""
 
     first: bytes
     id_bytes: int
@@ -35,19 +35,19 @@ class _Header(NamedTuple):
 
 REGISTRIES: Final = {"confluent": _Header(b"\0", 4), "apicurio": _Header(b"\0", 8), "glue": _Header(b"\3\0", 16)}
 _ALL: Final = 2**31 - 1
-_LARGEST_INDEX: Final = 0x7F  # of one byte
+_LARGEST_INDEX: Final = 0x7F  # largest index that is encoded in one byte
 _DEEPEST: Final = 3
 
 
 def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
-    """Return a column with the id of the schema that wrote each value; null where a value has no such header.
+    """Return a column with the schema id of each value; null if a value does not have the header.
 
     Args:
-        value: binary.
-        registry: ``confluent``, ``apicurio`` (bigint, both) or ``glue`` (a UUID as text).
+        value: Binary column.
+        registry: ``confluent`` or ``apicurio`` (ids are bigint), or ``glue`` (ids are UUIDs as text).
 
     Raises:
-        OptionError: no such registry.
+        OptionError: The registry is unknown.
     """
     from pyspark.sql import functions
 
@@ -62,16 +62,16 @@ def schema_id(value: ColumnOrName, registry: str = "confluent") -> Column:
 
 
 def payload(value: ColumnOrName, registry: str = "confluent", *, protobuf: bool = False) -> Column:
-    """Return a column with what is behind the header; null where a value has none.
+    """Return a column with the bytes after the header; null if a value does not have the header.
 
     Args:
-        value: binary.
-        registry: as ``schema_id``; what Glue's serializer has compressed is null.
-        protobuf: whether the indexes of a Protobuf message stand between header and payload; messages are found that
-            are nested at most three levels deep.
+        value: Binary column.
+        registry: As for ``schema_id``. Values that Glue's serializer has compressed are null.
+        protobuf: Whether Protobuf message indexes follow the header. Messages that are nested more than three levels
+            deep are null.
 
     Raises:
-        OptionError: no such registry.
+        OptionError: The registry is unknown.
     """
     from pyspark.sql import functions
 
@@ -102,7 +102,7 @@ def _has_header(value: ColumnOrName, header: _Header) -> Column:
 
 
 def _behind_indexes(rest: Column) -> Column:
-    """Return what follows a count of indexes (a zigzag varint, so twice the count) and as many indexes, a byte each."""
+    """Return the bytes after the index count (a zigzag varint, so twice the count) and its indexes of one byte each."""
     from pyspark.sql import functions
 
     def byte(position: int) -> Column:

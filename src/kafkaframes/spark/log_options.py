@@ -1,12 +1,13 @@
-"""Options of ``spark.read.format("kafka-log")``: Spark's text in, one ``ReadOptions`` out. No pyspark, no I/O.
+"""Options of ``spark.read.format("kafka-log")``, which are parsed from Spark's text to ``ReadOptions``. No I/O.
 
-Names, defaults and JSON forms are those of Spark's own Kafka source wherever it has the option
-(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list;
-its rows are also what the documentation prints. Spark hands over names in lower case, so letter case never counts.
+Names, defaults and JSON forms are those of Spark's own Kafka source if it has the option
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` contains all options and
+is the source of their documentation. Spark passes names in lower case, so letter case does not matter. pyspark is not
+imported.
 
-Options of a store (``s3://``, ``gs://``, ...) become what fsspec's constructor takes. Spark's names of them are those
-of Hadoop's S3A, with or without ``spark.hadoop.`` before them. What has no name here can be given as one JSON object,
-``storageOptions``, which goes to fsspec as it is and is stronger than the single names.
+Options of a store (``s3://``, ``gs://``, ...) become keyword arguments of fsspec's constructor. Their names in Spark
+are those of Hadoop's S3A, with or without the prefix ``spark.hadoop.``. Other arguments can be given as a JSON object
+in ``storageOptions``. It is passed to fsspec as it is, and overrides the single options.
 """
 
 from __future__ import annotations
@@ -49,16 +50,17 @@ REPLICAS = ("merge", "all")
 
 
 def log_options(texts: Mapping[str, str], **settings: Any) -> ReadOptions:
-    """Read options in any letter case.
+    """Parse options, whatever the letter case of their names.
 
     >>> log_options({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
     8
 
     Args:
-        settings: fields of ``ReadOptions`` for what the texts do not say.
+        texts: Options as Spark passes them.
+        settings: Values of ``ReadOptions`` fields for which there are no texts.
 
     Raises:
-        OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
+        OptionError: An option is unknown, has an invalid value, or contradicts another one. The message names it.
     """
     others, storage = split_storage(texts)
     options = _by_known_name(others)
@@ -191,7 +193,7 @@ _ROWS = (
 )
 OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
 
-# Options of Spark's Kafka source that speak to a broker; files have none.
+# Options of Spark's Kafka source that apply to brokers only.
 _BROKER_OPTIONS = (
     "groupidprefix",
     "kafkaconsumer.polltimeoutms",
@@ -228,7 +230,7 @@ def _addressing(text: str) -> str:
     return "path" if boolean(text) else "auto"
 
 
-# Spark's or fsspec's name -> the place in fsspec's keyword arguments, and how the text is read.
+# Name in Spark or fsspec -> path in fsspec's keyword arguments, and parser of the text.
 NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "endpoint_url": (("endpoint_url",), _endpoint),
     "region": (("client_kwargs", "region_name"), str),
@@ -249,13 +251,13 @@ NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
 
 
 def split_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split options into those of the source and the keyword arguments for fsspec.
+    """Separate the options of the source from keyword arguments for fsspec.
 
     >>> split_storage({"path": "s3://b/logs", "fs.s3a.endpoint": "http://127.0.0.1:9000", "key": "k"})
     ({'path': 's3://b/logs'}, {'endpoint_url': 'http://127.0.0.1:9000', 'key': 'k'})
 
     Raises:
-        OptionError: a value cannot be read.
+        OptionError: A value cannot be parsed.
     """
     others: dict[str, str] = {}
     storage: dict[str, Any] = {}

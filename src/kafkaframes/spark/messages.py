@@ -1,11 +1,11 @@
-"""Functions on Spark columns of Kafka messages: bytes to structs and back, Arrow batch by Arrow batch.
+"""Spark functions for columns of Kafka messages, which convert bytes to structs and back in Arrow batches.
 
     from kafkaframes.spark.messages import decode_message, decode_request, decode_response, encode_message
 
     df.select(decode_message("value", "MetadataResponse", 12).alias("m")).select("m.topics.name", "m._error")
 
-They are Arrow UDFs (PySpark 4.1 and later). A bad message never fails the job: its row has the reason in ``_error`` and
-nulls elsewhere. Fields are named as in Kafka's JSON form; uuids are 16 bytes of binary.
+They are Arrow UDFs (PySpark 4.1 and later). An invalid message does not fail the job: its row has the reason in
+``_error``, and other fields are null. Fields have the names of Kafka's JSON form. UUIDs are 16 bytes of binary.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ REQUEST_TYPE = pa.struct(
 def decode_message(
     col: ColumnOrName, name: str, version: int, *, mode: str = "reference", specs: str | None = None
 ) -> Column:
-    """Return a column of structs: the message ``name`` at ``version`` that each binary value is.
+    """Return a column of structs, decoded from binary values that are messages ``name`` of one version.
 
     Args:
-        col: bodies, without header and size.
-        name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``.
-        version: the version of all of them.
-        mode: ``reference`` accepts what Kafka accepts, ``strict`` only canonical bytes.
-        specs: a folder of specs, which the workers can read too, instead of the catalog.
+        col: Message bodies, without header and size.
+        name: Kafka's name of the message, such as ``MetadataResponse`` or ``OffsetCommitValue``.
+        version: Version of all messages.
+        mode: ``reference`` accepts the bytes that Kafka accepts, ``strict`` only canonical bytes.
+        specs: Directory of message specifications that replaces the catalog. Workers must be able to read it.
 
     Raises:
-        OptionError: no such message, version or mode.
+        OptionError: The message, version or mode does not exist.
     """
     from kafkaframes.protocol.messages import message
     from kafkaframes.protocol.messages.codec import check_mode
@@ -64,13 +64,13 @@ def decode_message(
 
 
 def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | None = None) -> Column:
-    """Return a binary column: each struct as the message ``name`` at ``version``; the inverse of ``decode_message``.
+    """Return a binary column with each struct encoded as the message ``name``; the inverse of ``decode_message``.
 
-    Fields are found by name; what is missing is at its default, ``_error`` is not looked at, a null struct is null.
-    A row that cannot be written fails the job with an EncodeError that names its field.
+    Struct fields are matched by name. Missing fields have their defaults, ``_error`` is ignored, and a null struct is
+    null. A row that cannot be encoded fails the job with an EncodeError that names the field.
 
     Raises:
-        OptionError: no such message or version.
+        OptionError: The message or version does not exist.
     """
     from kafkaframes.protocol.messages import message
 
@@ -79,15 +79,16 @@ def encode_message(col: ColumnOrName, name: str, version: int, *, specs: str | N
 
 
 def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: str = "reference") -> Column:
-    """Return a column of structs ``header, body, _error``: responses to requests of one API and version.
+    """Return a column of structs ``header, body, _error``, decoded from responses of one API and version.
 
     Args:
-        col: responses as they are on the wire, without their sizes.
-        api_key: of the request that each answers; as ``api_version``.
-        mode: as for :func:`decode_message`.
+        col: Responses in wire format, without their sizes.
+        api_key: API key of the requests.
+        api_version: API version of the requests.
+        mode: As for :func:`decode_message`.
 
     Raises:
-        OptionError: no such API, version or mode.
+        OptionError: The API, version or mode does not exist.
     """
     from kafkaframes.protocol.messages.framed import response_columns
 
@@ -98,20 +99,22 @@ def decode_response(col: ColumnOrName, api_key: int, api_version: int, *, mode: 
 def decode_request(
     col: ColumnOrName, api_key: int | None = None, api_version: int | None = None, *, mode: str = "reference"
 ) -> Column:
-    """Return a column of structs: requests, which name their API and version themselves.
+    """Return a column of structs, decoded from requests.
 
-    Without ``api_key`` the requests may be any: ``apiKey, apiVersion, correlationId, clientId, name, header, body,
-    _error``; ``header`` and ``body`` are Kafka's JSON form (records as base64, unknown tags as ``_unknownTags``: trace
-    ids live there). That is one Python object a row. With API and version, which all of them must have, it is
-    ``header, body, _error`` as :func:`decode_response` gives, at the kernels' speed.
+    Without ``api_key``, requests may be of any API and version. The result has ``apiKey, apiVersion, correlationId,
+    clientId, name, header, body, _error``. ``header`` and ``body`` are in Kafka's JSON form (records as base64, unknown
+    tags such as trace ids as ``_unknownTags``), and each row is decoded in Python. With ``api_key`` and
+    ``api_version``, which must be those of all requests, the result has ``header, body, _error`` as for
+    :func:`decode_response`, and compiled kernels decode it.
 
     Args:
-        col: requests as they are on the wire, without their sizes.
-        api_key: of all of them, with ``api_version``.
-        mode: as for :func:`decode_message`.
+        col: Requests in wire format, without their sizes.
+        api_key: API key of all requests. It requires ``api_version``.
+        api_version: API version of all requests. It requires ``api_key``.
+        mode: As for :func:`decode_message`.
 
     Raises:
-        OptionError: no such API, version or mode; or one of API and version without the other.
+        OptionError: The API, version or mode does not exist, or only one of API and version is given.
     """
     if api_key is None and api_version is None:
         return _column(col, lambda data: _any_requests(data, mode), REQUEST_TYPE)
@@ -142,7 +145,7 @@ def _request(data: bytes, mode: str) -> dict[str, Any]:
     }
     row["clientId"] = frame.header.client_id
     row["header"] = json.dumps(frame.header.to_json(frame.header_version))
-    if not isinstance(frame.body, bytes):  # an ApiVersions request of an unknown version
+    if not isinstance(frame.body, bytes):  # an ApiVersions request of an unsupported version
         row["name"] = type(frame.body).__name__
         row["body"] = json.dumps(frame.body.to_json(frame.api_version, records="base64"))
     return row
@@ -170,12 +173,12 @@ def _column(col: ColumnOrName, convert: Callable[[pa.Array], pa.Array], type_: p
     def run(data: pa.Array) -> pa.Array:
         return convert(data).cast(requested)
 
-    run.__annotations__ = {"data": pa.Array, "return": pa.Array}  # as objects: the worker does not resolve text
+    run.__annotations__ = {"data": pa.Array, "return": pa.Array}  # types, because the worker does not resolve names
     return arrow_udf(run, returnType=from_arrow_type(requested))(col)
 
 
 def _without_fixed_binary(type_: pa.DataType) -> pa.DataType:
-    """Return a type with plain binary for binary(16), which Spark's side of Arrow does not read."""
+    """Return a type with plain binary instead of binary(16), which Spark cannot read from Arrow."""
     if pa.types.is_struct(type_):
         return pa.struct([(field.name, _without_fixed_binary(field.type)) for field in type_])
     if pa.types.is_list(type_):

@@ -1,6 +1,6 @@
-"""How the texts of options become values: what sources and sinks read alike. No pyspark, no I/O.
+"""Parsers of option texts, shared by sources and sinks. No pyspark, no I/O.
 
-A reader of a text raises ``ValueError`` with what it must be; ``parsed`` names the option beside it.
+A parser raises ``ValueError`` with the expected form. ``parsed`` adds the name of the option.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaframes.storage.files.units import parse_time
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name as Spark's documentation writes it, the field it fills, how its text is read."""
+    """An option: its name in Spark's spelling, its field, and its parser."""
 
     name: str
     field: str
@@ -30,7 +30,7 @@ class Option:
 
 
 def text_list(text: str) -> tuple[str, ...]:
-    """Read names with commas between them; there is one at least."""
+    """Parse names separated by commas, at least one."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise ValueError("must be a comma separated list of names")
@@ -38,19 +38,19 @@ def text_list(text: str) -> tuple[str, ...]:
 
 
 def topics_value(text: str) -> frozenset[str]:
-    """Read names of topics with commas between them."""
+    """Parse topic names separated by commas."""
     return frozenset(text_list(text))
 
 
 def boolean(text: str) -> bool:
-    """Read true or false, in any letter case."""
+    """Parse true or false, in any letter case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
 def one_of(names: Collection[str]) -> Callable[[str], str]:
-    """Return what reads one of these names, in any letter case."""
+    """Return a parser that accepts one of these names, in any letter case."""
 
     def parse(text: str) -> str:
         for name in names:
@@ -76,7 +76,7 @@ def mode_value(*values: str) -> Callable[[str], str]:
 
 
 def timestamp_value(text: str) -> int:
-    """Read a time: milliseconds since 1970, or a date.
+    """Parse a time: milliseconds since 1970, or a date.
 
     >>> timestamp_value("2025-10-09T12:00Z") == timestamp_value("1760011200000")
     True
@@ -88,7 +88,7 @@ def timestamp_value(text: str) -> int:
 
 
 def timestamps_value(text: str) -> PartitionOffsets:
-    """Read JSON with a time for each topic partition; see ``timestamp_value``."""
+    """Parse JSON with a time for each topic partition, in the format of ``timestamp_value``."""
     form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
     values = _json_object(text, form)
     if not all(isinstance(partitions, dict) for partitions in values.values()):
@@ -104,7 +104,7 @@ def timestamps_value(text: str) -> PartitionOffsets:
 
 
 def whole_number(text: str) -> int:
-    """Read a whole number."""
+    """Parse an integer."""
     try:
         return int(text)
     except ValueError:
@@ -112,7 +112,7 @@ def whole_number(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Read a whole number above 0."""
+    """Parse an integer greater than 0."""
     try:
         number = int(text)
     except ValueError:
@@ -133,7 +133,7 @@ def _json_object(text: str, form: str) -> dict[str, Any]:
 
 
 def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
-    """Read Spark's JSON of topic partitions.
+    """Parse Spark's JSON of topic partitions.
 
     >>> parse_assign('{"orders": [0, 2]}')
     {'orders': (0, 2)}
@@ -148,7 +148,7 @@ def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def parse_offsets(text: str) -> dict[tuple[str, int], int]:
-    """Read Spark's JSON of offsets: -2 is the earliest, -1 the latest.
+    """Parse Spark's JSON of offsets, in which -2 is earliest and -1 latest.
 
     >>> parse_offsets('{"orders": {"0": 23, "1": -2}}')
     {('orders', 0): 23, ('orders', 1): -2}
@@ -166,14 +166,14 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
 
 
 def starting_value(text: str) -> int | PartitionOffsets:
-    """Read where a query starts: earliest, latest, or JSON of offsets."""
+    """Parse the start of a query: earliest, latest, or JSON of offsets."""
     if text.strip().lower() == "earliest":
         return EARLIEST
     return LATEST if text.strip().lower() == "latest" else parse_offsets(text)
 
 
 def ending_value(text: str) -> int | PartitionOffsets:
-    """Read where a batch query ends, exclusive: latest, or JSON of offsets."""
+    """Parse the end of a batch query (exclusive): latest, or JSON of offsets."""
     if text.strip().lower() == "latest":
         return LATEST
     if text.strip().lower() == "earliest":
@@ -185,7 +185,7 @@ def ending_value(text: str) -> int | PartitionOffsets:
 
 
 def by_precedence(values: dict[str, Any]) -> None:
-    """Leave of offsets and times what counts, as in Spark: a time for all partitions, times for each, then offsets."""
+    """Keep only the bounds with precedence, as in Spark: a time for all partitions, times for each, then offsets."""
     for bound in ("start", "end"):
         by_partition = values.pop(f"{bound}_times", None)
         time = values.pop(f"{bound}_time", by_partition)
@@ -194,14 +194,16 @@ def by_precedence(values: dict[str, Any]) -> None:
 
 
 def unknown_option(name: str, known: Mapping[str, Option], source: str, *, others: Iterable[str] = ()) -> str:
-    """Return what to say of a name that no option has: which one is near, or all.
+    """Return the message for an unknown option, with the closest known name or all names.
 
     Args:
-        known: the options by their names in lower case.
-        others: names in lower case that are options, too.
+        name: Name of the unknown option.
+        known: Options, by their names in lower case.
+        source: Name of the data source.
+        others: Names of further valid options, in lower case.
     """
     lower = name.lower()
-    # Spark's word for topics to read; nearer by letters are topicColumn and such
+    # Spark's name for the topics to read; by edit distance, topicColumn and others would be closer
     meant = "subscribe" if lower in ("topic", "topics") and "subscribe" in known else lower
     near = difflib.get_close_matches(meant, [*known, *others], n=1, cutoff=0.6)
     if near:
@@ -210,10 +212,10 @@ def unknown_option(name: str, known: Mapping[str, Option], source: str, *, other
 
 
 def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
-    """Return the value of an option's text.
+    """Return the parsed value of an option.
 
     Raises:
-        OptionError: it has none; the message names the option.
+        OptionError: The text is invalid. The message names the option.
     """
     try:
         return parse(text)
@@ -222,19 +224,21 @@ def parsed(name: str, parse: Callable[[str], Any], text: str) -> Any:
 
 
 def field_values(known: Mapping[str, Option], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of texts, which are named in lower case, by the fields that they fill; raises as ``parsed``."""
+    """Return the parsed values of texts (by lower-case name), by field. Exceptions are those of ``parsed``."""
     pairs = [(known[name], text) for name, text in texts.items()]
     return {option.field: parsed(option.name, option.parse, text) for option, text in pairs if option.field}
 
 
 def load_paths(values: Mapping[str, str], *, source: str, example: str) -> tuple[str, ...]:
-    """Return what ``load()`` was given: the option ``path``, or ``paths``, the JSON list that Spark makes of several.
+    """Return the arguments of ``load()``: the option ``path``, or ``paths`` (Spark's JSON list of several).
 
     Args:
-        values: texts by names in lower case.
+        values: Texts, by their names in lower case.
+        source: Name of the data source.
+        example: Example of a path in the error message.
 
     Raises:
-        OptionError: there is no path, or ``paths`` is no list of texts.
+        OptionError: The path is missing, or ``paths`` is not a list of text.
     """
     paths = [values["path"]] if values.get("path") else []
     if values.get("paths"):

@@ -1,4 +1,4 @@
-"""The public functions on a session's DataFrames and streams. Each imports its work only when it is called."""
+"""The public functions for a session's DataFrames and streams. Each imports its implementation when it is called."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def write_topic(
     output_mode: str | None = None,
     query_name: str | None = None,
 ) -> StreamingQuery | None:
-    """Write a DataFrame into topics exactly once: a stream batch by batch, a batch as a whole or not at all.
+    """Write a DataFrame to topics exactly once: a stream one micro-batch at a time, a batch in a single transaction.
 
     Args:
-        frame: with the columns of ``format("kafka-topic")``.
-        options: those of that format: ``kafka.bootstrap.servers``, ``topic``, other ``kafka.*`` settings.
-            ``kafka.transaction.timeout.ms`` bounds how long one micro-batch may be open, at most what brokers allow
-            (``transaction.max.timeout.ms``, 15 minutes); without it the first batch may take that long, the others
-            four times as long as those before.
-        checkpoint: of the stream.
-        sink: names this sink among several of one query.
-        trigger: what ``DataStreamWriter.trigger`` takes, ``{"availableNow": True}``.
-        output_mode: what ``DataStreamWriter.outputMode`` takes: ``append`` (the default), ``update``, ``complete``.
-        query_name: as Spark shows it.
+        frame: DataFrame with the columns of ``format("kafka-topic")``.
+        options: Options of that format: ``kafka.bootstrap.servers``, ``topic`` and other ``kafka.*`` settings.
+            ``kafka.transaction.timeout.ms`` limits the time for which a micro-batch's transaction may be open. Brokers
+            limit it to ``transaction.max.timeout.ms`` (15 minutes). By default, the first micro-batch has that limit,
+            and each later one four times the duration of the earlier ones.
+        checkpoint: Checkpoint location of the stream.
+        sink: Name that distinguishes this sink from other sinks of the same query.
+        trigger: Arguments of ``DataStreamWriter.trigger``, for example ``{"availableNow": True}``.
+        output_mode: Argument of ``DataStreamWriter.outputMode``: ``append`` (default), ``update`` or ``complete``.
+        query_name: Name of the query in Spark.
 
     Returns:
-        The running query; None for a batch, which is written then.
+        The running query of a stream. None for a batch, which is then written.
 
     Raises:
-        OptionError: an option or a column does not fit.
-        BrokerError, NetworkError: (of a batch) nothing was committed.
-        KafkaframesError: (of a batch) the answer to the commit did not come; what is known.
+        OptionError: An option or a column is invalid.
+        BrokerError, NetworkError: The write of a batch failed, and nothing was committed.
+        KafkaframesError: The commit of a batch got no response. The message describes the state of the transaction.
     """
     from kafkaframes.spark.topic_exactly_once import write
 
@@ -71,17 +71,18 @@ MODES = ("append", "overwrite", "errorifexists", "error", "ignore")
 
 
 def write_log(frame: DataFrame, path: str, *, mode: str = "errorifexists", **options: Any) -> None:
-    """Write a DataFrame into a Kafka log directory; see docs/writing-logs.md.
+    """Write a DataFrame to a Kafka log directory (docs/writing-logs.md).
 
     Args:
-        frame: rows with a column ``value``, and perhaps ``key``, ``topic``, ``partition``, ``timestamp``, ``headers``.
-        path: of the directory, the same for all workers.
-        mode: ``append``, ``overwrite``, ``errorifexists`` or ``ignore`` (do nothing where there is a log).
-        options: those of ``df.write.format("kafka-log")``.
+        frame: Rows with the column ``value``, and optionally ``key``, ``topic``, ``partition``, ``timestamp``,
+            ``headers``.
+        path: Path of the directory, the same for all workers.
+        mode: ``append``, ``overwrite``, ``errorifexists``, or ``ignore`` (write nothing if a log exists).
+        options: Options of ``df.write.format("kafka-log")``.
 
     Raises:
-        LogDirError: something is there already, or is no log directory.
-        OptionError: no such mode.
+        LogDirError: The path exists and ``mode`` is ``errorifexists``, or it is not a log directory.
+        OptionError: The mode does not exist.
     """
     from kafkaframes.jobs.restore.writing import Target
     from kafkaframes.spark.builder import register
@@ -109,24 +110,24 @@ def watch_topics(
     report: Callable[[TopicProgress], None] | None = None,
     samples: bool = True,
 ) -> Iterator[TopicListener]:
-    """Watch streams of ``format("kafka-topic")`` while the block runs; start the queries inside it.
+    """Watch streams of ``format("kafka-topic")`` while the block runs. Start the queries inside the block.
 
     Args:
-        spark: whose queries are watched.
-        options: how to reach the cluster: those of the stream that begin with ``kafka.``; others are passed over.
-        query_name: of the one query to watch; without, all of the session that read topics.
-        group_id: a consumer group that the offsets are committed to after each micro-batch, the last one of
-            ``Trigger.AvailableNow`` too, for tools that show lag. The query itself goes by its checkpoint. No consumer
-            may be a member of the group.
-        report: called with each ``TopicProgress``, on a thread of its own.
-        samples: estimate records, bytes and age of what is not read yet, by a small fetch of each partition.
+        spark: Session of the queries.
+        options: Options of the stream. Those that begin with ``kafka.`` are used to connect; others are ignored.
+        query_name: Name of the query to watch. None: all queries of the session that read topics.
+        group_id: Consumer group to which offsets are committed after each micro-batch, including the last one of
+            ``Trigger.AvailableNow``, for tools that show lag. The query itself uses its checkpoint. The group must not
+            have members.
+        report: Function that is called with each ``TopicProgress`` in a separate thread.
+        samples: Whether records, bytes and age of the backlog are estimated by a small fetch from each partition.
 
     Yields:
-        What listens; ``latest`` is the newest ``TopicProgress``.
+        The listener. Its attribute ``latest`` is the newest ``TopicProgress``.
 
     Raises:
-        OptionError: no servers, an unknown setting, or a group without the name of a query: two queries must not
-            commit to one group.
+        OptionError: The servers are missing, a setting is unknown, or ``group_id`` is set without ``query_name``: two
+            queries must not commit to the same group.
     """
     from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.spark.topic_listener import TopicListener
@@ -137,7 +138,7 @@ def watch_topics(
     client = {name.removeprefix("kafka."): value for name, value in values.items() if name.startswith("kafka.")}
     if "bootstrap.servers" not in client:
         raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
-    ConsumerSettings.of(client)  # refuses what no consumer has
+    ConsumerSettings.of(client)  # rejects invalid consumer settings
     listener = TopicListener(client, query_name=query_name, group_id=group_id, report=report, samples=samples)
     spark.streams.addListener(listener)
     try:
@@ -146,21 +147,21 @@ def watch_topics(
         listener.close(spark)
 
 
-_PARTS_OF_A_CORE = 3  # so that no core waits long for the last slice
+_PARTS_OF_A_CORE = 3  # several small tasks, so that cores do not wait long for the last one
 
 
 def read(scan: Scan, spark: SparkSession | None = None, *, parts: int | None = None) -> DataFrame:
-    """Return a scan as a DataFrame: what is there now, however often it is used.
+    """Return a scan as a DataFrame. Its data is fixed now; later actions return the same rows.
 
     Args:
-        scan: of a log, topics or captures; ``limit`` makes it one task.
-        spark: the session; by default the active one, or ``kafkaframes.spark.session()``.
-        parts: into how many tasks a large source is cut at least; by default three for each core of this machine.
+        scan: Scan of a log, topics or captures. A scan with a limit is read by one task.
+        spark: Session. None: the active session, or ``kafkaframes.spark.session()``.
+        parts: Minimum number of tasks for a large source. None: three for each core of this machine.
 
     Raises:
-        OptionError: what is named is not there, or is lost.
-        LogDirError: a path cannot be read.
-        NetworkError, BrokerError: the cluster cannot be asked.
+        OptionError: A topic, partition or offset of the scan does not exist, or is lost.
+        LogDirError: A path cannot be read.
+        NetworkError, BrokerError: The cluster does not respond, or responds with an error.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -189,34 +190,36 @@ def export_topics(
     format: Literal["parquet", "delta", "iceberg"] = "parquet",  # noqa: A002  # as the command's word is
     allow_loss: bool = False,
 ) -> JobResult[Outcome]:
-    """Write what is new in live topics into a table, values as they are; called again, it goes on where it was.
+    """Append the new records of live topics to a table, with values as bytes. Later calls continue where it ended.
 
-    Each task fetches a stretch of a topic partition and writes it as one Parquet file: no record passes through the
-    JVM, which takes a fraction of the time of ``df.write.parquet``. What the table has of each partition stands in the
-    commit that brings the rows, so that each record is there once. ``kafkaframes table`` is the same as a command,
-    decodes values besides, and goes on with what arrives; a table of one is a table of the other (mode ``raw``).
+    Each task fetches an offset range of a partition and writes it as a Parquet file. Records do not pass through the
+    JVM, so that this takes a fraction of the time of ``df.write.parquet``. The commit of the rows also stores the end
+    offset of each partition, so that the table contains each record once. The command ``kafkaframes table`` does the
+    same. It can also decode values and follow topics. Both can continue each other's tables (mode ``raw``).
 
     >>> export_topics(spark, "orders", "lake/orders", options=servers)  # doctest: +SKIP
     80,000 records written to lake/orders, in 4 files
 
     Args:
-        spark: a session that is no Spark Connect; its workers see ``to`` and the cluster as the driver does.
-        topics: names.
-        to: a directory, new or of an earlier run; with ``delta`` also a URL. Workers of other machines need a shared
-            one.
-        options: ``kafka.*`` settings as for ``format("kafka-topic")``; ``kafka.isolation.level`` is ``read_committed``
-            unless it is said.
-        format: of the table: plain Parquet files under ``topic=T/partition=P``, Delta or Iceberg (their extras).
-        allow_loss: go on where the topic has lost records that the table does not have; the gap is in the table.
+        spark: Session, other than Spark Connect. Workers must see ``to`` and the cluster under the driver's names.
+        topics: Topic names.
+        to: Directory, new or of an earlier run; with ``delta`` also a URL. Workers on other machines need a shared
+            directory.
+        options: ``kafka.*`` settings as for ``format("kafka-topic")``. ``kafka.isolation.level`` is ``read_committed``
+            by default.
+        format: Table format: plain Parquet files under ``topic=T/partition=P``, Delta or Iceberg. The latter two are
+            optional extras.
+        allow_loss: Whether to continue if the topic has lost records that are not in the table. The gap is recorded in
+            the table.
 
     Returns:
-        What was written; ``report.table`` says version and offsets.
+        The result of the write. ``report.table`` contains the version and the offsets.
 
     Raises:
-        OptionError: an option or the place does not fit, records are lost, or the session is of Spark Connect.
-        MissingExtraError: the format's library is absent.
-        BrokerError, NetworkError: the topics cannot be read.
-        KafkaframesError: a task failed.
+        OptionError: An option or ``to`` is invalid, records are lost, or the session is a Spark Connect session.
+        MissingExtraError: The library of the format is not installed.
+        BrokerError, NetworkError: The topics cannot be read.
+        KafkaframesError: A task failed.
     """
     from kafkaframes.errors import OptionError
     from kafkaframes.jobs.export.task import Settings
@@ -254,10 +257,10 @@ _COMMITTED: Final = {_ISOLATION: "read_committed"}
 
 
 def _lower(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options under the names that defaults have, in whatever letter case they are given.
+    """Return options under the client's names for them, whatever their letter case.
 
     Raises:
-        OptionError: one is not a setting of the client: which topics, and from where, is said otherwise.
+        OptionError: An option is not a client setting. Topics and offsets are not set by options here.
     """
     from kafkaframes.errors import OptionError
 

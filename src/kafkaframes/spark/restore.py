@@ -1,9 +1,9 @@
-"""Restore a DataFrame of records into a log directory that a real broker opens.
+"""Restore a DataFrame of records to a log directory that a real broker can open.
 
-Spark brings the rows of each topic partition together and sorts them by offset, spilling where they are many; a Python
-worker then writes the partition's segments itself. It writes into a directory of its own attempt, and the driver moves
-those that succeeded into place: what a lost or a second attempt wrote is never seen. Driver and workers must see the
-same path.
+Spark groups the rows by topic partition and sorts them by offset, and spills to disk if necessary. A Python worker then
+writes the segments of each partition to a directory of its task attempt. The driver moves the directories of
+successful attempts to their final paths, so that results of lost or speculative attempts are never visible. Driver and
+workers must see the directory under the same path.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ _READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "v
 
 
 def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
-    """Write the records of ``df`` into ``to``, a log directory that a broker opens; it must not exist yet.
+    """Write the records of ``df`` to a new log directory that a broker can open.
 
     >>> restore_log(spark.read.parquet("/backup/orders"), "/var/lib/kafka/restored", codec="lz4")  # doctest: +SKIP
 
     Args:
-        df: columns ``topic``, ``partition`` and ``value``; ``key``, ``headers``, ``offset``, ``timestamp`` and
-            ``timestampType`` where there are such. Offsets are kept where they are given, holes and all; otherwise rows
-            are numbered in the frame's order. A partition is written by one task. Transactions are not made again.
-        to: a directory that the driver and the workers see under the same path.
-        settings: as ``kafkaframes.jobs.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+        df: DataFrame with the columns ``topic``, ``partition`` and ``value``, and optionally ``key``, ``headers``,
+            ``offset``, ``timestamp`` and ``timestampType``. Given offsets are kept, including gaps. Otherwise rows get
+            consecutive offsets in the order of the frame. A partition is written by one task. Transactions are not
+            recreated.
+        to: Directory that does not exist yet. The driver and the workers must see it under the same path.
+        settings: Fields of ``kafkaframes.jobs.restore.settings.RestoreSettings``: ``topics``, ``topic_map``,
             ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
 
     Raises:
-        OptionError: a column is missing, or a setting does not fit.
-        LogDirError: something else exists there, or the disk fails; nothing is left behind.
-        KafkaframesError: a row cannot be written.
+        OptionError: A column is missing, or a setting is invalid.
+        LogDirError: The directory exists, or the disk fails. No files are left.
+        KafkaframesError: A row cannot be written.
     """
     from kafkaframes.jobs.job import described, done_once
     from kafkaframes.jobs.restore.job import new_id
@@ -77,7 +78,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:
-    """Return the frame's columns that are read, as Arrow types."""
+    """Return the Arrow schema of the frame's columns that are read."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -87,7 +88,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
 
 
 def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
-    """Bring each partition's rows together, in order."""
+    """Group the rows by partition, and sort them."""
     from pyspark.sql import functions as F  # noqa: N812
 
     have = {name.lower(): name for name in df.columns}
@@ -130,7 +131,7 @@ def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> lis
 
 @dataclass(frozen=True)
 class _Write:
-    """What a task does with its rows: partition after partition, each in the order of its offsets."""
+    """The function of a write task: writes one partition after the other, each in offset order."""
 
     directory: str
     settings: RestoreSettings
@@ -173,7 +174,7 @@ class _Write:
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Cut batches where the topic or the partition changes."""
+    """Split batches where the topic or the partition changes."""
     import numpy as np
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""Options of ``format("kafka-topic")``: Spark's text in, one frozen value out. No pyspark, no I/O.
+"""Options of ``format("kafka-topic")``, which are parsed from Spark's text to immutable values. No pyspark, no I/O.
 
 Names, defaults, precedence and JSON forms are those of Spark's own Kafka source and sink
-(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list; its
-rows are also what the documentation prints. ``kafka.*`` options are settings of our client under Kafka's names.
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` contains all options and
+is the source of their documentation. ``kafka.*`` options are client settings under Kafka's names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kafkaframes.spark.option_values import (
 from kafkaframes.storage.files.units import parse_size
 
 SPECULATION: Final = "spark.speculation"
-# What Spark itself adds or uses.
+# Options that Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
-# What Spark's source and sink forbid, and why it has no meaning here either.
+# Client settings that Spark's source and sink reject, with the reason why they are invalid here too.
 FORBIDDEN: Final[Mapping[str, str]] = {
     "kafka.auto.offset.reset": "startingOffsets says where a query starts",
     "kafka.enable.auto.commit": "offsets are in the checkpoint; kafkaframes.spark.watch_topics reports them to a group",
@@ -49,21 +49,21 @@ FORBIDDEN: Final[Mapping[str, str]] = {
 
 
 def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = True) -> TopicOptions:
-    """Read options in any letter case.
+    """Parse options, whatever the letter case of their names.
 
     Args:
-        options: as Spark has them.
-        is_stream: whether they are a stream's.
-        warns: whether to log which settings of the client have no meaning here.
+        options: Options as Spark passes them.
+        is_stream: Whether they are those of a stream.
+        warns: Whether to log the client settings that have no effect here.
 
     Raises:
-        OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
+        OptionError: An option is unknown, forbidden, has an invalid value, or contradicts another one.
     """
     client, own = _split(options, OPTIONS)
     refuse_decoding(own)
     values: dict[str, Any] = field_values(OPTIONS, own)
     by_precedence(values)
-    for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
+    for name in ("retries", "retry_interval_ms", "group_prefix"):  # options of Spark without an effect here
         values.pop(name, None)
     chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in own]
     if len(chosen) != 1:
@@ -79,19 +79,19 @@ def topic_options(options: Mapping[str, str], *, is_stream: bool, warns: bool = 
 
 
 def reader_settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return what ``kafka.*`` options say of the client.
+    """Return the client settings of ``kafka.*`` options.
 
     Raises:
-        OptionError: as ``topic_options``.
+        OptionError: As for ``topic_options``.
     """
     return _checked_client(_split(options, OPTIONS)[0], ConsumerSettings)
 
 
 def topic_write_options(options: Mapping[str, str]) -> TopicWriteOptions:
-    """Read options in any letter case.
+    """Parse the options of a write, whatever the letter case of their names.
 
     Raises:
-        OptionError: as ``topic_options``.
+        OptionError: As for ``topic_options``.
     """
     client, own = _split(options, WRITE_OPTIONS)
     values = field_values(WRITE_OPTIONS, own)
@@ -107,7 +107,7 @@ def _reject_partitioner(client: Mapping[str, Any]) -> None:
     """Reject a partitioner other than Kafka's default one, which Spark's tasks implement.
 
     Raises:
-        OptionError: names the option and the column that replaces it.
+        OptionError: There is such an option. The message names the column that replaces it.
     """
     settings = ProducerSettings.of(client)
     if settings.partitioner not in (None, "", "default") or settings.partitioner_ignore_keys:
@@ -116,10 +116,10 @@ def _reject_partitioner(client: Mapping[str, Any]) -> None:
 
 
 def check_exactly_once(options: TopicWriteOptions) -> None:
-    """Refuse settings that a write exactly once chooses itself.
+    """Reject settings that an exactly-once write determines itself.
 
     Raises:
-        OptionError: names one.
+        OptionError: There is such a setting.
     """
     forbidden = sorted(_CHOSEN & set(options.client))
     if forbidden:
@@ -127,10 +127,10 @@ def check_exactly_once(options: TopicWriteOptions) -> None:
 
 
 def check_speculation(value: str | None) -> None:
-    """Refuse a session whose tasks may run twice at once, by its value of ``SPECULATION``.
+    """Reject a session with speculative execution, by its value of ``SPECULATION``.
 
     Raises:
-        OptionError: says which setting.
+        OptionError: The session may run two attempts of a task at the same time.
     """
     if (value or "").strip().lower() == "true":
         raise OptionError(
@@ -149,7 +149,7 @@ def _starting(text: str) -> int | PartitionOffsets | AtGroup:
 
 
 def _duration_ms(text: str) -> int:
-    """Return a duration as Spark writes them.
+    """Parse a duration in Spark's notation, and return milliseconds.
 
     >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
     True
@@ -169,7 +169,7 @@ def _port(text: str) -> int:
 
 _LAST_PORT: Final = 65_535
 _COMPRESSION_LEVELS: Final = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}  # Kafka's CompressionType
-_CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # by a write exactly once
+_CHOSEN: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})  # determined by exactly-once writes
 _ROWS: Final = (
     LOG_OPTIONS["subscribe"],
     LOG_OPTIONS["subscribepattern"],
@@ -271,7 +271,7 @@ WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for op
 
 
 def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Tell the client's settings (``kafka.*``) from our own options."""
+    """Separate client settings (``kafka.*``) from the other options."""
     client: dict[str, Any] = {}
     values: dict[str, str] = {}
     for name, text in options.items():
@@ -292,9 +292,9 @@ def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dic
 def _checked_client(
     client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings], *, warns: bool = True
 ) -> dict[str, Any]:
-    """Return what the client honours, so that no task says again what has no meaning.
+    """Return the client settings that have an effect, so that tasks do not repeat warnings about the others.
 
-    Settings of the other side (a producer's of a reader) are left out, as Spark's connector passes them over.
+    As in Spark's connector, producer settings are ignored for a reader, and consumer settings for a writer.
     """
     try:
         kept = {name: client[name] for name in honoured(client, setting_names(settings), settings.client)}

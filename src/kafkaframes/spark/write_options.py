@@ -1,7 +1,7 @@
-"""Options of ``df.write.format("kafka-log")`` and the columns that it takes. No pyspark, no I/O.
+"""Options of ``df.write.format("kafka-log")``, and the columns of the DataFrame. No pyspark, no I/O.
 
-Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. What else the source gives
-(``timestampType``, ``magic``, ...) says nothing to a writer and may be there; any other column is an error.
+Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. Other columns of the source
+(``timestampType``, ``magic``, ...) are ignored. Any other column is an error.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in
 
 
 def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the path and the settings that options say, in any letter case.
+    """Parse options, whatever the letter case of their names, and return the path and the settings.
 
     >>> parse_write({"path": "/data/new", "NUMPARTITIONS": "3", "codec": "zstd"})
     ('/data/new', {'num_partitions': 3, 'codec': 'zstd'})
 
     Raises:
-        OptionError: an option is unknown or has a bad value, or there is no path.
+        OptionError: An option is unknown or has an invalid value, or the path is missing.
     """
     for name in options:
         if name.lower() not in ("path", *WRITE_OPTIONS):
@@ -90,10 +90,10 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
 
 
 def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any], str]:
-    """Return path, settings and checkpoint of a stream's sink: Spark hands over its own options too.
+    """Return path, settings and checkpoint location of a stream's sink. Spark adds its own options, which are removed.
 
     Raises:
-        OptionError: as ``parse_write``.
+        OptionError: As for ``parse_write``.
     """
     by_name = {name.lower(): text for name, text in options.items()}
     rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
@@ -105,10 +105,14 @@ _SAYS_NOTHING = frozenset(column.name for column in RECORDS) - frozenset(COLUMN_
 
 
 def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
-    """Refuse a DataFrame that cannot be written; ``columns``: names to types.
+    """Reject a DataFrame that cannot be written.
+
+    Args:
+        columns: Types of the columns, by name.
+        settings: Settings of the write.
 
     Raises:
-        OptionError: names the column.
+        OptionError: A column is missing, unknown or has an invalid type. The message names it.
     """
     for name, kind in columns.items():
         if name in _SAYS_NOTHING:
