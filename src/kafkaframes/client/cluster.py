@@ -1,10 +1,10 @@
-"""A client's way to a cluster: connections by node, metadata that is kept fresh, and retries as Kafka's clients do.
+"""A client's access to a cluster: connections by node and channel, metadata, and retries as in Kafka's clients.
 
-Everything above (producer, consumer, admin) asks here: ``any_broker``, ``request`` to a node, ``leader_of``,
-``coordinator``. Runs on one asyncio event loop.
+Producers, consumers and admins use its methods, such as ``any_broker``, ``request``, ``leader_of`` and ``coordinator``.
+It runs on one asyncio event loop.
 
-A broker handles the requests of a connection one after the other, so a request that it holds back delays all that
-follow. Requests of this kind have connections of their own (``Channel``).
+A broker handles the requests of a connection one after the other. A request that the broker holds back therefore delays
+all later ones. Requests of this kind have connections of their own (``Channel``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kafkaframes.protocol.addresses import format_address
 from kafkaframes.protocol.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
-_WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to create topics
+_WITH_CREATION_CHOSEN: Final = 4  # first version of Metadata with allow_auto_topic_creation
 _BOOTSTRAP: Final = -1
-_MAX_INLINE_PARTITIONS: Final = 2_000  # of a Metadata response that is read in the event loop, in about 10 ms
-_KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
-_PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
+_MAX_INLINE_PARTITIONS: Final = 2_000  # largest Metadata response that is read in the event loop, in about 10 ms
+_KEYS_IN_A_LIST: Final = 4  # first version of FindCoordinator with several keys
+_PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # not all brokers know a new topic at once
 _REFUSED_AUTHENTICATION: Final = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -44,44 +44,44 @@ _REFUSED_AUTHENTICATION: Final = frozenset(
     }
 )
 _LOG: Final = logging.getLogger("kafkaframes.client")
-_FIRST_WARNING_S: Final = 1.0  # after this, a broker that cannot be reached is a line of the log; then now and then
-_TIMER_S: Final = 0.01  # a timer of the event loop may come that much early
-_PAUSES_S: Final = (10.0, 30.0, 60.0)  # between the warnings that follow; the last one stays
+_FIRST_WARNING_S: Final = 1.0  # time until the first log line about an unreachable broker
+_TIMER_S: Final = 0.01  # a timer of the event loop may fire early by this time
+_PAUSES_S: Final = (10.0, 30.0, 60.0)  # time between the later log lines; the last one repeats
 Result = TypeVar("Result")
-_RANDOM: Final = random.Random()  # background tasks leave the state of the program's own random numbers alone
+_RANDOM: Final = random.Random()  # does not change the state of the program's global random generator
 
 
 class Channel(Enum):
-    """One of a client's connections to a node: which requests share it."""
+    """A connection of a client to a node. Requests of one channel share a connection."""
 
-    REQUESTS = "requests"  # those that a broker answers at once
-    FETCH = "fetch"  # Fetch: held back until there are records, at most fetch_max_wait_ms
+    REQUESTS = "requests"  # requests to which a broker responds at once
+    FETCH = "fetch"  # Fetch: held back until there are records, for at most fetch_max_wait_ms
     JOIN = "join"  # JoinGroup and SyncGroup: held back until the other members have joined
 
 
 def is_retriable(error: Exception) -> bool:
-    """Return whether the same request can succeed later."""
+    """Return whether a retry of the same request can succeed."""
     if isinstance(error, BrokerError):
         return error.code is not None and error.code.is_retriable
     return isinstance(error, NetworkError)
 
 
 class ClusterClient:
-    """One client's connections; close it with ``close``."""
+    """The connections and metadata of one client. Close it with ``close``."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self.home = Home(settings.client)
         self.cluster = Cluster()
         self._connections: dict[tuple[int, Channel], Connection] = {}
-        self._retired: list[Connection] = []  # their authentication does not hold, and answers are under way
+        self._retired: list[Connection] = []  # connections with expired authentication and requests in flight
         self._opening: dict[tuple[int, Channel], asyncio.Lock] = {}
-        self._failures: dict[int, tuple[int, float]] = {}  # node id: how often in a row, when it may be tried again
+        self._failures: dict[int, tuple[int, float]] = {}  # node id: failures in a row, time of the next attempt
         self.unreachable = Unreachable(settings.client_id)
         self._coordinators: dict[tuple[int, str], Broker] = {}
         self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
         self._closed = False
-        self.last_error: BrokerError | NetworkError | None = None  # of a step that is retried
+        self.last_error: BrokerError | NetworkError | None = None  # last error of a step that is being retried
         self.metrics = ClientMetrics(
             settings.metrics_prefix,
             settings.client_id,
@@ -103,16 +103,16 @@ class ClusterClient:
     # ------------------------------------------------------------------------------------------------ connections
 
     def open_connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection | None:
-        """Return a broker's connection for these requests if there is a usable one."""
+        """Return a broker's usable connection for a channel, or None."""
         connection = self._connections.get((broker.node_id, channel))
         return connection if connection is not None and connection.is_usable else None
 
     async def connection(self, broker: Broker, channel: Channel = Channel.REQUESTS) -> Connection:
-        """Return a usable connection to a broker.
+        """Return a usable connection to a broker. Open it if necessary.
 
         Raises:
-            NetworkError: it cannot be reached; after failures, only once the reconnect backoff is over.
-            BrokerError: it refuses us.
+            NetworkError: the broker cannot be reached. After failures, attempts are limited by the reconnect backoff.
+            BrokerError: the broker rejects the client.
         """
         self.home.check()
         if self._closed:
@@ -156,11 +156,11 @@ class ClusterClient:
         return opened
 
     async def any_connection(self) -> Connection:
-        """Return a connection to any broker: one that is open, one that is known, or one of the bootstrap servers.
+        """Return a connection to any broker: an open one, else to a known broker, else to a bootstrap server.
 
         Raises:
-            NetworkError: none of them can be reached; it names every address that was tried.
-            BrokerError: the last one tried refuses us.
+            NetworkError: no broker can be reached. The error names every address.
+            BrokerError: the last broker rejects the client.
         """
         self.home.check()
         for (_, channel), connection in self._connections.items():
@@ -182,7 +182,7 @@ class ClusterClient:
         raise NetworkError(f"no broker can be reached: {'; '.join(map(str, (*errors.values(), last)))}")
 
     async def sent(self) -> None:
-        """Wait until sockets have all that was written, at most ``request_timeout_ms``."""
+        """Wait until all data is written to the sockets, at most ``request_timeout_ms``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.settings.request_timeout_ms / 1000):
                 await asyncio.gather(*(known.sent() for known in self._connections.values()))
@@ -208,7 +208,7 @@ class ClusterClient:
         most: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Ask one broker (None: any) once; return the response's body.
+        """Send a request once to a broker, or to any broker if None. Return the body of the response.
 
         Raises:
             NetworkError, BrokerError: as ``Connection.request``.
@@ -218,11 +218,11 @@ class ClusterClient:
         return await connection.request(body, version=at, timeout_ms=timeout_ms)
 
     async def retried(self, step: Callable[[], Awaitable[Result]], *, timeout_ms: int | None = None) -> Result:
-        """Run ``step`` until it succeeds, as Kafka's clients retry: exponential backoff with jitter (KIP-580).
+        """Run ``step`` until it succeeds, with exponential backoff and jitter as in Kafka's clients (KIP-580).
 
         Raises:
-            BrokerError, NetworkError: ``step``'s last error, when it is not retriable, ``retries`` are used up or
-                ``timeout_ms`` (``default_api_timeout_ms`` if None) is over.
+            BrokerError, NetworkError: last error of ``step``, if it is not retriable, after ``retries`` attempts, or
+                after ``timeout_ms`` (``default_api_timeout_ms`` if None).
         """
         limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
@@ -240,17 +240,17 @@ class ClusterClient:
                 await asyncio.sleep(pause)
 
     def backoff_s(self, attempt: int) -> float:
-        """Return how many seconds to wait before the attempt after this one."""
+        """Return the delay before the next attempt, in seconds."""
         return _backoff_s(attempt, self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
 
     # --------------------------------------------------------------------------------------------------- metadata
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
-        """Ask for metadata of topics, of all topics if None. Callers that ask for the same share one request.
+        """Request the metadata of topics, or of all topics if None. Concurrent equal calls share a request.
 
         Args:
-            topics: names.
-            create: whether the broker may create what is missing (``auto.create.topics.enable``).
+            topics: topic names.
+            create: whether the broker may create missing topics (``auto.create.topics.enable``).
         """
         requested = None if topics is None else frozenset(topics)
         task = self._refreshing.get(requested)
@@ -271,7 +271,7 @@ class ClusterClient:
         cls = self.settings.message("MetadataRequest")
         body = cls()
         at = connection.version_of(body)
-        if at >= _WITH_CREATION_CHOSEN:  # before it the broker's setting alone decides
+        if at >= _WITH_CREATION_CHOSEN:  # in earlier versions, only the broker's setting decides
             body.allow_auto_topic_creation = create
         if requested is not None:
             body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(requested)]
@@ -288,10 +288,10 @@ class ClusterClient:
         )
 
     async def topic(self, name: str, *, create: bool = False) -> None:
-        """See that a topic's partitions are known, and fresh enough.
+        """Ensure that the metadata of a topic are known and not too old.
 
         Raises:
-            BrokerError: there is no such topic, or it may not be seen.
+            BrokerError: the topic does not exist, or the client may not describe it.
         """
         known = self.cluster.topics.get(name)
         age = time.monotonic() - self.cluster.refreshed_at.get(name, 0.0)
@@ -307,15 +307,15 @@ class ClusterClient:
                 raise broker_error(error, f"topic {name}")
 
         limit_ms = self.settings.default_api_timeout_ms
-        if self.cluster.updated_at is None:  # brokers that are away have the whole time, unknown topics less
+        if self.cluster.updated_at is None:  # the full timeout is for unreachable brokers, not for unknown topics
             await self.retried(self.any_connection)
         await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
 
     async def leader_of(self, partition: TopicPartition) -> Broker:
-        """Return who leads a partition.
+        """Return the leader of a partition.
 
         Raises:
-            BrokerError: there is no such partition, or (retriable) nobody leads it at the moment.
+            BrokerError: the partition does not exist, or it has no leader at the moment (retriable).
         """
         await self.topic(partition.topic)
         leader = self.cluster.leader(partition)
@@ -334,7 +334,7 @@ class ClusterClient:
         """Return the coordinator of a group or a transactional id (KIP-98, KIP-699).
 
         Raises:
-            BrokerError: (often retriable) there is none at the moment.
+            BrokerError: no coordinator is available, which is usually retriable.
         """
         known = self._coordinators.get((kind, key))
         if known is None:
@@ -343,14 +343,14 @@ class ClusterClient:
         return known
 
     def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
-        """Ask again next time: it answered that it is not, or it is not there."""
+        """Look the coordinator up again next time, after it has moved or could not be reached."""
         self._coordinators.pop((kind, key), None)
 
     @contextlib.asynccontextmanager
     async def coordinated(
         self, key: str, kind: int = GROUP, channel: Channel = Channel.REQUESTS
     ) -> AsyncIterator[Connection]:
-        """Give a connection to the coordinator; if it cannot be reached, it is looked for anew next time."""
+        """Yield a connection to the coordinator. If it cannot be reached, it is looked up again next time."""
         broker = await self.coordinator(key, kind)
         try:
             yield await self.connection(broker, channel)
@@ -368,7 +368,7 @@ class ClusterClient:
         timeout_ms: int | None = None,
         channel: Channel = Channel.REQUESTS,
     ) -> Any:
-        """Ask the coordinator once, as ``request`` does."""
+        """Send a request once to the coordinator, as ``request`` does."""
         async with self.coordinated(key, kind, channel) as connection:
             at = connection.version_of(body, most=most)
             return await connection.request(body, version=at, timeout_ms=timeout_ms)
@@ -376,7 +376,7 @@ class ClusterClient:
     def check_coordinator(
         self, number: int, what: str, key: str, kind: int = GROUP, *, said: str | None = None
     ) -> None:
-        """Raise for a coordinator's error code; if it has moved, it is looked for anew next time."""
+        """Raise the error of a coordinator's error code. If the coordinator has moved, look it up again next time."""
         if number in COORDINATOR_MOVED:
             self.forget_coordinator(key, kind)
         if number:
@@ -415,14 +415,14 @@ class _Failing:
 
 
 class Unreachable:
-    """Which addresses did not answer one client, since when and why; times are of the monotonic clock, in seconds."""
+    """The unreachable addresses of one client, with start time and cause. Times are seconds of the monotonic clock."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._failing: dict[str, _Failing] = {}
 
     def trying(self, address: str) -> bool:
-        """Take that a connection is being opened; return whether it is the first try: ``warn`` is due in a second."""
+        """Record a connection attempt. Return whether it is the first: then ``warn`` is to be called in a second."""
         if address in self._failing:
             return False
         now = time.monotonic()
@@ -430,13 +430,13 @@ class Unreachable:
         return True
 
     def failed(self, address: str, cause: str) -> None:
-        """Take why that failed."""
+        """Record the cause of a failed attempt."""
         self.trying(address)
         self._failing[address].cause = cause
         self.warn(address)
 
     def reached(self, address: str) -> None:
-        """Take that a connection is open."""
+        """Record that a connection was opened."""
         known = self._failing.pop(address, None)
         if known is not None and known.warnings:
             _LOG.warning(
@@ -444,11 +444,11 @@ class Unreachable:
             )
 
     def clear(self) -> None:
-        """Take that nobody tries any more."""
+        """Remove all addresses, because no further attempt is made."""
         self._failing.clear()
 
     def warn(self, address: str) -> None:
-        """Write a line of the log if one is due."""
+        """Write a log line if one is due."""
         known, now = self._failing.get(address), time.monotonic()
         if known is None or now < known.next_warning - _TIMER_S:
             return
@@ -458,5 +458,5 @@ class Unreachable:
         _LOG.warning("client %r cannot reach a broker for %.0f s: %s", self._client_id, for_s, text)
 
     def described(self) -> str:
-        """Return every address that does not answer, with its cause; empty where all do."""
+        """Return every unreachable address with its cause; an empty text if there is none."""
         return "; ".join(known.described(address) for address, known in self._failing.items())

@@ -1,7 +1,7 @@
-"""What a broker remembers of our fetches, so that they need not be sent again (KIP-227). Pure: no I/O.
+"""A consumer's fetch session with one broker (KIP-227). No I/O.
 
-In a session a request names only the partitions that are new in it or are read from elsewhere, and those that are to be
-forgotten; the answer leaves out partitions of which there is nothing new. One session a broker, one request at a time.
+In a session, a request lists only the partitions that are new, that are fetched from another offset, or that are to be
+removed. The response omits partitions without new data. Each broker has one session, with one request in flight.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from uuid import UUID
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import ErrorCode
 
-FIRST_VERSION: Final = 7  # of Fetch
-BY_ID: Final = 13  # the first that names topics by their ids
-NO_SESSION, NEW, NONE = 0, 0, -1  # session id; epochs of a request that wants a session, and of one that wants none
+FIRST_VERSION: Final = 7  # first version of Fetch with sessions
+BY_ID: Final = 13  # first version of Fetch with topic ids
+NO_SESSION, NEW, NONE = 0, 0, -1  # session id without a session; epochs that request a session, or none
 LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -28,7 +28,7 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 class Requested(NamedTuple):
-    """What a request says of one partition."""
+    """The fields of one partition in a request."""
 
     offset: int
     max_bytes: int
@@ -37,7 +37,7 @@ class Requested(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What goes into a request: session, its epoch, partitions to name, partitions to forget with their topics' ids."""
+    """The session fields of a request: session id, epoch, partitions to list, and partitions to remove."""
 
     session_id: int
     epoch: int
@@ -50,10 +50,10 @@ class FetchSession:
     """The session with one broker.
 
     Attributes:
-        session_id: as the broker gave it; 0 without one.
-        epoch: of the next request.
-        known: what the broker knows of each partition of the session.
-        by_id: whether its topics go by their ids.
+        session_id: id from the broker; 0 without a session.
+        epoch: epoch of the next request.
+        known: last sent fields of each partition of the session.
+        by_id: whether requests identify topics by id.
     """
 
     session_id: int = NO_SESSION
@@ -62,7 +62,7 @@ class FetchSession:
     by_id: bool = False
 
     def next_request(self, requested: Mapping[TopicPartition, Requested], *, by_id: bool) -> SessionRequest:
-        """Return what to send so that exactly ``requested`` is fetched."""
+        """Return the session fields of a request that fetches exactly the ``requested`` partitions."""
         if self.epoch == NEW or by_id != self.by_id:
             self.lose()
             self.by_id = by_id
@@ -78,15 +78,15 @@ class FetchSession:
         return SessionRequest(self.session_id, self.epoch, named, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """Take note of a good answer and the session that it names."""
-        if session_id == NO_SESSION:  # the broker keeps none for us: its cache is full
+        """Update the session after a successful response with this session id."""
+        if session_id == NO_SESSION:  # the broker's session cache is full
             self.session_id, self.epoch = NO_SESSION, NEW
             return
         self.session_id = session_id
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def lose(self) -> None:
-        """Ask for a new session next time, in place of this one."""
+        """Request a new session next time, which replaces this one."""
         self.epoch = NEW
         self.known.clear()
 
@@ -94,7 +94,7 @@ class FetchSession:
 def write_partitions(
     body: Any, request: SessionRequest, requested: dict[TopicPartition, Requested], version: int
 ) -> None:
-    """Put the session, and what there is to say of partitions, into a request."""
+    """Write the session fields and the partitions to list into a request."""
     cls = type(body)
     body.session_id, body.session_epoch = request.session_id, request.epoch
     topics: dict[tuple[str, UUID], list[Any]] = {}

@@ -1,4 +1,4 @@
-"""A group's committed offsets at its coordinator: read them (KIP-447, KIP-709), commit them."""
+"""Fetches and commits a group's offsets at its coordinator (KIP-447, KIP-709)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkaframes.client.response_rows import require_one_row, require_rows
 from kafkaframes.errors import ErrorCode
 from kafkaframes.protocol.spec.model import NIL_UUID
 
-_GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
-_BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics; then they have ids
-_ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean all
+_GROUPS: Final = 8  # first version of OffsetFetch with several groups
+_BY_NAME: Final = 9  # last version of OffsetFetch and OffsetCommit with topic names; later ones have topic ids
+_ALL_TOPICS: Final = 2  # first version of OffsetFetch in which null topics mean all topics
 
 
 class CommittedOffset(NamedTuple):
@@ -50,15 +50,16 @@ class GroupMember(NamedTuple):
 async def committed(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return what a group has committed for partitions, for all it ever committed if None.
+    """Return a group's committed offsets for some partitions, or all its committed offsets if None.
 
     Args:
-        group_id: of the group.
-        partitions: those without a committed offset are not in the result.
-        stable: wait until no transaction holds offsets of the group back (KIP-447).
+        cluster: client of the cluster.
+        group_id: id of the group.
+        partitions: partitions to look up. The result omits those without a committed offset.
+        stable: whether to wait until no open transaction has uncommitted offsets of the group (KIP-447).
 
     Raises:
-        BrokerError: the group may not be read.
+        BrokerError: the client may not read the group.
     """
     requested = None if partitions is None else list(partitions)
     return await cluster.retried(lambda: committed_once(cluster, group_id, requested, stable=stable))
@@ -67,13 +68,13 @@ async def committed(
 async def committed_once(
     cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Ask once, as ``committed`` does again and again."""
+    """Send one request, without the retries of ``committed``."""
     requested = None if partitions is None else list(partitions)
     cls = cluster.settings.message("OffsetFetchRequest")
     body = cls(require_stable=stable)
     names = None if requested is None else by_topic(requested)
     ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
-    most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
+    most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # the response for all topics needs names
     async with cluster.coordinated(group_id) as connection:
         at = connection.version_of(body, most=most, least=_ALL_TOPICS if requested is None else 0)
         if at > _BY_NAME:
@@ -131,15 +132,16 @@ async def commit(
     """Commit offsets for a group.
 
     Args:
-        member: in whose name; with no member id for a group that has no members.
-        offsets: the next offset to read of each partition.
-        timeout_ms: how long to try, ``default_api_timeout_ms`` if None.
-        skip_unknown_topics: pass over topics that do not exist, instead of trying until the time is over.
-        topic_ids: of the topics that the offsets are of; topics that were recreated since are passed over.
+        cluster: client of the cluster.
+        member: committing member, without a member id if the group has no members.
+        offsets: offset of the next record to read, by partition.
+        timeout_ms: longest time of all attempts, in milliseconds; ``default_api_timeout_ms`` if None.
+        skip_unknown_topics: whether to skip topics that do not exist instead of retrying until the timeout.
+        topic_ids: ids of the topics to which the offsets belong. Topics that were recreated since are skipped.
 
     Raises:
-        BrokerError: the coordinator refuses: the member was put out (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID), a
-            rebalance is under way, the metadata is too long.
+        BrokerError: the coordinator rejects the commit: the member was removed (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID),
+            the group rebalances, or the metadata is too long.
     """
 
     async def step() -> None:
@@ -195,6 +197,6 @@ async def commit(
 
 
 def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
-    """Go by the topic's name next time, or by the id that it has now: it was made anew, or this broker lags."""
+    """Refresh a topic's id before the next attempt: the topic was recreated, or the broker's metadata lag."""
     if number == ErrorCode.UNKNOWN_TOPIC_ID:
         cluster.cluster.expire(topic)

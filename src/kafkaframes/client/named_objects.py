@@ -1,4 +1,4 @@
-"""Python objects that a property names as ``module:name``, where Java's clients take the name of a class."""
+"""Python objects that a property specifies as ``module:name``, where Java's clients expect a class name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kafkaframes.errors import OptionError
 
 
 def load_object(setting: str, name: str) -> Any:
-    """Return the object that ``module:name`` means; the name may have several parts (``module:Class.method``).
+    """Return the object at ``module:name``. The name may have several parts (``module:Class.method``).
 
     Raises:
-        OptionError: the text has another form, or the module or the name does not exist; names the setting.
+        OptionError: the text has another form, or the module or the name does not exist. The error names the setting.
     """
     module, colon, attribute = name.partition(":")
     if not (colon and module and attribute):

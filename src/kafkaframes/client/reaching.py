@@ -1,8 +1,8 @@
-"""The first contact of a command with its cluster: short, with a word on what is waited for.
+"""A command's first contact with its cluster, with a short timeout and a message about what the command waits for.
 
-Kafka's clients retry for a minute whatever is refused, because brokers are restarted; who has mistyped a port waits as
-long. A command therefore makes sure first that somebody answers, at a bootstrap server and at one of the addresses that
-the cluster advertises (all that follows goes there), and only then goes on with Kafka's own timeouts.
+Kafka's clients retry refused connections for a minute, because brokers may be restarting. A user with a mistyped port
+would wait as long. A command therefore first connects to a bootstrap server, and to one of the addresses that the
+cluster advertises, because all later requests go there. Only then it continues with Kafka's own timeouts.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ async def reach(
     timeout_s: float = PATIENCE_S,
     new_topic: str | None = None,
 ) -> None:
-    """Return when a broker of the cluster has answered, and let it make a topic that is written to.
+    """Wait until a broker of the cluster responds. Let it create a topic to write to.
 
     Args:
-        settings: the client's.
-        waiting: takes one line, once the first attempt has failed.
-        timeout_s: seconds until it is given up; 0 tries once.
-        new_topic: a topic that the brokers may make, as they do for a producer (``auto.create.topics.enable``).
+        settings: settings of the client.
+        waiting: callback that receives one line of text after the first failed attempt.
+        timeout_s: longest wait, in seconds; 0 for a single attempt.
+        new_topic: topic that the brokers may create, as for a producer (``auto.create.topics.enable``).
 
     Raises:
-        NetworkError: nobody has answered in time; the last reason.
-        BrokerError: the broker refuses us, or there is no such topic and it makes none.
+        NetworkError: no broker has responded in time. The error has the last reason.
+        BrokerError: the broker rejects the client, or the topic does not exist and is not created.
     """
     cluster = ClusterClient(settings)
     try:
@@ -59,11 +59,11 @@ async def reach(
 
 
 async def _reach_advertised(cluster: ClusterClient, address: str, waiting: _Waiting) -> None:
-    """Connect to one of the brokers, wherever the cluster says that they are, unless the one that was asked is one.
+    """Connect to one of the advertised brokers, unless the given address is one of them.
 
     Raises:
-        NetworkError: none can be reached; it names their addresses, for nobody has typed them.
-        BrokerError: one refuses us.
+        NetworkError: no broker can be reached. The error names the addresses, which the user has not typed.
+        BrokerError: a broker rejects the client.
     """
     brokers = {format_address(entry.host, entry.port): entry for entry in cluster.cluster.brokers.values()}
     if not brokers or address in brokers:
@@ -101,10 +101,10 @@ async def _make_known(cluster: ClusterClient, topic: str) -> None:
 
 @dataclass
 class _Waiting:
-    """Tells once what is waited for: at the first failure, or when a connection hangs.
+    """Reports once what the command waits for: at the first failure, or if a connection hangs.
 
     Attributes:
-        error: what to say at the end if it stays so.
+        error: error to raise at the timeout.
     """
 
     say: Callable[[str], None]
@@ -121,7 +121,7 @@ class _Waiting:
 
 
 async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _Waiting) -> None:
-    """Repeat a step until it succeeds, or its time is over."""
+    """Repeat a step until it succeeds or the timeout expires."""
     hanging = asyncio.get_running_loop().call_later(_HANGING_S, waiting.tell)
     attempts = count()
     try:

@@ -1,7 +1,8 @@
-"""One transaction that several producers write in, as Spark's exactly-once sink does; no part of the public client.
+"""One transaction in which several producers write, as in Spark's exactly-once sink. Not part of the public client.
 
-A driver begins and ends it, shares it, adds partitions, and gives out the sequences of each. A task joins it, fences
-nobody off, and writes built batches, the next ones for a partition only when those before them were acknowledged.
+A driver begins, shares and ends the transaction, adds its partitions, and assigns sequences to the tasks. A task joins
+without fencing any producer, and writes built batches. It sends a partition's next batches only after the earlier ones
+were acknowledged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Numbered(NamedTuple):
     """Built batches of format 2 for one partition, and the sequence of their first record.
 
     Attributes:
-        batches: each at base offset 0, with the count of its offsets, as ``build_apart`` gives them.
+        batches: batches at base offset 0, each with the number of its offsets, as ``build_apart`` returns them.
     """
 
     partition: TopicPartition
@@ -29,44 +30,44 @@ class Numbered(NamedTuple):
 
 
 def share(driver: Producer) -> ProducerIdentity:
-    """Return what tasks need to join the transaction that is open; its end is that of what they wrote, too.
+    """Return the identity with which tasks join the open transaction. Its end also applies to their records.
 
     Raises:
-        OptionError: none is open.
+        OptionError: no transaction is open.
     """
     return driver._twin._transactions.share()
 
 
 def add_partitions(driver: Producer, partitions: Iterable[TopicPartition]) -> None:
-    """Add partitions to the transaction, once it is shared, before tasks write to them.
+    """Add partitions to a shared transaction, before tasks write to them.
 
     Raises:
-        OptionError: none is open.
-        BrokerError: the driver was fenced off, or there is no such partition.
+        OptionError: no transaction is open.
+        BrokerError: the driver was fenced, or a partition does not exist.
     """
     driver._loop.call(driver._twin._transactions.add(partitions))
 
 
 def join(task: Producer, identity: ProducerIdentity) -> None:
-    """Take part in the transaction of another producer of the same ``transactional_id``, which will end it.
+    """Join the transaction of another producer with the same ``transactional_id``. That producer will end it.
 
     Args:
-        task: from now on it writes by ``send_numbered`` only.
-        identity: what ``share`` gave.
+        task: producer that joins. From now on it writes with ``send_numbered`` only.
+        identity: result of ``share``.
 
     Raises:
-        NetworkError, BrokerError: no broker can be reached, or it refuses us.
+        NetworkError, BrokerError: no broker can be reached, or a broker rejects the client.
     """
     task._twin._transactions.join(identity)
     task._loop.call(task._twin.start())
 
 
 def send_numbered(task: Producer, parts: Iterable[Numbered]) -> None:
-    """Write built batches under sequences given to them; wait until all are acknowledged.
+    """Write built batches with given sequences. Wait until all are acknowledged.
 
     Raises:
-        OptionError: batches for a partition are under way.
-        BrokerError, NetworkError: the first batch that was refused; others may have been written.
+        OptionError: batches of a partition are in flight.
+        BrokerError, NetworkError: error of the first rejected batch. Other batches may have been written.
     """
     task._loop.call(_send_numbered(task._twin, parts))
 

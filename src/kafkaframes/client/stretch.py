@@ -1,8 +1,8 @@
-"""Read a stretch of one partition, from an offset up to another, answer by answer: what tasks of a planned read do.
+"""Reads a range of offsets of one partition, one fetch at a time. Tasks of a planned read use it.
 
-The plan was made a while ago, so the log may have lost some of it by now; each reader says what that means to it. A
-stretch may end in offsets without records, which compaction took: no loss, and nothing to wait for.
-A look at a few batches of a partition tells what the rest of it is like.
+The log may have lost offsets since the read was planned. Each caller decides what that means. A range may end in
+offsets without records, which compaction has removed: this is not a loss, and the reader does not wait for them.
+``sample`` fetches a few batches of a partition to estimate the size of the rest.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _AGAIN_SECONDS: Final = 0.1
 
 @dataclass(slots=True)
 class Stretch:
-    """Some offsets of a partition, while they are read.
+    """A range of offsets of a partition that is being read.
 
     Attributes:
-        consumer: of no group, that resets nothing by itself (``auto_offset_reset="none"``); it is assigned anew.
-        target: the partition.
-        reached: the first offset, and then where to go on; from ``end`` on nothing more is asked for.
-        end: exclusive; the last answer may go beyond it.
-        lost: called where the log does not have offsets of it (any more), with what is to be said of the partition
-            ("has no offset 10 ..."): raises, or lets the read go on without them.
-        silence_ms: how long nothing may come.
-        silence_setting: the name of the setting that this is, for messages; empty for none.
+        consumer: consumer without a group and with ``auto_offset_reset="none"``. Its assignment is replaced.
+        target: partition to read.
+        reached: first offset of the range, then the offset to continue at. Reading stops at ``end``.
+        end: exclusive end of the range. The last result may extend beyond it.
+        lost: callback for offsets that the log does not have (any more), with a text about the partition ("has no
+            offset 10 ..."). It raises an error, or returns to continue without them.
+        silence_ms: longest time without records, in milliseconds.
+        silence_setting: name of the setting of ``silence_ms`` for messages; empty if there is none.
     """
 
     consumer: Consumer
@@ -49,11 +49,11 @@ class Stretch:
         self.consumer.assign({self.target: self.reached}, ends={self.target: self.end})
 
     def next(self) -> Fetched | None:
-        """Return the next answer that holds records of the stretch, None where none is left.
+        """Return the next fetched records of the range; None after the last.
 
         Raises:
             BrokerError: the partition cannot be read.
-            NetworkError: nothing came for ``silence_ms``, although the log goes on.
+            NetworkError: no records arrived for ``silence_ms`` although the log has more offsets.
         """
         deadline = time.monotonic() + self.silence_ms / 1000
         while self.reached < self.end:
@@ -71,16 +71,16 @@ class Stretch:
                     self.lost(f"has lost offsets {self.reached} to {start - 1} while they were read")
                 self.reached = fetched.next_offset
                 return fetched
-            if self.consumer.skip_gap(self.target, self.end):  # the log's last batches were compacted away
+            if self.consumer.skip_gap(self.target, self.end):  # the last batches were compacted away
                 self.reached = self.end
             elif time.monotonic() > deadline:
                 self._after_silence()
         return None
 
     def _after_loss(self) -> None:
-        """Go on after offsets that the log does not have: from its start, or nowhere."""
+        """Continue at the log start offset after offsets that the log does not have, or end the range."""
         first, last = self._bounds()
-        if first <= self.reached < last:  # there after all: the partition has a new leader, or was made anew
+        if first <= self.reached < last:  # the offset exists: the leader has changed, or the topic was recreated
             time.sleep(_AGAIN_SECONDS)
         else:
             self.lost(f"has no offset {self.reached} (it has {first} to {last})")
@@ -88,7 +88,7 @@ class Stretch:
         self.consumer.seek(self.target, self.reached)
 
     def _after_silence(self) -> None:
-        """Say why nothing comes any more; the stretch is over where the log ends before it, and that is accepted."""
+        """Raise an error for missing records. If the log ends before the range and that is accepted, end the range."""
         last = self._bounds()[1]
         setting = f" ({self.silence_setting})" if self.silence_setting else ""
         silence = f"nothing came from offset {self.reached} on for {self.silence_ms} ms{setting}"
@@ -99,19 +99,19 @@ class Stretch:
         self.consumer.seek(self.target, self.end)
 
     def _bounds(self) -> tuple[int, int]:
-        """Return the log's first offset, and the one behind its last."""
+        """Return the log start offset and the log end offset."""
         consumer, target = self.consumer, self.target
         return consumer.beginning_offsets([target])[target], consumer.end_offsets([target])[target]
 
 
 class Sample(NamedTuple):
-    """The batches that one fetch has brought.
+    """The batches of one fetch.
 
     Attributes:
-        offsets: how many offsets they take, from the one on that was asked for; at least 1.
-        records: how many records they hold, as their headers say it; a message of format 0 or 1 counts as one.
-        size_bytes: as the broker holds them.
-        first_timestamp: of the first batch, in milliseconds since 1970; negative where it has none.
+        offsets: number of offsets from the requested one to the end of the batches; at least 1.
+        records: number of records according to the batch headers. A message of format 0 or 1 counts as one.
+        size_bytes: size of the batches at the broker, in bytes.
+        first_timestamp: timestamp of the first batch, in milliseconds since 1970; negative if it has none.
     """
 
     offsets: int
@@ -121,22 +121,23 @@ class Sample(NamedTuple):
 
     @property
     def bytes_per_offset(self) -> float:
-        """How many bytes an offset takes; offsets without records count."""
+        """The average size of an offset in bytes, including offsets without records."""
         return self.size_bytes / self.offsets
 
 
 def sample(consumer: Consumer, target: TopicPartition, offset: int, *, wait_ms: int = 2_000) -> Sample | None:
-    """Return the batches at an offset; None where none came in time.
+    """Return the batches at an offset; None if none arrived in time.
 
     Args:
-        consumer: of no group; it is assigned anew. Its ``max_partition_fetch_bytes`` is about how much comes.
-        target: the partition.
-        offset: from which on.
-        wait_ms: how long to wait.
+        consumer: consumer without a group. Its assignment is replaced. Its ``max_partition_fetch_bytes`` is the
+            approximate size of the sample.
+        target: partition to read.
+        offset: first offset.
+        wait_ms: longest wait, in milliseconds.
 
     Raises:
-        BrokerError: the partition cannot be read from there.
-        NetworkError: its leader cannot be reached.
+        BrokerError: the partition cannot be read at the offset.
+        NetworkError: the leader cannot be reached.
     """
     consumer.assign({target: offset})
     fetched = consumer.fetch(wait_ms)

@@ -1,4 +1,4 @@
-"""Plain classes around asyncio clients: each runs its twin on an event loop in a thread of its own."""
+"""Synchronous classes for asyncio clients: each runs its asyncio twin on an event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class SyncClient:
-    """A client whose twin runs on a loop in a thread of its own."""
+    """A synchronous client, whose asyncio twin runs on a loop in a thread of its own."""
 
     _twin: Any
     _loop: LoopThread
@@ -22,7 +22,7 @@ class SyncClient:
         return self
 
     def __del__(self) -> None:
-        """Close a client that is no longer used and was not closed; one whose settings were refused has no loop."""
+        """Close a client that was not closed. A client with invalid settings has no loop."""
         loop: LoopThread | None = getattr(self, "_loop", None)
         if loop is not None:
             loop.abandon()
@@ -36,7 +36,7 @@ class SyncClient:
 def sync_method(
     method: Callable[Concatenate[Any, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
-    """Return a method that runs the twin's, and waits for its result; editors and mypy see its arguments."""
+    """Return a method that calls the twin's method and waits for its result. Type checkers see its signature."""
     name = method.__name__
 
     @wraps(method)
@@ -50,7 +50,7 @@ def sync_method(
 def sync_on_loop(
     method: Callable[Concatenate[Any, Arguments], Result],
 ) -> Callable[Concatenate[SyncClient, Arguments], Result]:
-    """Return a method that runs a plain one of the twin on the loop, where the client's state lives."""
+    """Return a method that calls a synchronous method of the twin on the loop, which owns the twin's state."""
 
     async def run(twin: Any, *arguments: Any, **options: Any) -> Result:
         return method(twin, *arguments, **options)

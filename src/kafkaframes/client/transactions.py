@@ -1,9 +1,9 @@
-"""A producer's id and its transactions: what is said to the coordinator, and when (KIP-98, KIP-360, KIP-447).
+"""A producer's id and transactions: the requests to the coordinator and their order (KIP-98, KIP-360, KIP-447).
 
-Two forms of the protocol: in the older one partitions and groups are added to a transaction before they are written
-to. Where the coordinator says that it has ``transaction.version`` 2 (KIP-890) the brokers add them, and every end of a
-transaction raises the epoch, so that no late batch can get into the next one. A transaction that several producers
-share is of the older form.
+The protocol has two forms. In the older form, the client adds partitions and groups to a transaction before it writes
+to them. If the coordinator supports ``transaction.version`` 2 (KIP-890), the brokers add partitions implicitly, and
+every end of a transaction bumps the epoch, so that no late batch can become part of the next transaction. A transaction
+that several producers share uses the older form.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _NEWEST_OF_FORM: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
-_FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
-_KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
+_FORM_OF_BROKERS: Final = "transaction.version"  # feature that selects the form of the protocol
+_KNOWS_EPOCHS: Final = 3  # first version of InitProducerId that takes an id and epoch and bumps the epoch (KIP-360)
 _FENCED: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -46,7 +46,7 @@ _FENCED: Final = frozenset(
 
 
 class Transactions:
-    """One producer's."""
+    """The id and the transactions of one producer."""
 
     def __init__(self, cluster: ClusterClient, sender: Sender, settings: ProducerSettings) -> None:
         self._cluster = cluster
@@ -59,18 +59,18 @@ class Transactions:
         self._is_shared = False
         self._fenced: BrokerError | None = None
         self._coordinators_form = 1
-        self._form = 1  # of the transaction that is open
+        self._form = 1  # form of the open transaction
         sender.renew = self.renew_id
 
     # ---------------------------------------------------------------------------------------------- producer ids
 
     async def init_producer_id(self) -> None:
-        """Get an id; with a transactional id, fence off its earlier producers and end what they left open."""
+        """Get a producer id. With a transactional id, fence earlier producers and end their open transactions."""
         self._sender.sequencer.transactional = self._settings.transactional_id is not None
         self._sender.set_producer(await self._new_producer(Producer()))
 
     async def renew_id(self) -> None:
-        """Get another id where the epoch cannot be raised any more; in a transaction its end does that."""
+        """Get a new producer id after the last epoch. In a transaction, its end does so instead."""
         if not self._settings.transactional_id:
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
@@ -100,13 +100,13 @@ class Transactions:
     # ---------------------------------------------------------------------------------------------- transactions
 
     def join(self, producer: Producer) -> None:
-        """Take part in a transaction that another has begun and will end."""
+        """Join a transaction that another producer has begun and will end."""
         self._sender.sequencer.transactional = True
         self._sender.set_producer(producer)
         self._is_open = self.has_joined = True
 
     def share(self) -> Producer:
-        """Let others join the transaction that is open; the coordinator hears of its end, no matter who wrote in it."""
+        """Let other producers join the open transaction. Its end is sent even if this producer has written nothing."""
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
@@ -114,11 +114,11 @@ class Transactions:
         return self._sender.sequencer.producer
 
     def begin(self) -> None:
-        """Begin one.
+        """Begin a transaction.
 
         Raises:
             OptionError: there is no transactional id, or a transaction is open.
-            BrokerError: this producer was fenced off.
+            BrokerError: this producer was fenced.
         """
         if self._settings.transactional_id is None:
             raise OptionError("transactions need transactional_id")
@@ -134,16 +134,16 @@ class Transactions:
         self._sender.broker_adds_partitions = form > 1
 
     def spoil(self, cause: Exception) -> None:
-        """Take that something will never be in a batch: the transaction, if one is open, can only be aborted."""
+        """Fail the open transaction, if any, because a record cannot be added to a batch. It can only be aborted."""
         if self._is_open:
             self._sender.sequencer.spoil(cause)
 
     def takes(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to at once, without ``before_batch``; from any thread."""
+        """Return whether a partition may be written to at once, without ``before_batch``. Any thread may call it."""
         return self._settings.transactional_id is None or (self._is_open and partition in self._added)
 
     async def before_batch(self, partition: TopicPartition) -> None:
-        """Add a partition to the transaction before its first batch goes out; without transactions, do nothing."""
+        """Add a partition to the transaction before its first batch is sent. Without a transaction, do nothing."""
         if self._settings.transactional_id is None:
             return
         if not self._is_open:
@@ -153,11 +153,11 @@ class Transactions:
         await self.add([partition])
 
     async def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction that is open, those at once that are not in it yet.
+        """Add partitions to the open transaction, with one request for those that it does not have yet.
 
         Raises:
-            OptionError: none is open.
-            BrokerError: this producer was fenced off, or there is no such partition.
+            OptionError: no transaction is open.
+            BrokerError: this producer was fenced, or a partition does not exist.
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
@@ -197,12 +197,12 @@ class Transactions:
         await self._cluster.retried(step)
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort.
+        """Commit or abort the transaction.
 
         Raises:
             OptionError: no transaction is open.
-            BrokerError: it must be aborted (a batch was lost), or this producer was fenced off.
-            MaybeWrittenError: no answer says whether it has ended; the same end can be repeated.
+            BrokerError: the transaction must be aborted (a batch was lost), or this producer was fenced.
+            MaybeWrittenError: the result is unknown because no response arrived. The same end can be repeated.
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
@@ -215,7 +215,7 @@ class Transactions:
         self._is_open = self._is_shared = False
         self._added.clear()
         self._groups.clear()
-        if self._sender.sequencer.must_abort:  # the second form has raised it
+        if self._sender.sequencer.must_abort:  # the second form has already bumped the epoch
             self._sender.set_producer(await self._new_producer(self._sender.sequencer.producer))
 
     def _check_commit(self) -> None:
@@ -262,9 +262,9 @@ class Transactions:
         """Add a group's offsets to the transaction.
 
         Args:
-            offsets: the next offset to read of each partition, or a ``CommittedOffset`` with metadata.
-            group: a group id, or what names a member too: ``group_id``, ``generation_id``, ``member_id``,
-                ``group_instance_id``.
+            offsets: offset of the next record to read, or a ``CommittedOffset`` with metadata, by partition.
+            group: a group id, or an object with the attributes of a member: ``group_id``, ``generation_id``,
+                ``member_id``, ``group_instance_id``.
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
@@ -319,27 +319,27 @@ class Transactions:
 
         await self._cluster.retried(step)
 
-    # ---------------------------------------------------------------------------------------------------- asking
+    # ---------------------------------------------------------------------------------------------------- requests
 
     def _of_producer(self, name: str, **fields: Any) -> Any:
-        """Return a request that names the transactional id, and the producer by its id and epoch."""
+        """Return a request with the transactional id, the producer id and the epoch."""
         producer_id, epoch = self._sender.sequencer.producer
         transactional_id = self._settings.transactional_id
         message = self._settings.message(name)
         return message(transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, **fields)
 
     def _coordinator_of(self, group_id: str | None) -> tuple[str, int]:
-        """Return key and kind of a coordinator: the transaction's, or a group's."""
+        """Return the key and kind of a coordinator: the group's, or the transaction's if None."""
         return (self._settings.transactional_id or "", TRANSACTION) if group_id is None else (group_id, GROUP)
 
     async def _ask(self, body: Message, *, coordinator_of: str | None = None) -> Any:
-        """Ask the transaction's coordinator, or a group's."""
+        """Send a request to the transaction's coordinator, or to a group's."""
         key, kind = self._coordinator_of(coordinator_of)
         most = _NEWEST_OF_FORM[self._form].get(body.spec.name)
         return await self._cluster.ask_coordinator(key, body, kind, most=most)
 
     def _check(self, number: int, what: str, group_id: str | None = None) -> None:
-        """Raise for an error code; remember a fence."""
+        """Raise the error of an error code, and remember whether this producer was fenced."""
         key, kind = self._coordinator_of(group_id)
         try:
             self._cluster.check_coordinator(number, what, key, kind)
