@@ -1,4 +1,4 @@
-"""``kafkaframes analyze records`` and ``tag-header``: what records and tag headers cost, and would cost otherwise."""
+"""``kafkaframes analyze records`` and ``tag-header``: sizes of records and tag headers, now and in other layouts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def records(
 
 
 def _is_capture(source: str) -> bool:
-    """Tell a capture, or a folder of them, from a log; a request log is an ``OptionError``."""
+    """Return whether a source is a capture, or a directory of captures. A request log is an ``OptionError``."""
     from kafkaframes.capture.reader import is_request_log
 
     if not is_traffic(source):

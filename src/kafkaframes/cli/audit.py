@@ -1,4 +1,4 @@
-"""``kafkaframes audit INPUT... --target 4.0.1``: what an upgrade of the brokers would break, and for whom."""
+"""``kafkaframes audit INPUT... --target 4.0.1``: which clients and logs an upgrade of the brokers would break."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _write(text: str, output: str | None) -> None:
 
 
 def _is_log_directory(path: str) -> bool:
-    """Tell a log from traffic: a directory with partitions, a partition, a segment."""
+    """Return whether a path is a log, not traffic: a directory with partitions, a partition, or a segment."""
     location = Path(path)
     if location.is_dir():
         return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in location.iterdir())

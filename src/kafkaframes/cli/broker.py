@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _USERS = "KAFKAFRAMES_SASL_USERS"
 _CONTROL_TOKEN = "KAFKAFRAMES_CONTROL_TOKEN"
-MOST_REMARKS = 20  # of copies and stores are printed
+MOST_REMARKS = 20  # largest number of printed remarks about copies and stores
 
 
 @click.command("broker")
@@ -190,7 +190,7 @@ def command(
 
 
 def _users(file: str | None) -> tuple[str, ...]:
-    """Return the users of a file and of the environment, from which they are taken away."""
+    """Return the users of a file and of an environment variable, which is then removed from the environment."""
     from kafkaframes.broker.security.from_settings import read_private, users_of_text
 
     users = users_of_text(os.environ.pop(_USERS, ""), source=_USERS)
@@ -228,7 +228,7 @@ async def _run(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) 
 
 
 def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None, announce: Callable[[], None]) -> None:
-    """Run a broker in a thread of its own, so that it can be killed and started again, until a signal comes."""
+    """Run a broker in a thread until a signal arrives. The control interface can kill and restart it."""
     import threading
 
     from kafkaframes.testing import Control
@@ -263,7 +263,7 @@ def _address(text: str, option: str) -> tuple[str, int]:
 
 
 def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -> None:
-    """Say where it listens, how durable it is, and how to stop it."""
+    """Print the addresses and the durability of the broker, and how to stop it."""
     _tell(f"listening on {broker.bootstrap_servers}")
     if broker.metrics_url is not None:
         _tell(f"  metrics on {broker.metrics_url}")
@@ -279,7 +279,7 @@ def _announce(broker: Broker, flags: dict[str, Any], unknown: tuple[str, ...]) -
 
 
 def _tell(line: str) -> None:
-    """Print a line on standard error; a broker serves on when nobody reads it."""
+    """Print a line on standard error. A closed pipe does not stop the broker."""
     with if_anybody_reads():
         click.echo(line, err=True)
 

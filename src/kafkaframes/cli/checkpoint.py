@@ -1,4 +1,4 @@
-"""``kafkaframes checkpoint``: where a streaming query stands, and how one with another source goes on from there."""
+"""``kafkaframes checkpoint``: shows the position of a streaming query, and converts it for another source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show(path: str, as_json: bool) -> None:
 
 
 def _advise(result: Checkpoint) -> None:
-    """Say what must be given to the next run."""
+    """Print the options that the next run needs."""
     from kafkaframes.jobs.checkpoint import starting_offsets
 
     if not result.first_is_in_flight:

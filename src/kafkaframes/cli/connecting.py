@@ -1,4 +1,4 @@
-"""The options by which every command finds its cluster: ``-b``, Kafka's properties by ``-X``, and ``--timeout``."""
+"""The options with which every command connects to its cluster: ``-b``, ``-X KEY=VALUE``, and ``--timeout``."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ timeout_option = click.option(
     help="How long to wait for the first answer of a broker.",
 )
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
-_PROPERTIES = "kafkaframes.properties"  # of a context: what -X said so far
+_PROPERTIES = "kafkaframes.properties"  # key of a context's meta data: the values of -X so far
 
 
 def _with_those_before(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Add what was said before the subcommand, which the subcommand's own values override."""
+    """Prepend the values from before the subcommand, which the subcommand's own values override."""
     context.meta[_PROPERTIES] = (*context.meta.get(_PROPERTIES, ()), *values)
     return tuple(context.meta[_PROPERTIES])
 
 
 def connecting_group(name: str, help_text: str) -> click.Group:
-    """Return a group that takes ``-b``, ``-X`` and ``--timeout`` before its subcommands, too."""
+    """Return a group that also accepts ``-b``, ``-X`` and ``--timeout`` before its subcommands."""
 
     @click.group(name, help=help_text)
     @connecting
     @click.pass_context
     def group(context: click.Context, /, **settings: Any) -> None:
-        del settings["properties"]  # `_with_those_before` adds them up
+        del settings["properties"]  # `_with_those_before` collects them
         known = {key: value for key, value in settings.items() if value is not None}
         context.default_map = dict.fromkeys(group.list_commands(context), known)
 
@@ -58,7 +58,7 @@ def connecting_group(name: str, help_text: str) -> click.Group:
 
 
 def connecting(function: Function) -> Function:
-    """Add ``-b`` and ``-X``; ``settings_of`` makes a client's settings of them."""
+    """Add ``-b`` and ``-X``. ``settings_of`` converts them to a client's settings."""
     properties = click.option(
         "-X",
         "properties",
@@ -78,7 +78,7 @@ def connecting(function: Function) -> Function:
 
 
 def with_admin(function: Function) -> Function:
-    """Add the same, and hand the command ``connect`` in their place, which opens an admin of the cluster."""
+    """Add ``-b`` and ``-X``. Instead of their values, the command gets ``connect``, which opens an admin client."""
 
     @wraps(function)
     def run(*, servers: str | None, properties: tuple[str, ...], timeout: float, **options: Any) -> Any:
@@ -101,19 +101,19 @@ def reached(
     flags: Mapping[str, Mapping[str, Any]] | None = None,
     kind: type[ClientSettings] | None = None,
 ) -> dict[str, Any]:
-    """Return a client's settings once a broker has answered; say on standard error when that has to be waited for.
+    """Return a client's settings once a broker has responded. If that takes time, print a message on standard error.
 
     Args:
-        timeout: in seconds.
-        new_topic: a topic that is written to, and made if the brokers make topics (``auto.create.topics.enable``).
-        flags: the client settings that each of the command's parameters stands for. ``-X`` overrides the default of a
-            parameter, and a parameter that was typed overrides ``-X``.
-        kind: of a producer or a consumer; by default of an admin.
+        timeout: longest wait, in seconds.
+        new_topic: topic to write to. The brokers may create it (``auto.create.topics.enable``).
+        flags: client settings of each parameter of the command. ``-X`` overrides the default of a parameter, and a
+            parameter on the command line overrides ``-X``.
+        kind: settings class of a producer or a consumer; None for an admin.
 
     Raises:
-        NetworkError: nobody has answered in time.
-        BrokerError: the broker refuses us, or there is no such topic.
-        OptionError: a property that is none, or not of the form KEY=VALUE.
+        NetworkError: no broker has responded in time.
+        BrokerError: the broker rejects the client, or the topic does not exist.
+        OptionError: a property is unknown, or is not of the form KEY=VALUE.
     """
     import asyncio
 
@@ -143,14 +143,14 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
 
 
 def is_typed(name: str) -> bool:
-    """Return whether a parameter of the current command was given, and is not its default."""
+    """Return whether a parameter of the current command was specified, and does not have its default."""
     context = click.get_current_context(silent=True)
     source = None if context is None else context.get_parameter_source(name)
     return source not in (None, ParameterSource.DEFAULT)
 
 
 def confirmed(question: str) -> Callable[[Function], Function]:
-    """Have a command ask before it deletes; ``--yes`` is the answer where nobody sits at a terminal."""
+    """Let a command ask for confirmation before it deletes. ``--yes`` confirms without a terminal."""
 
     def ask(context: click.Context, option: click.Parameter, is_sure: bool) -> None:
         if is_sure or context.resilient_parsing:
@@ -168,7 +168,7 @@ def confirmed(question: str) -> Callable[[Function], Function]:
 
 
 def topic_partition_of(text: str) -> tuple[str, int]:
-    """Read a topic partition; what is none is an ``OptionError``.
+    """Read TOPIC:PARTITION. Other text is an ``OptionError``.
 
     >>> topic_partition_of("orders-eu:3")
     ('orders-eu', 3)
@@ -180,7 +180,7 @@ def topic_partition_of(text: str) -> tuple[str, int]:
 
 
 def print_rows(rows: Sequence[dict[str, Any]], as_json: bool, *, none: str = "") -> None:
-    """Print rows as JSON, or as a table: one for each run of rows with equal columns. ``none`` is noted of no rows."""
+    """Print rows as JSON, or as one table for each run of rows with equal columns. Without rows, print ``none``."""
     if as_json:
         say(json.dumps(rows, indent=2))
         return
@@ -203,5 +203,5 @@ def client_properties_of(texts: Iterable[str], *, option: str) -> dict[str, str]
 
 
 def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
-    """Read KEY=VALUE texts; one that is not of that form is an ``OptionError``."""
+    """Read KEY=VALUE texts. Other text is an ``OptionError``."""
     return dict(pair_of(text, option) for text in texts)

@@ -1,4 +1,4 @@
-"""``kafkaframes consume``: the records of a topic, as text in kcat's formats, JSON lines, or an Arrow stream."""
+"""``kafkaframes consume``: prints the records of a topic in kcat's formats, as JSON lines, or as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _reset(requested: Range) -> str:
 
 
 def _start_of(settings: ConsumerSettings) -> Range:
-    """Return where ``auto.offset.reset`` begins, for a consumer without ``--offset``."""
+    """Return the start according to ``auto.offset.reset``, for a consumer without ``--offset``."""
     from kafkaframes.jobs.dump.kcat import parse_offsets
 
     if settings.reset_duration_ms is not None:
@@ -94,7 +94,7 @@ def _start_of(settings: ConsumerSettings) -> Range:
 
 
 def _tables(consumer: Consumer, topic: str, requested: Range, flags: dict[str, Any]) -> Iterator[pa.Table]:
-    """Yield what is asked for, until there is enough or (with -e) the end."""
+    """Yield the requested records, up to the requested number or (with -e) the end."""
     partitions = _partitions_of(consumer, topic, flags["partitions"])
     ends = _ends(consumer, partitions, requested) if flags["ends"] or requested.end_timestamp is not None else None
     if flags["group"] is not None:
@@ -151,13 +151,13 @@ def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 
 def _skip_gaps(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
-    """Do not wait for what a compacted log ends without."""
+    """Skip the offsets without records at the end of compacted logs, so that the command does not wait for them."""
     for entry in consumer.assignment():
         consumer.skip_gap(entry, ends.get(entry, 0))
 
 
 def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
-    """Leave out what lies behind the ends."""
+    """Remove the records after the ends."""
     import pyarrow as pa
 
     if ends is None or not table.num_rows:

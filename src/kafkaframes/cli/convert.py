@@ -1,4 +1,4 @@
-"""``kafkaframes convert``, ``recompress``, ``compact``: a log in another format, in another codec, compacted."""
+"""``kafkaframes convert``, ``recompress``, ``compact``: write a log in another format or codec, or compacted."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ in_place_options = with_options(
 
 
 def run_options(kind: type[SourceSettings], *leave_out: str) -> Callable[[Command], Command]:
-    """Add the flags of a job's settings, and those that say where the work is done."""
+    """Add the flags of a job's settings, and the flags that select local processes or Spark."""
     shared = (json_option, workers_option, master_option, opens_batches)
     return with_options(*shared, reads("sources", kind=kind, leave_out=leave_out))
 
 
 def split(master: str | None, jobs: int | None) -> Split:
-    """Return how what ``runner`` has started shares out large partitions."""
+    """Return how to split large partitions between the workers of ``runner``."""
     from kafkaframes.jobs.compact.staged_compaction import Split
     from kafkaframes.spark import jobs as spark_jobs
     from kafkaframes.spark.builder import session
@@ -63,9 +63,9 @@ def split(master: str | None, jobs: int | None) -> Split:
 
 @contextmanager
 def scratch_directory(parent: str | None, master: str | None) -> Iterator[Path | None]:
-    """Give a directory for files that are gone at the end: below ``parent``, or where this machine has such files.
+    """Yield a directory for temporary files, in ``parent`` or in this machine's directory for temporary files.
 
-    ``None``: workers on other machines would not see it.
+    Yield None with Spark, because workers on other machines would not see the directory.
     """
     from kafkaframes.spark.builder import is_local
 
@@ -81,7 +81,7 @@ def scratch_directory(parent: str | None, master: str | None) -> Iterator[Path |
 
 
 def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
-    """Return the source of a job: one path, or the several that make up one log."""
+    """Return the source of a job: one path, or several paths of one log."""
     return sources[0] if len(sources) == 1 else sources
 
 
@@ -96,7 +96,7 @@ def rewrite(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Run a conversion and show what it did."""
+    """Run a conversion and print its result."""
     from kafkaframes.jobs.convert.job import convert, convert_in_place
 
     if in_place != (backup is not None) or in_place == (to is not None):
@@ -176,7 +176,7 @@ def command(
 
 
 def _said(record_format: str | None, flags: tuple[str, ...]) -> tuple[str, str | None]:
-    """Return format and directory: ``--to v2`` names a format where ``--record-format`` does not."""
+    """Return record format and directory. ``--to v2`` specifies the format if ``--record-format`` does not."""
     directories = list(flags)
     if record_format is None:
         record_format = next((one for one in flags if one in RECORD_FORMATS), None)

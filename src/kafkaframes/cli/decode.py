@@ -1,4 +1,4 @@
-"""``kafkaframes decode``, ``diff``, ``encode``, ``vectors``: bytes explained field by field, and messages to bytes."""
+"""``kafkaframes decode``, ``diff``, ``encode``, ``vectors``: explain bytes field by field, and encode messages."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n:,")
 
 
 def read_bytes(source: str) -> bytes:
-    """Return the bytes that an argument names: hex digits, a file of them, a file of bytes, or ``-``."""
+    """Return the bytes of an argument: hex digits, a file of hex digits, a binary file, or ``-``."""
     if source == "-":
         return _maybe_hex(sys.stdin.buffer.read())
     try:
         if Path(source).is_file():
             return _maybe_hex(Path(source).read_bytes())
     except OSError:
-        pass  # a long text of hex digits is no file name
+        pass  # hex digits can be too long for a file name
     if not set(source.encode()) <= _HEX:
         raise OptionError(f"{source[:60]!r} is neither a file nor hex digits")
     return _from_hex(source)
@@ -64,7 +64,7 @@ def _from_hex(text: str) -> bytes:
 
 
 def which_message(command: Command) -> Command:
-    """Add the options that say which message the bytes are."""
+    """Add the options that specify the message of the bytes."""
     return with_options(
         click.option("--api", help="API name or key: the bytes are a response (with its header) of this API"),
         click.option("--message", "name", help="a message's name: the bytes are its body, without header"),
@@ -89,7 +89,7 @@ def annotate(
     names_of: str | None,
     mode: str,
 ) -> Annotated:
-    """Return the runs of ``data`` as the options say what it is; those that do not go together are refused."""
+    """Return the annotated runs of ``data`` according to the options. Contradictory options are rejected."""
     apis = Apis(specs)
     if api is None and name is None:
         annotated = annotate_request(data, mode=mode, apis=apis)
@@ -166,7 +166,7 @@ def _side(data: bytes, run: Run | None) -> str:
 
 
 _BYTES_A_LINE: Final = 16
-_MOST_LINES: Final = 4  # of one run; --all shows every byte
+_MOST_LINES: Final = 4  # largest number of lines of one run; --all shows every byte
 
 
 @click.command("decode")
@@ -208,7 +208,7 @@ def command(source: str, as_json: bool, show_all: bool, records: bool, depth: in
 
 
 def _print_batches(data: bytes) -> None:
-    """Print the batches and their records as JSON, keys and values as base64; then raise what is wrong with them."""
+    """Print the batches and their records as JSON, with keys and values in base64. Then raise the first error."""
     from kafkaframes.records.batch import read_values
 
     walk = read_values(data)
@@ -221,7 +221,7 @@ def _print_batches(data: bytes) -> None:
 
 
 def _batch_form(batch: Batch) -> dict[str, Any]:
-    """Return a batch with its records, fields in Kafka's spelling."""
+    """Return a batch with its records, with Kafka's field names."""
     fields = {one.name: getattr(batch, one.name) for one in dataclasses.fields(batch)}
     records = [
         _camel(record._asdict() | {"headers": [_camel(header._asdict()) for header in record.headers]})
@@ -243,7 +243,7 @@ def _print_drawings(drawings: list[Drawing], *, show_all: bool) -> None:
 
 
 def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
-    """Yield the lines of drawn records; positions of the first drawing count from ``start``."""
+    """Yield the lines of drawn records. Positions of the first drawing are relative to ``start``."""
     for number, drawing in enumerate(drawings):
         if drawing.title:
             yield f"# {drawing.title}"
@@ -263,7 +263,7 @@ def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = F
 
 
 def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
-    """Yield the lines of the dump: position, bytes, field, value; with a depth, records are drawn as well."""
+    """Yield the lines of the dump: position, bytes, field, value. With a depth, records are drawn as well."""
     for name, version, _ in annotated.values:
         yield f"# {name} version {version}"
     width = min(max((len(_label(run)) for run in annotated.runs), default=0), 70)
@@ -289,7 +289,7 @@ def _label(run: Run) -> str:
 
 
 def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
-    """Yield the lines of some bytes that stand at ``start``, with what they are beside the first."""
+    """Yield the lines of the bytes at ``start``, with their description in the first line."""
     lines = [raw[at : at + _BYTES_A_LINE] for at in range(0, len(raw), _BYTES_A_LINE)] or [b""]
     shown = lines if show_all else lines[:_MOST_LINES]
     for index, line in enumerate(shown):
@@ -316,7 +316,7 @@ def encode(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...
     """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
     cls = message_of(name, options["specs"])
     value = cls.from_json(_read_json(source), version)
-    if tags:  # beside those of the JSON
+    if tags:  # in addition to the tags of the JSON
         value.unknown_tags = sorted([*value.unknown_tags, *map(_tag, tags)], key=itemgetter(0))
     data = value.encode(version)
     if options["with_header"] or options["with_size"]:

@@ -1,4 +1,4 @@
-"""``kafkaframes doctor``: what this installation found on the machine, and what to do about what is not right."""
+"""``kafkaframes doctor``: checks this installation and its environment, and prints how to fix problems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CODEC_LIBRARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. ``state`` is ok, note (a feature is missing) or bad (nothing will work)."""
+    """A line of the report. ``state`` is ok, note (a feature is missing) or bad (no command works)."""
 
     what: str
     state: str
@@ -43,7 +43,7 @@ class Finding:
 
 
 def check_python() -> Iterator[Finding]:
-    """Is the interpreter new enough?"""
+    """Check the version of the interpreter."""
     result = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < OLDEST_PYTHON:
         yield Finding("Python", "bad", result, "Python 3.11 or later is needed")
@@ -53,7 +53,7 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_codecs() -> Iterator[Finding]:
-    """Is each compression library there?"""
+    """Check the compression libraries."""
     for codec, (distribution, module) in CODEC_LIBRARIES.items():
         if importlib.util.find_spec(module) is None:
             yield Finding(codec, "bad", f"{distribution} is missing", f"pip install {distribution}")
@@ -62,7 +62,7 @@ def check_codecs() -> Iterator[Finding]:
 
 
 def check_decompression() -> Iterator[Finding]:
-    """Do the libraries give their C functions away, which decompress two to four times as fast as their bindings?"""
+    """Check that the C functions of the libraries are accessible. They decompress two to four times as fast."""
     slow = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
     if slow:
         yield Finding("decompression", "note", f"{slow}: library without C functions, slower", "take PyPI's wheels")
@@ -71,7 +71,7 @@ def check_decompression() -> Iterator[Finding]:
 
 
 def check_spark() -> Iterator[Finding]:
-    """Are PySpark and a Java that this PySpark runs on there?"""
+    """Check that PySpark is installed, and a Java version that it supports."""
     version = _compat.pyspark_version()
     if version is None:
         yield Finding("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
@@ -98,10 +98,10 @@ def _java_advice(spark: tuple[int, int] | None) -> str:
 
 
 def check_workers() -> Iterator[Finding]:
-    """Would the Python workers of a Spark session run this interpreter?
+    """Check that the Python workers of a Spark session would run this interpreter.
 
-    ``kafkaframes.spark.session()`` sees to it. A session that was made in another way runs PYSPARK_PYTHON, or else the
-    ``python3`` of PATH, which need not be this one, nor have kafkaframes.
+    ``kafkaframes.spark.session()`` ensures this. Any other session runs PYSPARK_PYTHON, or else the first ``python3``
+    in PATH, which may be another interpreter or lack kafkaframes.
     """
     what, chosen = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
     runs = chosen or shutil.which("python3")
@@ -115,7 +115,7 @@ def check_workers() -> Iterator[Finding]:
 
 
 def check_kernels() -> Iterator[Finding]:
-    """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
+    """Check that the kernels are compiled, or that they can be compiled into a directory. List rejected ones."""
     from kafkaframes.kernels import demand, directories, workers
 
     units = demand.units()

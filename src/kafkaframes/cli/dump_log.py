@@ -1,6 +1,7 @@
-"""``kafkaframes dump-log``: what is in the files of a log, as Kafka prints it or as data. Flags are kafka-dump-log's.
+"""``kafkaframes dump-log``: prints the files of a log as Kafka does, or as data. The flags are kafka-dump-log's.
 
-Flags only: ``--help`` and a wrong flag import nothing that reads logs. ``dumping.py`` does what they say.
+This module only has the flags, so that ``--help`` and wrong flags import no reader of logs. ``dumping.py`` does the
+work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ``dump-log`` does: flags become options, and parts that ``kafkaframes.jobs.dump`` makes go to a stream."""
+"""The work of ``dump-log``: converts flags to options, and writes the parts of ``kafkaframes.jobs.dump``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Part = bytes | memoryview
 
 @dataclass
 class Report:
-    """What went to standard error, and whether anything was damaged."""
+    """The messages printed on standard error, and whether the log is damaged."""
 
     faults: int = 0
     seen: set[str] = field(default_factory=set)
 
     def fault(self, error: KafkaframesError) -> None:
-        """Print a fault once; the same place is met again by the dump of an index."""
+        """Print an error once. The dump of an index can report the same error again."""
         self.faults += 1
         if str(error) not in self.seen:
             self.seen.add(str(error))
@@ -47,7 +47,7 @@ class Report:
 
 
 def run(flags: dict[str, Any]) -> None:
-    """Print what the flags ask for; the exit status is 1 where something was damaged."""
+    """Print the requested files. The exit status is 1 if one is damaged."""
     options = _Options(flags)
     report = Report()
     with _stream(flags["output"], is_text=options.printer != "arrow") as out:
@@ -58,7 +58,7 @@ def run(flags: dict[str, Any]) -> None:
 
 
 class _Options:
-    """The flags, checked and put in order."""
+    """The validated flags."""
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self.flags = flags
@@ -76,7 +76,7 @@ class _Options:
         self.text = TextOptions(**{name: flags[name] for name in names if name in flags}, decoder=_decoder(flags))
 
     def requested(self, *, control: bool = True, temporary: bool = False) -> Iterator[Requested]:
-        """Yield the files to print, and which part of each."""
+        """Yield the files to print, each with its requested part."""
         options = self.flags["storage"]
         result = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
         result = files.selected(result, self.flags["topics"], self.flags["partitions"])
@@ -91,7 +91,7 @@ class _Options:
         return requested_files(result, conditions, limit=self.flags["count"])
 
     def kinds(self) -> tuple[str, ...]:
-        """Return which files of a directory are requested."""
+        """Return the kinds of a directory's files to print."""
         kinds = self.flags["kinds"]
         if "all" in kinds:
             return KINDS
@@ -160,7 +160,7 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Origin]]:
-    """Yield the part of every segment to read, without control records."""
+    """Yield the requested part of every segment, without control records."""
     for requested in options.requested(control=False):
         reader = ChunkReader(requested.file, options.flags["max_bytes"])
         origin = Origin.of(requested.file.path)
@@ -190,7 +190,7 @@ def _print_lines(
 
 def _print_pattern(options: _Options, out: BinaryIO, report: Report) -> None:
     pattern = options.flags["pattern"]
-    kcat.plan_format(pattern, Origin.of(""))  # a wrong one is said before any file is read
+    kcat.plan_format(pattern, Origin.of(""))  # reports an invalid format before any file is read
     _print_lines(options, out, report, lambda origin: kcat.plan_format(pattern, origin), kcat.formatted)
 
 

@@ -1,4 +1,4 @@
-"""``kafkaframes export LOGDIR... --to DIR``: to files (resumable) or a table (incremental); on Spark if asked."""
+"""``kafkaframes export LOGDIR... --to DIR``: exports to files (resumable) or to a table (incremental)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 EXIT_INCOMPLETE = 1
-_ELSEWHERE = (  # have flags of their own, of other commands too, or are options of kafka-log
+_ELSEWHERE = (  # settings with flags of their own, flags that several commands share, or options of kafka-log
     *("format", "timestamp", "keys", "key_regex", "headers", "storage"),
     *("verify_crc", "internal_topics"),
 )
@@ -125,7 +125,7 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
 
 
 def _single_file(flags: dict[str, Any], master: str | None) -> str:
-    """Return the file that ``-o`` names: for Parquet alone, and without the flags that do not go with it."""
+    """Return the file of ``-o``. It requires Parquet, and excludes some other flags."""
     output: str = flags["output"]
     if not output.endswith(".parquet"):
         hint = f"; --option {output} sets an option of kafka-log" if "=" in output else ""
@@ -138,14 +138,14 @@ def _single_file(flags: dict[str, Any], master: str | None) -> str:
 
 
 def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **options: Any) -> Outcome:
-    """Export into one file: ``run``, which would share the work out, is not asked."""
+    """Export into one file. ``run``, which would distribute the work, is not used."""
     from kafkaframes.jobs.export.run import export_single
 
     return export_single(tasks, settings, **options)
 
 
 def _check_flags(flags: dict[str, Any], *, to_table: bool) -> None:
-    """Refuse options that are for another format, and an export that does not say where to."""
+    """Reject options of another format, and an export without a target."""
     form = flags["form"]
     if flags["incremental"] and not to_table:
         raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
@@ -171,7 +171,7 @@ def _read_options(
 
 
 def _settings(flags: Mapping[str, Any]) -> ExportSettings:
-    """Read what holds for all segments; what ``--option`` says is stronger."""
+    """Read the settings of all segments. ``--option`` overrides flags."""
     named = {entry.name: flags[entry.name] for entry in fields(ExportSettings) if entry.name in flags}
     form = flags["form"]
     return ExportSettings(
@@ -181,7 +181,7 @@ def _settings(flags: Mapping[str, Any]) -> ExportSettings:
 
 
 def _table_export_of(options: ReadOptions, files: Settings, flags: dict[str, Any]) -> Callable[..., Outcome]:
-    """Return what exports into the table, given who runs the tasks."""
+    """Return a function that exports into the table, given a runner of tasks."""
     from kafkaframes.jobs.tables.planning import table_plan
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
@@ -215,7 +215,7 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def say_notes(notes: LogNotes) -> None:
-    """Print what a read of logs reports next to records and damage, on standard error."""
+    """Print the notes of a read of logs on standard error, in addition to records and damage."""
     for line in notes:
         say(f"kafkaframes: {printable(line)}", err=True)
     if notes.hidden:
@@ -248,7 +248,7 @@ def _print(outcome: Outcome) -> None:
 
 
 def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what to tell people of the table."""
+    """Yield a summary of the table, line by line."""
     at = facts.get("version", facts.get("snapshot"))
     if at is not None:
         word = "version" if "version" in facts else "snapshot"

@@ -1,4 +1,4 @@
-"""``kafkaframes grep PATTERN LOG...``: the records of a log in whose key, value or headers something is found."""
+"""``kafkaframes grep PATTERN LOG...``: prints the records whose key, value or headers match a pattern."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 def _batches(
     paths: Sequence[str], flags: dict[str, Any], errors: list[Any], notes: list[Any]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the topics, offsets and times that are asked for; with ``--follow`` without end.
+    """Yield the records of the requested topics, offsets and times. With ``--follow``, this never ends.
 
-    Damage is appended to ``errors``, what there is to report otherwise to ``notes``.
+    Damage is appended to ``errors``, and all other notes to ``notes``.
     """
     from kafkaframes.scan.functions import scan_log
 

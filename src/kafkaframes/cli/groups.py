@@ -127,7 +127,7 @@ def _offset_rows(admin: Admin, name: str, result: AnyDescription | None) -> list
 
 
 def _log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> Offsets:
-    """Return where logs end; a topic that was deleted after a commit, or has no leader, has no end."""
+    """Return log end offsets, without partitions that were deleted after a commit or that have no leader."""
     from kafkaframes.client import LATEST
     from kafkaframes.errors import BrokerError
 
@@ -267,7 +267,7 @@ def reset_group(
 
 
 def _check_inactive(admin: Admin, group: str) -> None:
-    """Refuse to commit for a group whose members would overwrite or ignore it, as kafka-consumer-groups does."""
+    """Reject a commit for a group whose members would overwrite or ignore it, as kafka-consumer-groups does."""
     description = _described(admin, group)
     members = () if description is None else description.members
     if description is None or not members:
@@ -323,16 +323,16 @@ class ResetOptions:
 
     @property
     def targets(self) -> list[str]:
-        """The options that say where to, as far as there are."""
+        """The specified options that define the new offsets."""
         flags = [name for name in ("to_earliest", "to_latest", "to_current") if getattr(self, name)]
         values = ("to_offset", "to_datetime", "shift_by")
         return flags + [name for name in values if getattr(self, name) is not None]
 
 
 def resets(admin: Admin, options: ResetOptions) -> Offsets:
-    """Return the offset at which each partition is to be read on.
+    """Return the new offset of each partition.
 
-    Several options that say where to are refused, and none for the topics that are named.
+    More than one option that defines offsets is rejected, and so is no option for the specified topics.
     """
     offsets = _named(admin, options.offsets)
     if options.from_file is not None:
@@ -417,7 +417,7 @@ def _shift_by(admin: Admin, options: ResetOptions, partitions: list[TopicPartiti
 
 
 def _within(admin: Admin, offsets: Offsets) -> Offsets:
-    """Keep offsets between the first and the end of their logs, as kafka-consumer-groups does."""
+    """Limit offsets to the range of their logs, as kafka-consumer-groups does."""
     from kafkaframes.client import EARLIEST, LATEST
 
     starts, ends = (admin.list_offsets(dict.fromkeys(offsets, which)) for which in (EARLIEST, LATEST))

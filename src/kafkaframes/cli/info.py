@@ -1,4 +1,4 @@
-"""``kafkaframes info LOGDIR...``: what is in a log, in a second."""
+"""``kafkaframes info LOGDIR...``: shows a summary of a log."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_UNREAD = 1
-MAX_UNREAD = 20  # segments that cannot be read, whose reasons are shown
-MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
+MAX_UNREAD = 20  # largest number of unreadable segments whose reasons are shown
+MOST_PARTITIONS = 60  # above this number, the table has one row per topic by default
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
-_NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that are left out below it
-_SHORT_TIMES_WIDTH = 140  # below it times are days
+_NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that narrower ones omit
+_SHORT_TIMES_WIDTH = 140  # narrower terminals show days instead of times
 _RIGHT = {"partition", "segments", "size", "start", "end", "records"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One line of the table: a partition, or a topic's partitions together."""
+    """A row of the table: a partition, or all partitions of a topic."""
 
     topic: str
     partitions: Sequence[PartitionSummary]

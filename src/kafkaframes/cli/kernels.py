@@ -1,4 +1,4 @@
-"""``kafkaframes kernels``: the compiled parts of this package; which are ready, where they lie, how others get them."""
+"""``kafkaframes kernels``: the compiled parts of this package: their state, location and packaging for others."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _folder() -> Path:
 
 
 def _progress(count: int) -> Callable[[workers.Job], None]:
-    """Return a function that reports each finished job with the seconds since the first began."""
+    """Return a function that reports each finished job with the time since the first start, in seconds."""
     finished, started = 0, time.monotonic()
 
     def tell(job: workers.Job) -> None:
@@ -142,7 +142,7 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
 
 
 def _fill(folder: Path, decoders: bool) -> int:
-    """Copy what is ready into ``folder`` and compile the rest there; return how many libraries it holds."""
+    """Copy compiled kernels into ``folder`` and compile the missing ones there. Return the number of libraries."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs: list[workers.Job] = []
     for module in demand.sort_by_size(demand.modules()):

@@ -1,4 +1,4 @@
-"""``kafkaframes``: one explicit table of commands, each loaded only when it is asked for."""
+"""``kafkaframes``: the table of commands. A command's module is imported only if the command is used."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from kafkaframes.storage.files.names import printable
 
 
 def flags_of(command: click.Command | None) -> Mapping[str, str]:
-    """Return what stands for a setting's name in messages, by the settings' names."""
-    commands = [command, *getattr(command, "commands", {}).values()] if command else []  # of a group: those below it
+    """Return the flags that represent settings in messages, by setting name."""
+    commands = [command, *getattr(command, "commands", {}).values()] if command else []  # a group and its subcommands
     options = [one for each in commands for one in each.params if isinstance(one, click.Option)]
     names = {str(one.name): max(one.opts, key=len) for one in options}
     flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in names.values()}
@@ -42,9 +42,9 @@ def _spark_options() -> dict[str, str]:
 
 
 EXIT_INTERRUPTED = 130
-_PATH = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # in what help calls a value
-_PATH_TYPE = click.Path(readable=False)  # text of which shells complete the names of files; nothing else
-_COMMAND = "kafkaframes.command"  # of a context: the command that runs
+_PATH = re.compile("FILE|DIR|PATH|SRC|INPUT|CAPTURE|SOURCE|OLD|NEW")  # names of path values in help texts
+_PATH_TYPE = click.Path(readable=False)  # a text for which shells complete file names
+_COMMAND = "kafkaframes.command"  # key of a context's meta data: the command that runs
 INTERRUPTED = "kafkaframes: interrupted"
 
 
@@ -52,7 +52,7 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]  # heading of --help -> c
 
 
 class LazyGroup(click.Group):
-    """Commands from a table, under the headings of ``--help``: a module's ``command``, or the function it names."""
+    """Commands from a table, under the headings of ``--help``: a module's ``command``, or the named function."""
 
     def __init__(self, *args: Any, sections: Sections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,13 +60,13 @@ class LazyGroup(click.Group):
         self._table = {name: row for rows in sections.values() for name, row in rows.items()}
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command: errors name its flags, and Ctrl-C gives a shell's status, for 1 has meanings."""
+        """Run the command. Errors name its flags, and Ctrl-C ends with a shell's status, not 1, which commands use."""
         try:
             return super().invoke(ctx)
         except KafkaframesError as error:
             rename_settings(error, flags_of(ctx.meta.get(_COMMAND)))
             raise
-        except BrokenPipeError:  # who reads had enough: `| head`
+        except BrokenPipeError:  # the reader has closed the pipe: `| head`
             _leave_closed_pipes()
             ctx.exit(0)
         except KeyboardInterrupt:
@@ -74,11 +74,11 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+        """Return the command names in the order of the table."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import and return a command; ``None`` if the table has no such name."""
+        """Import and return a command; None if it is not in the table."""
         if name not in self._table:
             return None
         module, _, function = self._table[name][0].partition(":")
@@ -95,7 +95,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the arguments; of a misspelt one the nearest is named."""
+        """Find the command of the arguments. For an unknown name, the error suggests the most similar one."""
         if args and args[0] not in self._table and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
@@ -105,7 +105,7 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table's lines, importing nothing."""
+        """Write the lines of the table without importing the commands."""
         width = max(map(len, self._table))
         for heading, rows in self._sections.items():
             with formatter.section(heading):
@@ -113,14 +113,14 @@ class LazyGroup(click.Group):
 
 
 def _leave_closed_pipes() -> None:
-    """Let what is still buffered for a pipe that nobody reads go nowhere: Python would end with status 120 for it."""
+    """Discard buffered output for a closed pipe. Python would otherwise exit with status 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with if_anybody_reads():
         sys.stderr.flush()
 
 
-# Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is its `command`, or
-# the function behind a colon; its imports are paid for only by the command that needs them.
+# Section of `kafkaframes --help` -> command -> (module, one line of help). The click command is the module's `command`,
+# or the function after a colon. Only the commands that run import their modules.
 SECTIONS: Sections = {
     "Look into logs (nothing is written to them)": {
         "info": ("kafkaframes.cli.info", "what is in a log, from headers alone: offsets, sizes, codecs"),
@@ -213,7 +213,7 @@ _ANALYZE = {
 analyze = LazyGroup("analyze", sections={"Commands": _ANALYZE}, help="Sizes on the wire: as they are, and as proposed.")
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
-# What the handlers of signals raise.
+# Exceptions that signal handlers raise.
 _SIGNAL_OF: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
 _MOMENT_S = 0.01
 
@@ -231,9 +231,9 @@ cli.params.append(quiet_option)
 
 
 def _open_closed_streams() -> None:
-    """Open standard error on the null device if it is closed (``2>&-``), and refuse a closed standard output.
+    """Open standard error on the null device if it is closed (``2>&-``), and reject a closed standard output.
 
-    Otherwise the next file that is opened would be the closed stream, and what a library prints would go into it.
+    Otherwise the next opened file would get its descriptor, and messages of libraries would be written into that file.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
@@ -243,16 +243,16 @@ def _open_closed_streams() -> None:
 
 
 def main() -> None:
-    """Run the command line; a mistake of the caller's, of the bytes or of the disk is one clear line, not a traceback.
+    """Run the command line. Invalid arguments, damaged data and disk errors give a one-line message, not a traceback.
 
-    Stopped by Ctrl-C or by ``kill``, a command cleans up after itself, and the exit status is that of a shell.
+    After Ctrl-C or ``kill``, the command cleans up and ends with the exit status of a shell.
     """
     signal.signal(signal.SIGTERM, _stop)
     atexit.register(_heed_no_signal)
     sys.unraisablehook = _send_again
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a name that is not UTF-8 is no reason to stop
+        if isinstance(stream, TextIOWrapper):  # print names that are not UTF-8 with escapes
             stream.reconfigure(errors="backslashreplace")
     try:
         cli()
@@ -269,21 +269,21 @@ def main() -> None:
     except KeyboardInterrupt:
         say(INTERRUPTED, err=True)
         sys.exit(EXIT_INTERRUPTED)
-    finally:  # all is said: what is left is the end of threads and of Python
+    finally:  # only the end of threads and of Python follows
         for number in _SIGNAL_OF.values():
             signal.signal(number, _leave)
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:
-    """End at once: a thread that does not end must not hold the process."""
+    """End the process at once, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: it was writing just now
+        with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: the stream was being written to
             stream.flush()
     os._exit(128 + number)
 
 
 def _heed_no_signal() -> None:
-    """From here on Python takes itself apart; a signal would end it with a status that says nothing of the command."""
+    """Ignore signals while Python shuts down. Otherwise one would replace the exit status of the command."""
     for number in _SIGNAL_OF.values():
         signal.signal(number, signal.SIG_IGN)
 
@@ -293,10 +293,10 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 def _send_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Send a signal anew, in a moment, whose exception was swallowed.
+    """Send a signal again after a moment, because its exception was ignored.
 
-    Python ignores what is raised in callbacks of weak references, which every import has: a broker that was to
-    stop while it started went on for ever.
+    Python ignores exceptions in callbacks of weak references, which every import uses. A broker that received a signal
+    during its start would otherwise not stop.
     """
     number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(ignored.exc_type, kind)), None)
     if number is None:
@@ -306,7 +306,7 @@ def _send_again(ignored: sys.UnraisableHookArgs) -> None:
 
 
 def _send_when_heard(number: int) -> None:
-    """Send a signal once the main thread has left ``_send_again``: what is raised in that hook is swallowed, too."""
+    """Send a signal once the main thread has left ``_send_again``, where its exception would be ignored as well."""
     while True:
         time.sleep(_MOMENT_S)
         frame = sys._current_frames().get(threading.main_thread().ident or 0)

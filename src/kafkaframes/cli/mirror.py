@@ -17,12 +17,12 @@ from kafkaframes.jobs.mirror.settings import MirrorSettings
 if TYPE_CHECKING:
     from kafkaframes.jobs.mirror.settings import MirrorReport
 
-EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
+EXIT_INCOMPLETE = 1  # a part of the source directory could not be read
 _ELSEWHERE = (
-    *("timeout_s", "source_properties", "target_properties"),  # have flags of their own
+    *("timeout_s", "source_properties", "target_properties"),  # settings with flags of their own
     *("group_interval_s", "topic_interval_s"),
 )
-_STOPPED = 3  # the exit status of a copy that was stopped before it was whole
+_STOPPED = 3  # exit status of a copy that was stopped before it was complete
 
 
 @click.command("mirror")
@@ -79,7 +79,7 @@ def command(source: str, target: str, as_json: bool, timeout: float, **flags: An
 
 
 async def _run(source: str, target: str, settings: MirrorSettings) -> MirrorReport:
-    """Run it; Ctrl-C and SIGTERM end it after what is under way."""
+    """Run the copy. Ctrl-C and SIGTERM end it after the batches in flight."""
     import asyncio
 
     from kafkaframes.jobs.mirror.job import mirror

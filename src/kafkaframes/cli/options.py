@@ -1,4 +1,4 @@
-"""The options that many commands have, each declared once: stores, copies, selection, workers, Spark, memory, JSON."""
+"""Options that several commands share: sources, copies, selection, workers, Spark, memory, JSON."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
 TEXT, JSON, PAGE = "text", "json", "html"
-FORMATS = ("parquet", "arrow", "csv", "json")  # of files of records
+FORMATS = ("parquet", "arrow", "csv", "json")  # formats of record files
 TABLE_FORMATS = ("delta", "iceberg")
 
 
 def size(text: str) -> int:
-    """Read a size in bytes, as Spark's settings write it: 134217728, 128m, 1g."""
+    """Read a size in bytes in the form of Spark's settings: 134217728, 128m, 1g."""
     try:
         return parse_size(text)
     except ValueError as error:
@@ -40,12 +40,12 @@ def size(text: str) -> int:
 
 
 def json_option_of(help_text: str) -> Callable[[Any], Any]:
-    """Return ``--json`` of a command that prints something else than one object: one a line, or a list of rows."""
+    """Return ``--json`` for a command that prints one object a line, or a list of rows, instead of one object."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def position(text: str) -> int | str:
-    """Read an offset, a time in ISO 8601 (UTC without a zone), earliest or latest."""
+    """Read an offset, a time in ISO 8601 (UTC if it has no zone), earliest or latest."""
     value = int(text) if text.isdecimal() else text
     log_bound("start", value, unset=EARLIEST)
     return value
@@ -71,7 +71,7 @@ ports_option = click.option("--ports", default="", metavar="PORTS", help="Ports 
 
 
 def ports_in(text: str) -> tuple[int, ...]:
-    """Read the ports on which brokers listen, none of an empty text; what is no number is an ``OptionError``."""
+    """Read the brokers' ports; an empty text has none. A value that is not a number is an ``OptionError``."""
     from kafkaframes.capture.streams import ports_of
 
     try:
@@ -130,7 +130,7 @@ commit_option = click.option(
 
 
 def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value: bool = False) -> tuple[str, str]:
-    """Read a name and its value; another text is an ``OptionError`` that names ``option`` and what is ``shown``."""
+    """Read a name and its value. Other text is an ``OptionError`` with the ``option`` and the expected form."""
     name, equals, value = text.partition("=")
     if not name or not equals or (has_value and not value):
         raise OptionError(f"{option}{text}: must be {shown}")
@@ -138,7 +138,7 @@ def pair_of(text: str, option: str = "", shown: str = "KEY=VALUE", *, has_value:
 
 
 def format_of(output: str | None, as_json: bool, *, default: str) -> str:
-    """Return the format of a result: ``--json``, else what the suffix of ``-o`` says.
+    """Return the format of a result: from ``--json``, else from the suffix of ``-o``.
 
     >>> format_of("audit.html", False, default=TEXT), format_of(None, True, default=TEXT)
     ('html', 'json')
@@ -148,7 +148,7 @@ def format_of(output: str | None, as_json: bool, *, default: str) -> str:
 
 
 def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Add options to a command, in their order."""
+    """Add options to a command, in the given order."""
 
     def added(command: Command) -> Command:
         for option in reversed(options):
@@ -162,7 +162,7 @@ _LISTS = (Sequence[str], Sequence[int], tuple[str, ...], tuple[int, ...])
 
 
 def settings_options(settings: type, *leave_out: str) -> Callable[[Command], Command]:
-    """Add a flag for each setting of a job: its name, type, default and help are the setting's, some left out."""
+    """Add a flag for each setting of a job, except some, with the setting's name, type, default and help."""
     chosen = (entry for entry in fields(settings) if "meaning" in entry.metadata and entry.name not in leave_out)
     return with_options(*(_flag(settings, entry) for entry in chosen))
 
@@ -176,7 +176,7 @@ def _flag(settings: type, entry: Field[Any]) -> Callable[[Any], Any]:
     if kind is bool and entry.default is True:
         names = [f"{names[0]}/--no-{names[0].removeprefix('--')}"]
     options: dict[str, Any] = {"help": facts["meaning"], "metavar": facts["shown"], "default": entry.default}
-    if not entry.repr:  # it may hold a password
+    if not entry.repr:  # the value may contain a password
         options |= {"help": f"{facts['meaning']} {HELP}", "callback": _resolve_secret}
     options["show_default"] = entry.default not in (None, False, ())
     if choices := choices_of(settings, entry):
@@ -210,10 +210,10 @@ selection_options = (settings_options(PartitionSettings, "key_files", "follow_li
 def reads(
     *names: str, kind: type[SourceSettings] | None = None, leave_out: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """Add the flags of settings to a command that reads logs; it is handed ``settings`` in their place.
+    """Add the flags of settings to a command that reads logs. The command gets ``settings`` instead of their values.
 
-    What lies under its paths, the parameters ``names``, and is not read for being a symbolic link is named on standard
-    error. Without a ``kind`` of settings the command is handed ``storage``, how sources are read.
+    Symbolic links below its paths (the parameters ``names``) are not followed; they are listed on standard error.
+    Without a ``kind`` of settings the command gets ``storage``, the options for reading sources.
     """
     made = kind or SourceSettings
     own = [entry.name for entry in fields(made) if entry.name not in leave_out]
@@ -232,9 +232,9 @@ def reads(
 
 
 def opens_batches(command: Command) -> Command:
-    """Add ``--budget`` to a command that decompresses records; it holds for all that the command calls.
+    """Add ``--budget`` to a command that decompresses records. It limits all code that the command calls.
 
-    Work that goes to other processes, or to Spark, takes it along (``cli.workers``, ``spark.jobs``).
+    Other processes and Spark tasks use the same limit (``cli.workers``, ``spark.jobs``).
     """
 
     @wraps(command)
@@ -252,16 +252,16 @@ def _listed(value: Any) -> Sequence[str]:
 
 
 def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
-    """Return the same as options of ``kafka-log``."""
+    """Return storage options as options of ``kafka-log``."""
     result = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
     return result | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
 
 
-MAX_LINKS = 10  # that are named, so that an error below them is seen
+MAX_LINKS = 10  # largest number of listed links, so that a following error stays visible
 
 
 def name_links(paths: Sequence[str]) -> None:
-    """Name the symbolic links under paths of this machine: they are not followed."""
+    """List the symbolic links below local paths. They are not followed."""
     from kafkaframes.storage.log.discover import links_under
 
     links = links_under(paths)
@@ -271,7 +271,7 @@ def name_links(paths: Sequence[str]) -> None:
         say(f"kafkaframes: left out: {len(links) - MAX_LINKS:,} more symbolic links", err=True)
 
 
-MOST_DECISIONS = 20  # of one check are printed
+MOST_DECISIONS = 20  # largest number of printed decisions of one check
 
 
 def _named(paths: Iterable[str]) -> set[str]:
@@ -281,7 +281,7 @@ def _named(paths: Iterable[str]) -> set[str]:
 
 
 def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> bool:
-    """Say whether a partition is there more than once; to merge costs the import of the readers of headers."""
+    """Return whether a partition exists more than once. Only then the readers of headers are imported for a merge."""
     named = _named(paths)
     result = [
         one.topic_partition
@@ -295,9 +295,9 @@ def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> boo
 def one_log(
     directories: Sequence[LogDirectory], paths: Iterable[str], *, check: bool, options: dict[str, Any] | None = None
 ) -> OneLog:
-    """Merge what is there more than once; renamed directories count where a path leads to them.
+    """Merge the copies of partitions. Renamed directories are included if a path leads to them.
 
-    Directories that are no copies of one log stay as they are; why is said on standard error.
+    Directories that are not copies of one log are not merged. The reason is printed on standard error.
     """
     from kafkaframes.storage.copies.one_log import OneLog, one_log_of, refusal
 
@@ -310,7 +310,7 @@ def one_log(
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:
-    """Return decisions as lines, of each check some."""
+    """Return decisions as lines, with a limited number for each check."""
     seen: dict[str, int] = {}
     lines = []
     for decision in decisions:

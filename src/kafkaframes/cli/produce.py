@@ -1,4 +1,4 @@
-"""``kafkaframes produce``: lines, JSON lines or an Arrow or Parquet file into a topic."""
+"""``kafkaframes produce``: sends lines, JSON lines, or an Arrow or Parquet file to a topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 10_000
-_MAX_TABLES = 4  # that wait for their answers
+_MAX_TABLES = 4  # largest number of unacknowledged tables
 
 
 @click.command("produce")
@@ -88,7 +88,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
                             break
                     if stop.number is not None:
                         break
-            except OptionError:  # a line that is not a record: it says that those before it are written
+            except OptionError:  # an invalid line: the error says that the lines before it are written
                 producer.flush()
                 raise
             while under_way:
@@ -97,7 +97,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
 
 
 def _count_written(result: Future[pa.Table]) -> int:
-    """Wait until a table is written; return the number of its records."""
+    """Wait until a table is written. Return the number of its records."""
     return sum(result.result().column("count").to_pylist())
 
 
@@ -147,7 +147,7 @@ def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
             reader = ipc.open_file(file) if _is_file(file) else ipc.open_stream(file)
             schema = reader.schema
             batches = map(reader.get_batch, range(reader.num_record_batches)) if _is_file(file) else reader
-        reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # also in a file without rows
+        reject_unknown_columns(schema.names, ignore=READER_COLUMNS)  # even if the file has no rows
         for batch in batches:
             yield pa.Table.from_batches([batch])
     except pa.ArrowInvalid as error:
@@ -156,7 +156,7 @@ def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
 
 @cache
 def _schema() -> pa.Schema:
-    """Return the columns of what is sent."""
+    """Return the schema of the records to send."""
     import pyarrow as pa
 
     return pa.schema(
@@ -196,7 +196,7 @@ def _line_reader(flags: dict[str, Any]) -> Any:
 
 
 def _json_row(line: bytes, number: int) -> dict[str, Any]:
-    """Read a line in the form of ``consume --format jsonl``; topic, partition and offset are assigned anew."""
+    """Read a line of ``consume --format jsonl`` without its topic, partition and offset, which are assigned again."""
     from kafkaframes.records.json_lines import from_json_record
     from kafkaframes.records.strict_json import parse_json
 

@@ -1,4 +1,4 @@
-"""``kafkaframes record`` and ``redact``: a proxy that writes a capture; a capture that can be shared."""
+"""``kafkaframes record`` and ``redact``: a proxy that writes a capture, and a filter that makes captures shareable."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def command(
 
 @contextlib.contextmanager
 def _closing(file: IO[bytes]) -> Iterator[None]:
-    """Close a file whose last bytes may not fit on the disk: the recorder has reported that by then."""
+    """Close a file. If its last bytes do not fit on the disk, the recorder has already reported that."""
     try:
         yield
     finally:
@@ -111,7 +111,7 @@ def _closing(file: IO[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Set an event at the first Ctrl-C or SIGTERM, which end a recording regularly; a second one interrupts its end."""
+    """Set an event at the first Ctrl-C or SIGTERM, which end a recording normally. A second signal interrupts."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
@@ -132,7 +132,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _removed_if_refused(target: Path) -> Iterator[None]:
-    """Remove the empty file again if the recorder cannot start to listen."""
+    """Remove the empty file if the recorder cannot start to listen."""
     try:
         yield
     except OptionError:
@@ -145,7 +145,7 @@ def _report_slow(seconds: float) -> None:
 
 
 def _report_unknown(strict: bool, what: str) -> None:
-    """Say once what may have led clients past the recorder."""
+    """Report once that clients may have connected to brokers without the recorder."""
     outcome = "the connection was closed" if strict else "passed on as it is: it may lead clients past the recorder"
     say(f"kafkaframes: {what}: {outcome}", err=True)
 

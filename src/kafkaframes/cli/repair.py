@@ -1,4 +1,4 @@
-"""``kafkaframes repair LOGDIR``: a damaged log into one that a broker opens, with every good batch still in it."""
+"""``kafkaframes repair LOGDIR``: converts a damaged log to one that a broker opens, and keeps every valid batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaframes report PATH... -o report.html``: what a log holds and what is wrong with it, on one page."""
+"""``kafkaframes report PATH... -o report.html``: the content and the faults of a log, on one page."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _STANDARD_OUTPUT = "-"
 
 
 def _milliseconds(text: str | None) -> int:
-    """Return a time given in ISO 8601 as milliseconds; without one the clock's, or SOURCE_DATE_EPOCH's."""
+    """Return an ISO 8601 time in milliseconds; for None, SOURCE_DATE_EPOCH or the current time."""
     if text is None:
         fixed = os.environ.get("SOURCE_DATE_EPOCH")
         return int(fixed) * 1000 if fixed and fixed.isdecimal() else time.time_ns() // 1_000_000
@@ -106,7 +106,7 @@ def _write(text: str, output: str) -> None:
 
 
 def _check(output: str, sources: Sequence[str]) -> None:
-    """Tell a mistake before minutes of reading."""
+    """Reject invalid arguments before the sources are read, which can take minutes."""
     target = Path(output)
     if output != _STANDARD_OUTPUT and (target.is_dir() or not target.absolute().parent.is_dir()):
         what = "is a directory" if target.is_dir() else "its directory does not exist"

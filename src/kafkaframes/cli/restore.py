@@ -1,4 +1,4 @@
-"""``kafkaframes restore SRC... --to DIR``: segments or Parquet into a log directory that a broker opens."""
+"""``kafkaframes restore SRC... --to DIR``: restores segments or Parquet to a log directory that a broker opens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaframes.jobs.restore.partition import RestoreReport
 
 EXIT_LOST = 1
-# Settings whose flags other commands have, too.
+# Settings whose flags several commands share.
 _ELSEWHERE = ("record_format",)
 
 
@@ -84,7 +84,7 @@ def command(
 
 
 def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettings:
-    """Return settings with those whose flags other commands have, too."""
+    """Return the settings together with those whose flags several commands share."""
     flags["record_format"] = RECORD_FORMATS[flags["record_format"]]
     ids_file = flags.pop("into_cluster_ids")
     settings = replace(settings, **flags)
@@ -95,7 +95,7 @@ def _settings(settings: RestoreSettings, flags: dict[str, Any]) -> RestoreSettin
 
 
 def _with_ids_in(path: str, settings: RestoreSettings) -> RestoreSettings:
-    """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
+    """Read the ids of the requested topics. Without --topic, all topics that have ids are requested."""
     from kafkaframes.jobs.restore.cluster import read_topic_ids
 
     try:

@@ -1,4 +1,4 @@
-"""``kafkaframes spec check``, ``lint``, ``tags``: what is wrong with specs, alone, after others, beside proposals."""
+"""``kafkaframes spec check``, ``lint``, ``tags``: checks specs alone, against older specs, and against proposals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _print_line(is_error: bool, line: str) -> None:
 
 
 def _judge(entry: Published, specs: list[MessageSpec], *, tagged_errors: bool) -> Iterator[tuple[bool, str]]:
-    """Yield (is it an error, line) for one file; a spec without errors joins ``specs``."""
+    """Yield (is it an error, line) for a file. A spec without errors is added to ``specs``."""
     dialect = PUBLISHED if entry.release != "0" else NEWEST
     try:
         document = JsonText(entry.text, file=entry.file)
@@ -128,7 +128,7 @@ def _cells(tag: Tag) -> tuple[str, ...]:
 
 
 def _since(tag: Tag) -> str | None:
-    """Return the release that has had a tag first; a proposal's tags are looked up."""
+    """Return the first release with a tag. The tags of a proposal are looked up."""
     known = registry().get(tag.key)
     return tag.since or (known.since if known is not None and is_same(known, tag) else None)
 
@@ -167,7 +167,7 @@ def check(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:
 
 
 def _load(path: str, *, is_new: bool = False) -> dict[str, MessageSpec]:
-    """Load what lies at a place. A jar or zip is past mending; a new source file is held to all rules."""
+    """Load the specs of a source. Archives are checked less strictly than new files, which must satisfy all rules."""
     is_source = is_new and not path.endswith((".jar", ".zip"))
     return load_specs(path, NEWEST if is_source else PUBLISHED)
 

@@ -1,6 +1,6 @@
-"""``kafkaframes spec import``, ``stubs``, ``guide``: from specs the catalog, stubs for editors, the protocol guide.
+"""``kafkaframes spec import``, ``stubs``, ``guide``: write the catalog, stubs for editors, or the protocol guide.
 
-Specs lie in files, directories, jars, zips of jars' folders, or ``REF:path`` of a git repository.
+Sources of specs are files, directories, jars, zip files of jars' folders, or ``REF:path`` of a git repository.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kafkaframes.protocol.spec.model import MessageSpec
 
 _RELEASE = re.compile(r"(?<![\d.])\d+\.\d+(?:\.\d+)+(?![\d.]*\d)")
 _JAR_VERSION = re.compile(r"(?<=.)-\d+\.\d")
-_MOST_BYTES = 4 << 20  # of one spec; a larger member of an archive is not read
+_MOST_BYTES = 4 << 20  # largest size of a spec; larger members of an archive are not read
 _GIT_REF = re.compile(r"([^:/\\][^:]*):(.*)", re.DOTALL)
 
 
 def published(origin: str) -> list[Published]:
-    """Return every spec file at a place, sorted by path; a place without any is an ``OptionError``.
+    """Return every spec file of a source, sorted by path. A source without specs is an ``OptionError``.
 
-    ``origin`` is a ``.json`` file, a directory (searched through), a jar or zip, or ``REF:path`` in the git repository
-    that the current directory belongs to.
+    ``origin`` is a ``.json`` file, a directory (searched recursively), a jar or zip file, or ``REF:path`` in the git
+    repository of the current directory.
     """
     path = Path(origin)
     if path.is_dir():
@@ -50,12 +50,12 @@ def published(origin: str) -> list[Published]:
 
 
 def load_specs(source: str, dialect: Dialect = PUBLISHED) -> dict[str, MessageSpec]:
-    """Return the specs at a source by name; two of one message are a ``SpecError``."""
+    """Return the specs of a source by name. Two specs of one message are a ``SpecError``."""
     return {name: spec for name, (spec, _) in load_files(source, dialect).items()}
 
 
 def load_files(source: str, dialect: Dialect = PUBLISHED) -> dict[str, tuple[MessageSpec, bytes]]:
-    """Return the same, each with the bytes of its file."""
+    """Return the specs of a source by name, each with the bytes of its file."""
     specs: dict[str, tuple[MessageSpec, bytes]] = {}
     for file in published(source):
         spec = load_message(file.text, file=file.file, dialect=dialect)
@@ -113,7 +113,7 @@ def _run_git(*arguments: str) -> bytes:
 
 
 def _member(path: str, text: bytes, *, module: str, is_named: bool = False) -> Iterator[Published]:
-    """One file: what was named on the command line is a spec whatever it says, what was found must look like one."""
+    """Yield a file if it is a spec: always if the command line names it, else if its content looks like one."""
     if is_named or b'"validVersions"' in text:
         releases = _RELEASE.findall(path)
         yield Published(releases[-1] if releases else "0", module, PurePosixPath(path).name, text)
@@ -200,7 +200,7 @@ def import_releases(paths: tuple[str, ...], output: Path, check: bool) -> None:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return the files that an earlier import wrote here, by its index, and that are still there."""
+    """Return the existing files that an earlier import wrote here, according to its index."""
     index = _read(folder / "index.json")
     names = [f"{name}.json" for name in json.loads(index)["messages"]] if index else []
     return [name for name in names if (folder / name).is_file()]

@@ -1,4 +1,4 @@
-"""``kafkaframes spec propose PROPOSAL [INPUT]...``: what a change of message specs costs or saves on real traffic."""
+"""``kafkaframes spec propose PROPOSAL [INPUT]...``: compares the size of real traffic before and after a change."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _cells(weight: Weight, names: Sequence[str]) -> list[str]:
 
 
 def _left_out(outcome: Outcome) -> Iterator[str]:
-    """Yield the lines behind the tables: what is not in them, why, and the check against the wire."""
+    """Yield the lines after the tables: omitted messages with reasons, and the comparison with the wire sizes."""
     totals = outcome.by().values()
     checked, mismatched = (sum(getattr(weight, name) for weight in totals) for name in ("checked", "mismatched"))
     if outcome.weights:

@@ -1,4 +1,4 @@
-"""``kafkaframes spec rewrite``, ``new-kip``: specs as a proposal has them: KIP-636, or one of your own."""
+"""``kafkaframes spec rewrite``, ``new-kip``: write the specs of a proposal: KIP-636, or the user's own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def new_kip(file: str, source: str | None, target: Path) -> None:
     after = kip.specs()
     changed = {name: spec for name, spec in after.items() if spec != before[name]}
     for name, spec in changed.items():
-        load_message(to_text(spec), file=f"{name}.json")  # held to all rules of the language
+        load_message(to_text(spec), file=f"{name}.json")  # checks all rules of the language
     write_files(target, {f"{name}.json": text_of(spec, *files[name]) for name, spec in after.items()})
     for name, spec in sorted(changed.items()):
         click.echo(f"{name} {before[name].valid_versions.highest} -> {spec.valid_versions.highest}")
@@ -82,7 +82,7 @@ def _breaking(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 _COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
-_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # before the object: a licence
+_COMMENTS: Final = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*", re.DOTALL)  # comments before the object: a license
 _HEADERS: Final = ("RequestHeader", "ResponseHeader")
 
 
@@ -123,9 +123,9 @@ def rewrite_specs(
 
 
 def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
-    """Return the specs of a place by name, and their text; without one those of the catalog that a connection needs.
+    """Return the specs of a source by name, with their text. Without a source, return the connection's specs.
 
-    The listener ``zkBroker``, which the catalog's oldest APIs have, is left out: generators of 4.0 and later refuse it.
+    The listener ``zkBroker`` of the catalog's oldest APIs is omitted, because generators of 4.0 and later reject it.
     """
     if source is None:
         names = [name for api in catalog.apis() for name in (api.request, api.response)]
@@ -136,7 +136,7 @@ def read_files(source: str | None) -> dict[str, tuple[MessageSpec, bytes]]:
 
 
 def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
-    """Return the bytes of a rewritten spec: that of its file where nothing has changed, else behind its comments."""
+    """Return the bytes of a rewritten spec: those of its file if unchanged, else the new text after its comments."""
     if spec is before:
         return text
     head = _COMMENTS.match(text.decode("utf-8", "replace"))
@@ -144,7 +144,7 @@ def text_of(spec: MessageSpec, before: MessageSpec, text: bytes) -> bytes:
 
 
 def check_target(source: str | None, target: Path) -> None:
-    """Refuse a folder that holds anything else than a rewrite's files, and the source itself."""
+    """Reject the source itself, and a folder with other files than those of a rewrite."""
     if source is not None:
         inside = target.resolve()
         if Path(source).resolve() in (inside, *inside.parents):
@@ -155,7 +155,7 @@ def check_target(source: str | None, target: Path) -> None:
 
 
 def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
-    """Write the files of a folder that holds nothing else: it is refused if it does."""
+    """Write files into a folder. A folder with any other file is rejected."""
     existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
     if existing - texts.keys():
         raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")
@@ -168,7 +168,7 @@ def write_files(target: Path, texts: Mapping[str, bytes]) -> None:
 
 
 def _rows(done: Rewrite) -> Iterator[dict[str, Any]]:
-    """Yield a row for each field that was tagged, and for each message or field that was not."""
+    """Yield a row for each tagged field, and for each message or field that was not changed."""
     for field in done.fields:
         default = "" if field.kind == "code" else "null"
         yield _row(

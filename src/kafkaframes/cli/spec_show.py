@@ -1,4 +1,4 @@
-"""``kafkaframes spec list``, ``show``, ``diff``, ``show-codec``: message specs as they are, laid out for people."""
+"""``kafkaframes spec list``, ``show``, ``diff``, ``show-codec``: print message specs in a readable form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkaframes.protocol.spec.releases import first_release_with
 
 
 def named(name: str) -> list[MessageSpec]:
-    """Return the specs that a name stands for: ``MetadataResponse``, ``Metadata`` (both halves), ``Foo.json``."""
+    """Return the specs of a name: ``MetadataResponse``, ``Metadata`` (request and response), or ``Foo.json``."""
     if name.endswith(".json"):
         try:
             return [load_message(Path(name).read_bytes(), file=name)]
@@ -33,7 +33,7 @@ def named(name: str) -> list[MessageSpec]:
 
 
 def checked_version(spec: MessageSpec, version: int | None) -> int:
-    """Return a version of the spec, its newest if none was asked for; one that it has not is an ``OptionError``."""
+    """Return the given version of a spec, or its newest if None. An unknown version is an ``OptionError``."""
     valid = spec.valid_versions
     if valid.is_empty:
         raise OptionError(f"{spec.name} was removed: it has no versions")
@@ -83,7 +83,7 @@ def _flexible_release(api: catalog.Api) -> str | None:
 
 
 def _headers(api: catalog.Api) -> str:
-    """The header versions of request/response: ``1/0``, and from the first flexible version ``2/1``."""
+    """Return the header versions of request/response: ``1/0``, and from the first flexible version on ``2/1``."""
     pairs = list(dict.fromkeys(api.header_versions.values()))
     return ", ".join(f"{request}/{response}" for request, response in pairs)
 

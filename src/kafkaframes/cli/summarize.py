@@ -1,4 +1,4 @@
-"""``kafkaframes summarize PATH... --to DIR``: a log in, Parquet and a summary out, on Spark."""
+"""``kafkaframes summarize PATH... --to DIR``: converts a log to Parquet on Spark, and prints a summary."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 WIDTH_IN_A_PIPE = 110
 _WHOLE = "_SUCCESS"  # the file that Spark writes last
-SMALL_BYTES = 256 << 20  # of log: done before a JVM has compiled itself well
-# A JVM that compiles quickly rather than well: Spark's start and the summary of examples/logs took 22 CPU s of Java,
-# and 41 without (2 cores, one run of each, one after the other, others at work beside; 2026-11-22).
+SMALL_BYTES = 256 << 20  # logs below this size are finished before the JVM has optimized its code
+# Options for a JVM that compiles quickly rather than well. Spark's start and the summary of examples/logs took 22 CPU s
+# of Java, and 41 s without them (2 cores under other load, one run of each, 2026-11-22).
 QUICK_JAVA = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -61,7 +61,7 @@ def command(
 
     flags = {"replicas": replicas} | options | spark_storage(storage)
     flags = {"budgetBytes": f"{current_budget()}"} | flags
-    plan = plan_summary(paths, flags)  # mistakes in paths and options show before Spark takes seconds to start
+    plan = plan_summary(paths, flags)  # reports invalid paths and options before Spark starts, which takes seconds
     _check_target(to, overwrite)
     if "://" not in to:
         refuse_inside(Path(to), paths)
@@ -76,7 +76,7 @@ def command(
 
 
 def _check_target(to: str, overwrite: bool) -> None:
-    """Refuse to replace what is not an earlier output of Spark's."""
+    """Reject a target that is not an earlier output of Spark."""
     folder = Path(to)
     if "://" in to:
         return
@@ -95,7 +95,7 @@ def _check_target(to: str, overwrite: bool) -> None:
 
 @contextmanager
 def _no_half(to: str) -> Iterator[None]:
-    """Remove what Spark had begun in a directory of this machine when it was stopped, or failed."""
+    """Remove Spark's incomplete output from a local directory if the command is stopped or fails."""
     try:
         yield
     except BaseException:
@@ -105,7 +105,7 @@ def _no_half(to: str) -> Iterator[None]:
 
 
 def render(summary: Summary) -> Iterable[Any]:
-    """Yield what is printed: tables, then where to look."""
+    """Yield the output: tables, then the location of the data."""
     yield from tables_of(summary)
     output, topic = _plain(summary.output), _plain(summary.topics[0].topic if summary.topics else "...")
     if summary.records_read is not None:
@@ -115,7 +115,7 @@ def render(summary: Summary) -> Iterable[Any]:
 
 
 def tables_of(summary: Summary) -> Iterable[Any]:
-    """Yield a table of topics, one of codecs, and what was left out."""
+    """Yield a table of topics, a table of codecs, and the skipped data."""
     yield ""
     yield _topics_table(summary)
     yield _codecs_table(summary)

@@ -1,4 +1,4 @@
-"""``kafkaframes table SOURCE... --to FORMAT DIR``: live topics or log directories as a table, decoded, exactly once."""
+"""``kafkaframes table SOURCE... --to FORMAT DIR``: writes live topics or logs to a table, decoded, exactly once."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def command(sources: tuple[str, ...], settings: TableSettings, **flags: Any) -> 
         sys.exit(EXIT_INCOMPLETE)
 
 
-TIDY_EVERY = 20  # commits of one run
+TIDY_EVERY = 20  # number of commits of one run between two clean-ups
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What the flags come to."""
+    """The work that the flags define."""
 
     settings: TableSettings
     plan: Plan
@@ -109,7 +109,7 @@ class _Job:
 
 
 def _are_topics(sources: tuple[str, ...], flags: Mapping[str, Any]) -> bool:
-    """Return whether the sources are topics of a cluster; what is neither a topic nor a path is an ``OptionError``."""
+    """Return whether the sources are topics of a cluster. A source that is neither is an ``OptionError``."""
     if flags["servers"] is not None:
         return True
     paths = [one for one in sources if "/" in one or os.path.exists(one)]
@@ -155,7 +155,7 @@ def _of_logs(paths: tuple[str, ...], settings: TableSettings, options: Mapping[s
 
 
 def _round(job: _Job, writing: Runner) -> bool:
-    """Bring what is new into the table; tell of it."""
+    """Add new records to the table, and report it."""
     from kafkaframes.jobs.tables.content import RAW
     from kafkaframes.jobs.tables.run import TableExport
     from kafkaframes.jobs.tables.state import table_settings
@@ -179,7 +179,7 @@ def _round(job: _Job, writing: Runner) -> bool:
 
 
 def _again_and_again(once: Callable[[], bool], tables: Tables, interval: float, *, quiet: bool) -> bool:
-    """Go on until a signal: a round that has begun ends in order, a second signal breaks it off."""
+    """Repeat until a signal arrives. The current round is completed, unless a second signal interrupts it."""
     stop = threading.Event()
     with _stopping(stop):
         if not quiet:
@@ -189,7 +189,7 @@ def _again_and_again(once: Callable[[], bool], tables: Tables, interval: float, 
             try:
                 whole = once() and whole
                 commits += 1
-            except NetworkError as error:  # a broker or a registry that is away comes back
+            except NetworkError as error:  # an unreachable broker or registry may return
                 say(f"kafkaframes: {error}; trying again in {interval:g} s", err=True)
             if commits and commits % TIDY_EVERY == 0:
                 tables.table().tidy()

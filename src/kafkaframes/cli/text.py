@@ -1,7 +1,7 @@
-"""What every command writes for people: sizes, times, and the text of others, which may try to steer the terminal.
+"""Output of the commands for people: sizes, times, and text from logs, which could control the terminal.
 
-Names of topics and files, ids, and everything else that comes out of a log are not to be trusted. A command prints them
-``printable``: no escape sequence reaches the terminal, and no name that is not UTF-8 stops a command.
+Names of topics and files, ids, and all other text from a log are untrusted. Commands print it ``printable``: no escape
+sequence reaches the terminal, and names that are not UTF-8 do not stop a command.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
     "base64_text", "console", "count_text", "if_anybody_reads", "is_quiet", "milliseconds", "note", "print_table",
     "printable", "quiet_option", "records_out", "say", "show", "size_text", "time_text",
 ]  # fmt: skip
-_PIPED_WIDTH = 200  # a pipe has no width of its own
-_QUIET = "kafkaframes.quiet"  # of a context, and of those below it
+_PIPED_WIDTH = 200  # width of tables in a pipe, which has no width of its own
+_QUIET = "kafkaframes.quiet"  # key of the meta data of a context and its subcommands
 _STEERING = re.compile(r"[^\n\t]+")
 
 
 def say(text: object = "", *, err: bool = False) -> None:
-    """Print text, each line of it printable."""
+    """Print text after making each line printable."""
     click.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
 
 
@@ -61,13 +61,13 @@ quiet_option = click.Option(
 
 
 def is_quiet() -> bool:
-    """Return whether the command that runs was called with ``--quiet``."""
+    """Return whether the current command runs with ``--quiet``."""
     context = click.get_current_context(silent=True)
     return context is not None and _QUIET in context.meta
 
 
 def note(text: str) -> None:
-    """Say on standard error what is neither a result nor a warning; nothing under ``--quiet``."""
+    """Print a message on standard error that is not a result or a warning. With ``--quiet``, print nothing."""
     if not is_quiet():
         with if_anybody_reads():
             say(text, err=True)
@@ -75,9 +75,9 @@ def note(text: str) -> None:
 
 @contextmanager
 def if_anybody_reads() -> Iterator[None]:
-    """Go on where standard error is a pipe that nobody reads any more: from then on it goes nowhere.
+    """Continue if standard error is a closed pipe. Later messages are discarded.
 
-    Who has started a broker often reads its first line only, and closes the pipe.
+    A program that starts a broker often reads only its first line, and then closes the pipe.
     """
     try:
         yield
@@ -86,12 +86,12 @@ def if_anybody_reads() -> Iterator[None]:
 
 
 def base64_text(raw: bytes | None) -> str | None:
-    """Return bytes of records as JSON holds them."""
+    """Return record bytes in base64, for JSON."""
     return None if raw is None else b64encode(raw).decode()
 
 
 def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
-    """Return what prints tables and colours; in a pipe it is as wide as is said, and plain."""
+    """Return a console for tables and colors. In a pipe it has the given width and no colors."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -101,7 +101,7 @@ def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
 
 
 def records_out(*, is_text: bool = True) -> BinaryIO:
-    """Return standard output for what is in records, as it is; a terminal gets it printable, and nothing but text."""
+    """Return standard output for record data, unchanged. On a terminal it only accepts text, and makes it printable."""
     sys.stdout.flush()
     if not sys.stdout.isatty():
         return sys.stdout.buffer
@@ -111,7 +111,7 @@ def records_out(*, is_text: bool = True) -> BinaryIO:
 
 
 class _Shown(RawIOBase):
-    """Takes bytes in parts, which may end within a character, and shows them on a terminal."""
+    """Shows bytes on a terminal. They arrive in parts, which may end within a character."""
 
     def __init__(self, terminal: BinaryIO) -> None:
         super().__init__()
@@ -137,12 +137,12 @@ def _closed() -> NoReturn:
 
 
 def show(to: Console, text: object, **options: Any) -> None:
-    """Print a line in a style on a console: as it is, but printable."""
+    """Print a line on a console in a style, without markup and printable."""
     to.print("\n".join(map(printable, str(text).split("\n"))), highlight=False, markup=False, **options)
 
 
 def milliseconds(text: str) -> int:
-    """Read a time: milliseconds since 1970, or a date in ISO 8601 (UTC where it names no zone).
+    """Read a time: milliseconds since 1970, or a date in ISO 8601 (UTC if it has no zone).
 
     >>> milliseconds("1760000000000"), milliseconds("2025-10-09T08:53:20Z")
     (1760000000000, 1760000000000)
@@ -154,9 +154,9 @@ def milliseconds(text: str) -> int:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()) -> None:
-    """Print rows under their columns; the column ``name`` or else the first is bold, an empty column is left out.
+    """Print rows as a table. The column ``name``, or else the first, is bold. Empty columns are omitted.
 
-    ``dim`` says which rows are of less weight.
+    ``dim`` has True for each row to print with less emphasis.
     """
     from rich import box
     from rich.table import Table

@@ -92,7 +92,7 @@ def delete_user(name: str, connect: Connect, mechanism: str | None) -> None:
         mechanisms = (
             [mechanism] if mechanism else [i.mechanism for i in admin.describe_user_scram_credentials([name])[name]]
         )
-        for entry in mechanisms:  # brokers change a user once in a request
+        for entry in mechanisms:  # brokers accept only one change of a user in a request
             admin.alter_user_scram_credentials(delete=[(name, entry)])
     say(f"deleted {', '.join(mechanisms)} of {name}")
 

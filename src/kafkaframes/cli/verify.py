@@ -1,4 +1,4 @@
-"""``kafkaframes verify LOGDIR...``: is every byte of a log as a broker wrote it? The exit status says."""
+"""``kafkaframes verify LOGDIR...``: checks that a log is undamaged. The exit status is the result."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def command(
         sys.exit(EXIT_DAMAGED)
 
 
-MOST_FINDINGS = 20  # of one check; --all shows the others
+MOST_FINDINGS = 20  # largest number of printed findings of one check; --all shows all
 _STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
 
 

@@ -1,4 +1,4 @@
-"""Share work between processes, in order, with a progress bar for people who wait."""
+"""Distributes work to processes and returns the results in order, with a progress bar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
-SMALL_BYTES = 256 << 20  # less is done before other processes have started
+SMALL_BYTES = 256 << 20  # less work than this is done before other processes have started
 
 
 def in_order(
@@ -43,12 +43,13 @@ def in_order(
     workers: int | None = None,
     label: str = "reading",
 ) -> Iterator[_Answer]:
-    """Yield ``function(task)`` for each task in order, from as many processes as there are cores.
+    """Yield ``function(task)`` for each task, in order. By default there is one process per core.
 
     Args:
-        function: importable by its name, as are the tasks' parts: they travel to other processes.
-        size_of: a task's weight in bytes, for the bar, which a terminal shows on standard error.
-        workers: how many processes; by default the cores, and one for little work.
+        function: function that can be imported by its name. Tasks and results are pickled.
+        tasks: arguments of the function.
+        size_of: returns the size of a task in bytes, for the progress bar on a terminal's standard error.
+        workers: number of processes; by default the number of cores, or one if there is little work.
 
     Raises:
         KafkaframesError: a process was killed.
@@ -61,9 +62,9 @@ def in_order(
 def staying(
     *, size_of: Callable[[Any], int], workers: int | None = None, most: int | None = None, label: str = "reading"
 ) -> Iterator[Runner]:
-    """Give what does ``in_order`` step after step with the same processes: to start some takes a second.
+    """Yield a runner that calls ``in_order`` several times with the same processes, because a start takes a second.
 
-    ``most`` is the largest number of tasks at once; more processes than that are not needed.
+    ``most`` is the largest number of concurrent tasks, and so of processes.
     """
     with ExitStack() as stack:
         pools: list[Executor] = []
@@ -83,9 +84,9 @@ def staying(
 
 @contextmanager
 def runner(master: str | None, jobs: int | None, *, label: str, small: bool = False) -> Iterator[Runner]:
-    """Give what carries a job's tasks out: processes of this machine, or Spark.
+    """Yield a runner of a job's tasks: local processes, or Spark.
 
-    Tasks may be many and small: neighbours then go into one task of Spark's, if ``small``.
+    If ``small``, tasks may be many and small, and adjacent ones form one Spark task.
     """
     if master is None:
         with staying(size_of=_size, workers=jobs, label=label) as run:
@@ -101,7 +102,7 @@ def runner(master: str | None, jobs: int | None, *, label: str, small: bool = Fa
 
 @contextmanager
 def spark_at(master: str, label: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark for a command, and stop it afterwards; a terminal shows that, and how many tasks are done."""
+    """Start Spark for a command, and stop it afterwards. A terminal shows the number of finished tasks."""
     from kafkaframes.spark.job_session import session_at, watch_tasks
 
     with (
@@ -129,12 +130,12 @@ def _processes(count: int) -> Executor:
 def _in_turn(
     pool: Executor, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], size: int
 ) -> Iterator[_Answer]:
-    """Hand tasks out, ``size`` at a time, and yield their answers.
+    """Submit tasks, ``size`` at a time, and yield their results in order.
 
-    At a failure no process is left: what they write would be in the way of who cleans up. (``Executor.map`` calls off
-    what waits then, at which the pool of a killed process fails aloud, in a thread of its own.)
+    After a failure no process is left, because its files would interfere with the clean-up. (``Executor.map`` cancels
+    waiting tasks, after which the pool of a killed process prints an error from a thread of its own.)
     """
-    with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
+    with _interrupts_waiting():  # new processes start with blocked signals, and unblock them once they can handle them
         memory = current_budget()
         requested = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
     return _answers_of(requested[::-1])
@@ -176,7 +177,7 @@ def _interrupts_waiting() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """End this process, without words, at Ctrl-C, and when the one that started it is killed."""
+    """Let this process end silently at Ctrl-C, and if its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = parent_process()
@@ -201,7 +202,7 @@ def _with_bar(answers: Iterator[_Answer], sizes: Sequence[int], total: int, labe
 
 @contextmanager
 def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[..., None]]:
-    """Draw a bar on standard error if that is a terminal, and the command not quiet; give what moves it."""
+    """Draw a progress bar on standard error if that is a terminal and the command is not quiet. Yield its update."""
     if is_quiet() or not sys.stderr.isatty():
         yield lambda **_: None
         return
@@ -214,7 +215,7 @@ def _bar(label: str, total: int | None, *, in_bytes: bool) -> Iterator[Callable[
         yield partial(progress.update, progress.add_task(label, total=total))
 
 
-_WORTH_A_TASK: Final = 32 << 20  # in bytes
+_WORTH_A_TASK: Final = 32 << 20  # smallest amount of work for a task, in bytes
 
 spark_option = click.option(
     "--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections."
@@ -222,9 +223,9 @@ spark_option = click.option(
 
 
 def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[Task], int]:
-    """Return a task for each share of the connections in some files, at most ``jobs``, and the bytes of a share.
+    """Return at most ``jobs`` tasks, each for a share of the files' connections, and the size of a share in bytes.
 
-    Without ``ports``, brokers are found by what is said there.
+    Without ``ports``, brokers are recognized by the content of their connections.
     """
     from kafkaframes.jobs.analyze.traffic import Task
 
@@ -238,7 +239,7 @@ EXIT_UNREAD: Final = 1
 
 
 def exit_if_unread(coverage: Coverage) -> None:
-    """Print what was not read of captures and request logs, and end with the status for it, if there is anything."""
+    """Print the unread parts of captures and request logs. If there are any, exit with the status for them."""
     from kafkaframes.capture.coverage import summary
 
     if coverage.unread:
@@ -249,12 +250,13 @@ def exit_if_unread(coverage: Coverage) -> None:
 def measured(
     function: Callable[[_Task], _Answer], tasks: list[_Task], share_bytes: int, *, on_spark: bool, jobs: int | None
 ) -> Iterable[_Answer]:
-    """Return what ``function`` measures in each task of ``traffic_tasks``, or made of them.
+    """Return the results of ``function`` for the tasks of ``traffic_tasks``.
 
     Args:
-        function: importable by its name, since processes and Spark's workers call it.
-        on_spark: in Spark's workers instead of processes.
-        jobs: how many run at once at most; by default the number of cores.
+        function: function that can be imported by its name, because processes and Spark workers call it.
+        tasks: tasks of ``traffic_tasks``, or derived ones.
+        on_spark: whether to use Spark workers instead of processes.
+        jobs: largest number of concurrent tasks; by default the number of cores.
     """
     if not on_spark:
         return in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
