@@ -1,1 +1,1 @@
-"""Recorded network traffic as Kafka calls: capture files, TCP streams, frames, calls; and request logs of brokers."""
+"""Read Kafka calls from packet captures and from request logs of brokers."""

@@ -101,7 +101,7 @@ def _after_ppp(buf, at, end):
         at += 2
     kind = load_u8(buf, at)
     at += 1
-    if not kind & 1:  # a protocol number of two bytes
+    if not kind & 1:  # an even first byte: the protocol number has two bytes
         if at >= end:
             return SHORT, at
         kind = kind << 8 | load_u8(buf, at)
@@ -197,7 +197,7 @@ def _tunnel(buf, at, end, protocol, located):
         kind = load_big_u16(buf, at + 2)
         has_sequence = (flags >> 4) & 1
         at += 4 + ((flags >> 7) & 1) * 4 + ((flags >> 5) & 1) * 4 + has_sequence * 4
-        if kind == ERSPAN:  # type I has neither a sequence number nor a header of its own
+        if kind == ERSPAN:  # ERSPAN type I has neither a sequence number nor an ERSPAN header
             return ETHERNET, at + 8 * has_sequence
         if kind == ERSPAN_3:
             return _after_erspan_3(buf, at, end)

@@ -125,7 +125,7 @@ def unpaired(text: str) -> tuple[str, str]:
 
 
 def events_of(events: Iterable[Event]) -> Ints:
-    """Return events as a table."""
+    """Convert events to a table."""
     return np.array(list(events), np.int64).reshape(-1, len(Event._fields))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GZIP_MAGIC, ZSTD_MAGIC, LZ4_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _SKIPPABLE_MAGIC: Final = (
-    b"\x2a\x4d\x18"  # of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd writes one first
+    b"\x2a\x4d\x18"  # magic of a skippable zstd frame, after a byte 0x50 to 0x5f; pzstd files start with one
 )
 _INPUT_BYTES: Final = 256 << 10  # per read from the file
 _MAX_OUTPUT_BYTES: Final = 4 << 20  # per call of the decompressor
@@ -117,7 +117,7 @@ class _CompressedFile(io.RawIOBase):
 
 
 class MemberFile(_CompressedFile):
-    """Reads consecutive gzip members or lz4 frames. Zeros between gzip members are skipped as padding."""
+    """A file of consecutive gzip members or lz4 frames. Zeros between gzip members are skipped as padding."""
 
     def __init__(self, raw: IO[bytes], codec: str, create_member: Callable[[], Member]) -> None:
         from isal import isal_zlib
@@ -192,7 +192,7 @@ class MemberFile(_CompressedFile):
 
 
 class ZstdFile(_CompressedFile):
-    """Reads zstd frames, and skips skippable frames."""
+    """A file of zstd frames. Skippable frames are skipped."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         import zstandard
@@ -242,7 +242,7 @@ _HEAD_BYTES: Final = {_MAGIC_STATE: 4, _SKIP_STATE: 4, _DESCRIPTOR_STATE: 1, _BL
 
 
 class ZstdFrames:
-    """Parses zstd frame and block headers (RFC 8878, 3.1) to detect whether the last frame is complete.
+    """A parser of zstd frame and block headers (RFC 8878, 3.1) that detects whether the last frame is complete.
 
     The zstd library reports a truncated frame as a normal end of the data.
     """

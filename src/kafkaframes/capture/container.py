@@ -1,9 +1,9 @@
-"""Capture files: what one says about itself (libpcap's header, pcapng's sections and interfaces), and writing one.
+"""Read the structure of capture files (the libpcap header, pcapng sections and interfaces), and write pcapng files.
 
-Sources: pcap-savefile(5), draft-ietf-opsawg-pcapng, tcpdump.org/linktypes.html. Packets are walked by kernels
-(``packets.py``); only what stands between them is read here. What is written is pcapng with raw IP packets and TCP
-segments made up around the bytes of a conversation; checksums are left at 0, as captures of one's own machine have
-them, and times are nanoseconds.
+Sources: pcap-savefile(5), draft-ietf-opsawg-pcapng, tcpdump.org/linktypes.html. Kernels scan the packets
+(``packets.py``); this module only reads the blocks between them. Written files are pcapng with raw IP packets. They
+contain synthetic TCP segments around the bytes of a conversation, with checksum 0, as in captures of local traffic, and
+times in nanoseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BYTE_ORDER: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
 INTERFACE: Final = 1
-MOST_INTERFACES: Final = 1 << 20  # of a section: 40 MB
+MOST_INTERFACES: Final = 1 << 20  # per section; these need 40 MB of memory
 
 LINK_TYPES: Final = {
     0: "BSD loopback",
@@ -47,7 +47,7 @@ LINK_TYPES: Final = {
     258: "PKTAP",
     276: "Linux cooked v2",
 }
-# What others are called, for the gap that says so (tcpdump.org/linktypes.html).
+# Names of unsupported link types, for the report of unread data (tcpdump.org/linktypes.html).
 OTHER_LINK_TYPES: Final = {
     6: "Token Ring",
     10: "FDDI",
@@ -68,7 +68,7 @@ OTHER_LINK_TYPES: Final = {
     252: "Wireshark's upper PDU",
     253: "Linux netlink",
 }
-# First bytes of what is no capture of ours, and what it is.
+# First bytes of other file formats, and their descriptions.
 _OTHERS: Final = (
     (b"snoop\0\0\0", "a snoop capture (RFC 1761); editcap -F pcapng turns it into one that is read"),
     (b"\xa1\xb2\xcd\x34", "a capture in Kuznetzov's modified pcap; editcap -F pcapng turns it into one that is read"),
@@ -83,13 +83,13 @@ _OTHERS: Final = (
 
 
 class Container:
-    """The state that a walk over packets needs.
+    """The format of a capture file, as a packet scan needs it.
 
     Attributes:
         kind: ``PCAP`` or ``PCAPNG``.
-        little: whether numbers are little-endian, in the current section.
-        start: where the first record or block starts.
-        links: the link types of all interfaces, of earlier sections too.
+        little: whether integers of the current section are little-endian.
+        start: position of the first record or block.
+        links: link types of all interfaces so far, including earlier sections.
     """
 
     def __init__(self, kind: int, little: bool, start: int) -> None:
@@ -104,12 +104,12 @@ class Container:
         return self._table[: self._count]
 
     def begin_section(self, *, little: bool) -> None:
-        """Begin a section: it has interfaces of its own."""
+        """Start a section, which has its own interfaces."""
         self.little = little
         self._count = 0
 
     def add_interface(self, row: tuple[int, int, int, int, int]) -> None:
-        """Add an interface to the section."""
+        """Add an interface to the current section."""
         if self._count == len(self._table):
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
         self._table[self._count] = row
@@ -117,15 +117,15 @@ class Container:
         self.links.add(row[0])
 
     def unsupported_links(self) -> list[int]:
-        """Return the link types that are not read."""
+        """Return the unsupported link types among the interfaces."""
         return sorted(self.links - LINK_TYPES.keys())
 
 
 def open_container(head: bytes, file: str) -> Container:
-    """Return what the first bytes of a file say.
+    """Detect the format of a capture file from its first bytes.
 
     Raises:
-        DecodeError: it is no capture, or of a kind that is not read; the message says which.
+        DecodeError: the file is not a capture, or has an unsupported format, which the message names if it is known.
     """
     for magic, what in _OTHERS:
         if head.startswith(magic):
@@ -159,9 +159,9 @@ def _section_is_little(block: bytes | memoryview, position: int, file: str) -> b
 
 
 def take_block(container: Container, block: memoryview, position: int, file: str) -> int:
-    """Take a section header or interface block into the container; return its size.
+    """Read a section header or interface block into the container. Return its size, in bytes.
 
-    0 if the bytes begin with another block, or are not all of it. Nothing is copied, however much follows.
+    The size is 0 if the bytes start with another block or an incomplete one. No bytes after the block are copied.
 
     Raises:
         DecodeError: the block contradicts itself.
@@ -216,7 +216,7 @@ def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
 
 
 def _resolution(value: int) -> tuple[int, int]:
-    """Return how ticks become nanoseconds (if_tsresol: a negative power of 10, or of 2 with the high bit)."""
+    """Return the conversion of ticks to ns for if_tsresol: a negative power of 10, or of 2 if the high bit is set."""
     if value & 0x80:
         return (layout.BINARY, min(value & 0x7F, 63)) if value & 0x7F else (layout.MULTIPLY, 10**9)
     return (layout.MULTIPLY, 10 ** (9 - value)) if value <= 9 else (layout.DIVIDE, 10 ** min(value - 9, 18))
@@ -230,7 +230,7 @@ End = tuple[str, int]
 
 
 def file_header(application: str) -> bytes:
-    """Return the section and interface blocks that a file starts with."""
+    """Return the section header and interface block for the start of a file."""
     options = _option(4, application.encode()) + _option(0, b"")
     size = 28 + len(options)
     section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + options + struct.pack("<I", size)
@@ -250,9 +250,9 @@ def _record(time_ns: int, packet: bytes) -> bytes:
 
 
 class Conversation:
-    """One TCP connection that is written: keeps the sequence numbers of both sides.
+    """A writer of one TCP connection, which tracks the sequence numbers of both sides.
 
-    ``initial`` is that of both SYNs; connections between the same ports must have different ones.
+    ``initial`` is the sequence number of both SYNs. It must differ between connections with the same ports.
     """
 
     def __init__(self, client: End, server: End, *, initial: int = 0) -> None:
@@ -263,28 +263,28 @@ class Conversation:
         self._is_v4 = all(one.version == 4 for one in self._addresses)
 
     def at(self, offset: int) -> int:
-        """Return the sequence number of a byte of a stream."""
+        """Return the sequence number of a stream offset."""
         return (self.initial + 1 + offset) & 0xFFFFFFFF
 
     def opening(self, time_ns: int) -> bytes:
-        """Return the three packets that open it."""
+        """Return the three packets of the TCP handshake."""
         first = self.at(0)
         steps = ((0, self.initial, 0, SYN), (1, self.initial, first, SYN | ACK), (0, first, first, ACK))
         return b"".join(_record(time_ns, self._packet(*step, b"")) for step in steps)
 
     def data(self, side: int, data: bytes | memoryview, time_ns: int) -> Iterator[bytes]:
-        """Yield the packets that carry bytes of a side (0 the client, 1 the server)."""
+        """Yield packets with bytes of one side (0: client, 1: server)."""
         for start in range(0, len(data), LARGEST_SEGMENT):
             part = data[start : start + LARGEST_SEGMENT]
             yield _record(time_ns, self._packet(side, self.next[side], self.next[1 - side], PSH | ACK, part))
             self.next[side] = (self.next[side] + len(part)) & 0xFFFFFFFF
 
     def skip(self, side: int, size: int) -> None:
-        """Leave bytes out: a reader sees that they are missing."""
+        """Skip bytes of a side, which a reader of the file then reports as missing."""
         self.next[side] = (self.next[side] + size) & 0xFFFFFFFF
 
     def closing(self, side: int, time_ns: int, *, reset: bool = False) -> bytes:
-        """Return the packet with which a side ends."""
+        """Return the FIN or RST packet of a side."""
         return _record(
             time_ns, self._packet(side, self.next[side], self.next[1 - side], RST if reset else FIN | ACK, b"")
         )

@@ -51,7 +51,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def has_log_name(path: str) -> bool:
-    """Return whether a file is named as logs are, also rotated or compressed ones.
+    """Return whether a file has the name of a log, including rotated and compressed ones.
 
     >>> [has_log_name(name) for name in ("server.log", "a.log.2026-01-31.gz", "a.logs", "x.log.1!")]
     [True, True, False, False]

@@ -48,7 +48,7 @@ PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
 SIDE = 16  # first column of side A; the columns of side B start SIDE_COLUMNS later
 (
     INITIAL,  # sequence number of the SYN, -1 if no SYN was seen
-    BASE_NUMBER,  # a sequence number ...
+    BASE_NUMBER,  # sequence number of the furthest segment so far ...
     BASE_OFFSET,  # ... and its stream offset
     STARTED,  # whether BASE_NUMBER is set
     START,  # offset of the stream's first byte
@@ -70,7 +70,7 @@ CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
 # OTHER: the first bytes of the connection are not Kafka. UNRECOGNISED: many bytes were seen, but not the first ones.
 UNDECIDED, KAFKA, TLS, OTHER, UNRECOGNISED = range(5)
 PROTOCOLS = ("unknown", "kafka", "tls", "other", "unknown")
-NEW, ALIGNED, LOST = range(3)  # MODE
+NEW, ALIGNED, LOST = range(3)  # values of MODE
 
 # ------------------------------------------------------------------------------------------------- frames
 (
@@ -96,7 +96,7 @@ NEW, ALIGNED, LOST = range(3)  # MODE
     F_END_NUMBER,  # highest number of the packets that contain the frame
 ) = range(20)
 FRAME_COLUMNS = 20
-BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # F_FLAGS
+BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # bits of F_FLAGS
 
 # A call: frame rows of the request and the response (-1 if missing), and the connection.
 CALL_REQUEST, CALL_RESPONSE, CALL_CONNECTION = range(3)
@@ -125,7 +125,7 @@ EXTENT_COLUMNS = 4
 # For a key without an API the highest version is -1.
 API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
 
-LARGEST_REQUEST = 104857600  # Kafka's default of socket.request.max.bytes
+LARGEST_REQUEST = 104857600  # default of the broker's socket.request.max.bytes
 LARGEST_RESPONSE = (1 << 31) - 1
 # Status of a pass over the streams.
 DONE, FRAMES_FULL, UNSORTED = range(3)

@@ -1,10 +1,12 @@
 """Write a capture that can be shared: the same calls, sizes and versions, without payloads, names and secrets.
 
-Every text becomes another of the same length, the same text always the same one within a file, and so do ids (uuid);
-bytes become zeros; of records their batches' headers stay, without the checksums, from which short values could be
-guessed. What is kept beyond numbers is ``KEPT_TEXTS``. Addresses become others unless they are to be kept. What cannot
-be read (a frame that is cut, a body that is broken, SASL tokens, the end of records that is no batch) is zeros; what
-no known API explains (a response whose request is not there, an API that does not exist) is left out.
+* Each text and UUID is replaced by another one of the same length, consistently within a file.
+* Bytes are replaced by zeros.
+* Batch headers of records are retained without checksums, from which short values could be guessed.
+* Apart from numbers, only ``KEPT_TEXTS`` are retained. Addresses are replaced unless the caller wants to keep them.
+* Frames or bytes that cannot be decoded are replaced by zeros: partial frames, damaged bodies, SASL tokens, and bytes
+  after the last batch.
+* Frames of no known API are omitted: responses without their request, and APIs that do not exist.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, Hea
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import scan_all
 
-_SOFTWARE: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # what brokers accept (KIP-511)
+_SOFTWARE: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # pattern that brokers accept (KIP-511)
 _MECHANISMS: Final = "GSSAPI|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER"
 _PROTOCOL_TYPES: Final = "consumer|connect|sr"
 _FEATURES: Final = r"(eligible\.leader\.replicas|group|kraft|metadata|share|streams|transaction)\.version"
-#: Texts that say what a client is and how it talks, not who it is: message and field -> the values that are kept.
+#: Texts about the client's software and protocol, not its identity: message and field to a pattern of retained values.
 KEPT_TEXTS: Final[Mapping[str, str]] = {
     "ApiVersionsRequest.ClientSoftwareName": _SOFTWARE,
     "ApiVersionsRequest.ClientSoftwareVersion": _SOFTWARE,
@@ -53,27 +55,27 @@ KEPT_TEXTS: Final[Mapping[str, str]] = {
     "ListGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
     "DescribeGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
 }
-_RECORDS: Final = "Records"  # fields that begin with a batch; UnalignedRecords (FetchSnapshot) begin anywhere
-_RESERVED_IDS: Final = 256  # uuids below this have a meaning of their own: none, unassigned, lost
+_RECORDS: Final = "Records"  # field that starts with a batch; UnalignedRecords (FetchSnapshot) may start anywhere
+_RESERVED_IDS: Final = 256  # UUIDs below this have a special meaning, such as none, unassigned or lost
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567"
-_NUMBERS_BYTES: Final = 8  # of a request's header: API key, version, correlation id
-_HEADER_BYTES: Final = _NUMBERS_BYTES + 2  # and the length of the client id
+_NUMBERS_BYTES: Final = 8  # API key, version and correlation id in a request header
+_HEADER_BYTES: Final = _NUMBERS_BYTES + 2  # the numbers and the length of the client id
 _NO_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
-_FIRST_PRINTABLE: Final = 32  # Kafka's highest version is far below
-_UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # in place of an API and its version
+_FIRST_PRINTABLE: Final = 32  # Kafka's highest API version is far below this
+_UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # used instead of an API key and version
 
 
 @dataclass
 class Redacted:
-    """What was written.
+    """The result of a redaction.
 
     Attributes:
-        calls: calls of Kafka's APIs.
-        frames_zeroed: frames whose bytes are zeros: SASL tokens, and what cannot be decoded.
-        frames_not_decoded: whole messages among these that cannot be decoded.
-        frames_left_out: frames of no known API, and responses without their request.
-        bytes_written: the size of the file.
-        coverage: what was not read.
+        calls: number of calls of Kafka's APIs.
+        frames_zeroed: number of frames whose bytes were replaced by zeros: SASL tokens and undecodable frames.
+        frames_not_decoded: number of whole messages among these that cannot be decoded.
+        frames_left_out: number of omitted frames: of no known API, or responses without their request.
+        bytes_written: size of the file.
+        coverage: the data that were not read.
     """
 
     calls: int = 0
@@ -85,12 +87,12 @@ class Redacted:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that may be Kafka's is in the file."""
+        """Whether the file contains all data that may belong to Kafka calls."""
         return not self.frames_not_decoded and not self.coverage.unread
 
 
 class Pseudonyms:
-    """Other texts of the same length in bytes; the key is forgotten with the object."""
+    """A mapping of texts to pseudonyms of the same length in bytes. The key exists only in memory."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = secrets.token_bytes(32) if key is None else key
@@ -107,7 +109,7 @@ class Pseudonyms:
         return result
 
     def address(self, address: str) -> str:
-        """Return an address of the same kind."""
+        """Return the pseudonym of an address, in the same address family."""
         digest = hashlib.shake_256(self._key + b"address " + address.encode()).digest(8)
         if ":" in address:
             return "fd00::" + ":".join(digest[at : at + 2].hex() for at in range(0, 8, 2))
@@ -124,7 +126,7 @@ def redact(
     pseudonyms: Pseudonyms | None = None,
     apis: Apis = CATALOG,
 ) -> Redacted:
-    """Write the calls of captures into ``out`` without what they are about."""
+    """Write the calls of captures to ``out`` without payloads, names and secrets."""
     out.write(file_header("kafkaframes"))
     work = _Redaction(out, pseudonyms or Pseudonyms(), keep_addresses, keep_client_ids, apis)
     for made in covered_passes(Streams(PacketReader(files), ports=ports, apis=apis), work.done.coverage):
@@ -149,7 +151,7 @@ class _Redaction:
         self._names = Names()
 
     def take(self, made: Pass) -> None:
-        """Write the calls of a pass, in the order of time."""
+        """Write the calls of a pass, sorted by time."""
         if made.renumbered is not None:
             self._names.renumber(made.renumbered)
             kept = [(int(made.renumbered[number]), talk) for number, talk in self._open.items()]
@@ -166,7 +168,7 @@ class _Redaction:
             if _is_known(*api, self.apis):
                 self.done.calls += 1
                 result += both
-            else:  # the header may be anything
+            else:  # the header may contain anything
                 self.done.frames_left_out += len(both)
         tokens = np.flatnonzero((frames[:, layout.F_FLAGS] & layout.TOKEN != 0) & (frames[:, layout.F_DONE] != 0))
         result += [(int(frame), _TOKEN) for frame in tokens]
@@ -205,7 +207,7 @@ class _Redaction:
         return talk
 
     def _masked(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
-        """Return a frame of the same size that tells nothing."""
+        """Return a frame of the same size without sensitive data."""
         masked = b""
         if whole and api != _TOKEN:
             try:
@@ -219,7 +221,7 @@ class _Redaction:
         return masked.ljust(len(data), b"\0")
 
     def _start(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
-        """Return the header's numbers, and the client id as a pseudonym if it is there as a whole."""
+        """Return the numbers of the header, and the client id's pseudonym if the client id is complete."""
         if side == 1:
             return data[:4]
         length = int.from_bytes(data[_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
@@ -269,7 +271,7 @@ class _Redaction:
 
 
 class _MaskedField(NamedTuple):
-    """A field that may hold more than numbers."""
+    """A field whose values may contain sensitive data."""
 
     name: str
     attribute: str
@@ -279,7 +281,7 @@ class _MaskedField(NamedTuple):
 
 @cache
 def _masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
-    """Return the fields of a struct that are masked."""
+    """Return the fields of a struct that have to be masked."""
     message = cls._owner.spec.name
     return tuple(
         _MaskedField(
@@ -294,9 +296,9 @@ def _masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
 
 
 def _is_known(key: int, version: int, apis: Apis) -> bool:
-    """Tell whether a frame is what it says: an API that exists, and a version whose bytes are no text.
+    """Return whether the API exists and the version cannot be part of a text.
 
-    Of ApiVersions any version is known: brokers answer it (KIP-511).
+    ApiVersions is known at any version, because brokers answer all of them (KIP-511).
     """
     if key == API_VERSIONS:
         return True
@@ -305,14 +307,14 @@ def _is_known(key: int, version: int, apis: Apis) -> bool:
 
 
 def without_payload(records: bytes) -> bytes:
-    """Return records of the same size with the headers of their batches and messages alone, without checksums."""
+    """Return records of the same size with only the headers of batches and messages, without checksums."""
     out = bytearray(len(records))
     batches = scan_all(records)
     columns = (batches.column(name).tolist() for name in ("position", "size", "magic"))
     for position, size, magic in zip(*columns, strict=True):
         _copy_header(records, out, position, position + size, _LAYOUTS[magic])
     at = batches.end.position
-    if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # a Fetch's limit cut it
+    if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # cut by the size limit of a Fetch
         _copy_header(records, out, at, len(records), _LAYOUTS[records[at + MESSAGE_V0.position_of("magic")]])
     return bytes(out)
 
@@ -321,7 +323,7 @@ _LAYOUTS: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
 
 
 def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout: HeaderLayout) -> None:
-    """Copy a header as far as its batch goes, without the checksum."""
+    """Copy a header without its checksum, at most to the end of its batch."""
     last = min(position + layout.size, end)
     out[position:last] = records[position:last]
     crc, after = (min(position + index, last) for index in (layout.position_of("crc"), layout.end_of("crc")))

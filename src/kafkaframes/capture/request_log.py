@@ -1,11 +1,11 @@
-"""A broker's request log (``kafka.request.logger``) as rows of calls: no capture is needed, and TLS does not matter.
+"""Read a broker's request log (``kafka.request.logger``) as rows of calls. It needs no capture and works with TLS.
 
-Three forms, whatever the appender puts around them: JSON (2.7 and later), ``RequestHeader(...) -- {...}`` and
-``{api_key=...} -- {...}`` (before), ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). A line's time is
-when the call was done, in the broker's own zone, which the log does not name: it is taken as UTC.
+Three line formats are supported, with any layout of the log appender: JSON (2.7 and later); ``RequestHeader(...) --
+{...}`` and ``{api_key=...} -- {...}`` (before 2.7); ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). A
+line's time is when the call ended, in the broker's time zone. The log does not specify the zone, so UTC is assumed.
 
-A log cannot show everything, and what it does not show is null: sizes on the wire, the records themselves; bodies below
-TRACE; and an INFO log holds only calls that the broker calls deprecated. ``_error`` says so where a body is not there.
+Data that a log lacks are null: sizes on the wire, records, and bodies below level TRACE. An INFO log contains only
+requests that the broker considers deprecated. If a body is missing, ``_error`` has the reason.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from kafkaframes.protocol.messages.plan import FieldPlan, StructPlan, plan_messa
 from kafkaframes.protocol.messages.registry import CATALOG, Apis
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The text form in which brokers before 2.7 print messages: ``{topics=[{topic=orders,partitions=[0]}],acks=-1}``.
+# Parser of the text form of messages in brokers before 2.7: ``{topics=[{topic=orders,partitions=[0]}],acks=-1}``.
 #
-# Texts are not quoted, so one with a comma or a bracket in it cannot be told apart; such a value is kept as it can be.
+# Texts are not quoted, so a text with a comma or bracket is ambiguous. Such values are parsed as well as possible.
 
 _NAME: Final = re.compile(r"([A-Za-z_]\w*)=")
 _END: Final = re.compile(r"[,}]")
@@ -41,13 +41,13 @@ MOST_DEPTH: Final = 64
 
 
 def parse_struct(text: str) -> dict[str, Any]:
-    """Return a struct's fields: texts, lists and structs; numbers are still texts.
+    """Return the fields of a struct: texts, lists and structs. Numbers are not converted.
 
     >>> parse_struct("{api_key=3,topics=[orders,{a=1}],client_id=x y}")
     {'api_key': '3', 'topics': ['orders', {'a': '1'}], 'client_id': 'x y'}
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text is not a struct in braces.
     """
     value, _ = _value(text, 0, 0)
     if not isinstance(value, dict):
@@ -81,7 +81,7 @@ def _struct(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:
 
 def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     result = []
-    while at < len(text) and text[at] not in "]}":  # a brace ends what the list is in
+    while at < len(text) and text[at] not in "]}":  # a brace ends the struct that contains the list
         value, at = _value(text, at, depth + 1)
         result.append(value)
         if text.startswith(",", at):
@@ -90,7 +90,7 @@ def _list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _plain(text: str, at: int) -> tuple[str, int]:
-    """Take a value up to the comma or bracket that ends it; brackets within it (java.nio.HeapByteBuffer[...]) pair."""
+    """Parse a value up to the next comma or bracket outside its own brackets (java.nio.HeapByteBuffer[...])."""
     start, depth = at, 0
     while at < len(text):
         char = text[at]
@@ -107,7 +107,7 @@ def _plain(text: str, at: int) -> tuple[str, int]:
 
 
 def typed(value: dict[str, Any], plan: StructPlan | None) -> dict[str, Any]:
-    """Return the fields under their names in JSON, with the types of the plan; what it does not have is guessed."""
+    """Return fields with their JSON names and the types of the plan. Types of unknown fields are guessed."""
     fields = {} if plan is None else {field.json_name: field for field in (*plan.fields, *plan.tagged)}
     result: dict[str, Any] = {}
     for name, entry in value.items():
@@ -175,20 +175,20 @@ LINE_REASON: Final = "a completed request that cannot be read"
 
 
 class LogReader:
-    """A request log, whose unreadable parts are added to a coverage."""
+    """A reader of a request log, which adds unreadable parts to a coverage report."""
 
     def __init__(self, path: str, coverage: Coverage, *, is_alone: bool = True) -> None:
-        """Take a file.
+        """Set up the reader. The file is opened during iteration.
 
         Args:
-            path: the file.
-            coverage: takes what cannot be read.
-            is_alone: raise if the file is not a request log, instead of adding that to the coverage.
+            path: path of the request log.
+            coverage: report to which unread data are added.
+            is_alone: whether to raise if the file is not a request log, instead of adding an entry to the coverage.
         """
         self.path, self.coverage, self._is_alone = path, coverage, is_alone
 
     def rows(self, *, secrets: bool = False, apis: Apis = CATALOG, names_of: str | None = None) -> Iterator[Row]:
-        """Yield a row for each call, with the names of the columns of calls. Other lines are skipped.
+        """Yield a row for each call, keyed by the column names of the table of calls. Skip other lines.
 
         Raises:
             DecodeError: the only file is not a request log.
@@ -212,7 +212,7 @@ class LogReader:
             self.coverage.add(UnreadData(DAMAGED, EMPTY_REASON, self.path))
 
     def _lines(self) -> Iterator[str]:
-        """Yield the lines, decompressed, up to damage."""
+        """Yield the decompressed lines up to the first damage."""
         with open_bytes(self.path) as file:
             raw: Any = file
             text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
@@ -234,12 +234,12 @@ class LogReader:
 
 
 def row_of(line: str, *, secrets: bool = False, apis: Apis = CATALOG) -> Row | None:
-    """Return the call that a line tells of; ``None`` for any other line. What cannot be read is said in ``_error``."""
+    """Return the call of a line; ``None`` if the line has none. Unreadable parts are reported in ``_error``."""
     index = line.find(MARK)
     if index < 0:
         return None
     prefix, text = line[:index], line[index + len(MARK) :]
-    if prefix.lstrip().startswith("{"):  # a JSON layout: the message is a text within it
+    if prefix.lstrip().startswith("{"):  # a JSON layout, which contains the message as a string
         prefix, text = _unwrapped(line) or (prefix, text)
     level = _LEVEL.search(prefix)
     try:
@@ -264,10 +264,10 @@ _INT16_NAMES: Final = ("apiKey", "apiVersion")
 
 
 def _check_types(result: Row) -> None:
-    """Check the values of a call.
+    """Check the types and ranges of a call's values.
 
     Raises:
-        ValueError: one has another type, or is out of range.
+        ValueError: a value has the wrong type or is out of range.
     """
     for name, kind in _TYPES.items():
         value = result[name]
@@ -345,9 +345,9 @@ def _of_text(text: str, apis: Apis) -> Row:
 
 
 def _find_origin(text: str) -> re.Match[str] | None:
-    """Return where a line names the client's connection: after the request and the response.
+    """Return the match of the client's connection in a line, after the request and the response.
 
-    Both may contain these words, in a client id for example. The broker's own words are the last ones, with the times.
+    Both may contain the same words, for example in a client id. The broker's own words are the last ones with times.
     """
     last = last_with_times = None
     for last in _FROM.finditer(text):
@@ -357,7 +357,7 @@ def _find_origin(text: str) -> re.Match[str] | None:
 
 
 def _without_logger(facts: str) -> str:
-    """Return the facts without the name of the logger in brackets, which some layouts put at the end of a line."""
+    """Return a line's facts without the logger name in brackets, which some layouts append to the line."""
     facts = facts.rstrip()
     rest, bracket, logger = facts.rpartition(" (")
     return rest if bracket and _LOGGER.fullmatch(logger) else facts
@@ -390,9 +390,9 @@ def _old_call(call: str, apis: Apis) -> Row:
 
 
 def _split_after_struct(text: str, separator: str) -> tuple[str, str]:
-    """Return a struct and what follows it and the separator, which may also occur inside a text of the struct.
+    """Split a text into a struct and the part after the separator. The separator may also occur inside the struct.
 
-    A bracket in a text hides the end of its struct. The first separator counts then.
+    If a bracket in a text hides the struct's end, the text is split at the first separator.
     """
     _, end = _value(text, 0, 0)
     if text.startswith(separator, end):
@@ -406,7 +406,7 @@ def _head(key: int, version: int, correlation_id: int, client_id: str | None) ->
 
 
 def _body(text: str, head: Mapping[str, Any], direction: str, apis: Apis) -> Any:
-    """Return the body of the older text forms in the shape of Kafka's JSON, as far as the text tells."""
+    """Return a body of the older text formats in the form of Kafka's JSON, None if the text has none."""
     text = text.strip()
     if not text.startswith("{"):
         return None
@@ -427,7 +427,7 @@ def _keys(apis: Apis) -> dict[str, int]:
 
 
 def _key_of(name: str, apis: Apis) -> int:
-    """Return the key of an API as Kafka's enum writes it (``API_VERSIONS``), or as its class is called."""
+    """Return the key of an API by its name in Kafka's enum (``API_VERSIONS``) or by its class name."""
     plain, keys = name.replace("_", "").lower(), _keys(apis)
     return keys[plain if plain in keys else plain + "s"]
 
@@ -479,7 +479,7 @@ _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _ends(connection: str | None) -> Row:
-    """Return the two ends of a connection, as a broker names it: its own, then the client's, then a number."""
+    """Return the endpoints in a broker's connection name: broker address, client address and a number."""
     parts = (connection or "").split("-")
     ports = [(index, match) for index, part in enumerate(parts) if (match := _PORT.search(part))]
     if len(ports) < 2 or not _NUMBERS.fullmatch("-".join(parts[ports[-1][0] + 1 :])):
@@ -494,7 +494,7 @@ def _ends(connection: str | None) -> Row:
 
 
 def error_codes(body: Any, path: str = "") -> Iterator[Row]:
-    """Yield every error code of a body that is not 0, with its path."""
+    """Yield each nonzero error code of a body with its path."""
     if isinstance(body, dict):
         for name, value in body.items():
             here = f"{path}.{name}" if path else name

@@ -85,7 +85,7 @@ class Pass:
 
 @lru_cache(maxsize=8)
 def api_table(apis: Apis = CATALOG) -> Ints:
-    """Return the lowest, highest and first flexible version of each API, by its key."""
+    """Return a table of the lowest, highest and first flexible version of each API, with a row for each API key."""
     table = np.full((max(apis.table) + 1, 3), -1, np.int64)
     for api in apis.table.values():
         versions = api.versions

@@ -187,8 +187,9 @@ def connection_entries(table: Ints, files: Sequence[str], *, has_ports: bool) ->
 
 
 def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
-    """Return a mask of connections whose client sent no data although the capture has the handshake. In Kafka the
-    client sends first, so these are other protocols.
+    """Return a mask of connections whose client sent no data although the capture contains the TCP handshake.
+
+    A Kafka client sends first, so these connections use other protocols.
     """
     client = np.maximum(table[:, layout.CLIENT], 0)
     rows = np.arange(len(table))
@@ -198,7 +199,7 @@ def _is_silent_client(table: Ints, sides: Sequence[Ints], packets: Ints, sizes: 
 
 
 def packet_entries(unread: Ints, files: Sequence[str]) -> Iterator[UnreadData]:
-    """Yield an entry for each kind of packet whose TCP segment was not read, if it has one.
+    """Yield an entry for each kind of packet without a readable TCP segment.
 
     Args:
         unread: packets, in the columns ``U_`` of ``layout.py``.

@@ -1,7 +1,7 @@
-"""What tests of others use: a pytest plugin with an embedded broker, controls over HTTP, a schema registry,
-seeding, and a comparison of records.
+"""Test tools for applications that use Kafka: a pytest plugin with an embedded broker, its controls over HTTP, a schema
+registry, seeding of topics, and a comparison of records.
 
-Names are imported when they are first used: the plugin costs a run without a broker nothing.
+Names are imported on first use, so the plugin costs nothing in a test run without a broker.
 """
 
 from __future__ import annotations

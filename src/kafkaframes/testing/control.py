@@ -1,4 +1,4 @@
-"""An embedded broker's controls over HTTP with JSON, for tests in other languages and other processes.
+"""Control an embedded broker over HTTP with JSON, for tests in other languages and other processes.
 
 ``GET /`` lists the routes. Records have the form of JSON lines (``records/json_lines.py``): keys and values are text if
 they are UTF-8, else ``{"base64": "..."}``.
@@ -18,11 +18,11 @@ from kafkaframes.records.json_lines import from_json_record, to_json_bytes, to_j
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
-_SHOWN = 100  # requests of the journal, unless told otherwise
-_MAX_BODY_BYTES = 256 << 20  # a million records of 100 bytes; only requests with the token are read
+_SHOWN = 100  # default number of requests that GET /journal returns
+_MAX_BODY_BYTES = 256 << 20  # enough for a million records of 100 bytes; only requests with the token are read
 _TEXT = (str, type(None))
 _NUMBER = (int, float)
-# What a fault does, with the field of the body that tells how much, and its type.
+# Actions of faults: the body's field with the action's argument, the rule's method, and the type of the field.
 _FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
     "error": ("code", "error", (str, int)),
     "delay": ("seconds", "delay", _NUMBER),
@@ -45,17 +45,17 @@ _DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
 
 
 class Control:
-    """The controls of one running broker, served at ``url`` until ``close``.
+    """The controls of a running broker, served at ``url`` until ``close``.
 
     Args:
-        broker: one that runs in a thread of its own.
-        host: the address to listen on.
-        port: 0 for a free one.
-        token: what every request has to bear; a random one by default.
+        broker: a broker that runs in its own thread.
+        host: address to listen on.
+        port: port to listen on; 0 for a free one.
+        token: token that every request must contain. Default: a random token.
 
     Attributes:
-        url: where it listens.
-        token: for the header ``Authorization: Bearer TOKEN``.
+        url: URL of the server.
+        token: token for the header ``Authorization: Bearer TOKEN``.
     """
 
     def __init__(self, broker: Broker, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
@@ -71,7 +71,7 @@ class Control:
         self.port = self._server.port
 
     def close(self) -> None:
-        """Stop serving; the broker runs on."""
+        """Stop the HTTP server. The broker continues to run."""
         self._server.close()
 
     def _routes(self) -> list[Route]:
@@ -257,13 +257,13 @@ class Control:
         )
 
     def _on_broker(self, act: Callable[[], Any]) -> Any:
-        """Do something between two requests of the broker, so that no request sees half of it."""
+        """Run a function between two requests of the broker, so that no request sees an intermediate state."""
         return self._broker.call(lambda state: act()) if self._broker.is_running else act()
 
     def _made(
         self, rules: dict[int, Any], new: Callable[[], Any], act: Callable[[Any], None], request: HttpRequest
     ) -> Any:
-        """Make a rule and keep it under a number; none is left of what is refused."""
+        """Create a rule and store it under a new number. If an argument is invalid, the rule is removed again."""
 
         def make() -> Any:
             rule = new()
@@ -380,7 +380,7 @@ def _object(request: HttpRequest) -> dict[str, Any]:
 
 
 def _configs(values: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as keyword arguments: Kafka's names have dots."""
+    """Return settings as keyword arguments, with the dots of Kafka's names replaced by underscores."""
     return {
         key.replace(".", "_"): value if isinstance(value, bool | int) else str(value) for key, value in values.items()
     }
@@ -404,5 +404,5 @@ def _entry(entry: Any) -> dict[str, Any]:
 
 
 def _body(body: Any, version: int) -> Any:
-    """Return Kafka's JSON form of a body, records as their size; None where there is none."""
+    """Return Kafka's JSON form of a body, with records as their size; None if there is no body."""
     return body.to_json(version, records="size") if hasattr(body, "to_json") else None

@@ -1,15 +1,15 @@
 """The pytest plugin: ``kafka_broker`` (a fresh broker for each test) and ``kafka_broker_session`` (one for all).
 
-* ``@pytest.mark.kafka_broker(cluster=3, config={...})`` gives a test's broker arguments of ``kafkaframes.Broker``.
-* ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster; tests that need more than an address are
+* ``@pytest.mark.kafka_broker(cluster=3, config={...})`` passes arguments to a test's ``kafkaframes.Broker``.
+* ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster. Tests that need an embedded broker are
   skipped.
-* ``schema_registry`` is a registry in memory; its ``url`` is what serializers are given.
+* ``schema_registry`` is an in-memory registry. Its ``url`` is for the serializers' setting ``schema.registry.url``.
 * A test fails at its end if one of its faults never happened (``kafka_broker.on(...)``, ``on_disk``), unless the fault
-  is optional. A test that has failed already keeps its own failure.
-* When a test fails, the requests that its broker got are shown next to its output. The traceback of an error of
-  kafkaframes ends at the test's line (``--full-trace`` shows all of it).
+  is optional. A test that has already failed keeps its own failure.
+* If a test fails, the requests that its broker received are shown next to its output. The traceback of a kafkaframes
+  error ends at the test's line (``--full-trace`` shows all of it).
 
-Nothing of the package is imported until a fixture is used, so the plugin costs a run that does not use it nothing.
+The package is only imported when a fixture is used, so the plugin costs nothing in other test runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ExternalBroker:
-    """The address of a cluster given by ``--kafka-bootstrap``."""
+    """The address of the cluster in ``--kafka-bootstrap``."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -39,7 +39,7 @@ class ExternalBroker:
         return int(self.bootstrap_servers.partition(",")[0].rpartition(":")[2])
 
     def __getattr__(self, name: str) -> Any:
-        """Skip the test: only an embedded broker has faults, a journal, a clock and so on."""
+        """Skip the test, because only an embedded broker has faults, a journal, a clock and so on."""
         if name.startswith("__"):
             raise AttributeError(name)
         return _skip(name)
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Register the marker ``kafka_broker``."""
     config.addinivalue_line(
         "markers", "kafka_broker(**arguments): arguments of kafkaframes.Broker for this test's kafka_broker"
     )
@@ -72,20 +72,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """Give a running broker of the test's own, in memory, on a free port; see ``kafkaframes.Broker``."""
+    """Provide a running in-memory broker on a free port, a new one for each test; see ``kafkaframes.Broker``."""
     marker = request.node.get_closest_marker("kafka_broker")
     yield from _running(request, marker.kwargs if marker is not None else {})
 
 
 @pytest.fixture(scope="session")
 def kafka_broker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """Give one running broker for the whole session; rules of a test are removed when the test ends."""
+    """Provide one running broker for the whole session. The rules of a test are removed when the test ends."""
     yield from _running(request, {})
 
 
 @pytest.fixture
 def schema_registry() -> Iterator[SchemaRegistry]:
-    """Give a schema registry of the test's own, in memory; see ``kafkaframes.testing.SchemaRegistry``."""
+    """Provide an in-memory schema registry, a new one for each test; see ``kafkaframes.testing.SchemaRegistry``."""
     from kafkaframes.testing.registry import SchemaRegistry
 
     with SchemaRegistry() as registry:
@@ -105,7 +105,7 @@ def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Itera
         brokers.append(broker)
         yield broker
         brokers.remove(broker)
-        broker.clear_faults()  # a fault of the disk would also fail the stop
+        broker.clear_faults()  # a disk fault would also make ``stop`` fail
 
 
 def _brokers_of(item: pytest.Item) -> list[Broker]:
@@ -114,10 +114,10 @@ def _brokers_of(item: pytest.Item) -> list[Broker]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that has passed if one of its faults never happened.
+    """Fail a passed test if one of its faults never happened.
 
-    This is part of the test's call, not of its teardown: the test itself is reported as failed, and editors that do not
-    show failures of a teardown (pytest_httpx#178) show this one.
+    This is done in the test's call, not in its teardown. The test itself is then reported as failed, even by editors
+    that do not show teardown failures (pytest_httpx#178).
     """
     try:
         result = yield
@@ -125,7 +125,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if _brokers_of(item) and not item.config.getoption("fulltrace", False):
             _end_at_caller(error)
         raise
-    if not getattr(item, "_excinfo", None):  # of a unittest.TestCase, which does not raise
+    if not getattr(item, "_excinfo", None):  # set by a failed unittest.TestCase, which does not raise
         _reject_unused_rules(item)
     return result
 
@@ -142,7 +142,7 @@ def _reject_unused_rules(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Remove the rules that a test has made on the session's broker."""
+    """Remove the rules that a test created on the session's broker."""
     try:
         return (yield)
     finally:
@@ -156,7 +156,7 @@ _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "pu
 
 
 def _end_at_caller(error: BaseException) -> None:
-    """Cut the frames after the test's own last one off an error of this package."""
+    """Remove the traceback frames of this package after the last frame of the test."""
     from kafkaframes.errors import KafkaframesError
 
     if not isinstance(error, KafkaframesError | AssertionError | TimeoutError):
@@ -181,7 +181,7 @@ def _file_of(trace: TracebackType) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the requests that the brokers of a failed test got."""
+    """Add the requests that the brokers of a failed test received to its report."""
     report = yield
     if report.when == "call" and report.failed:
         is_session_used = "kafka_broker_session" in getattr(item, "fixturenames", ())

@@ -1,7 +1,7 @@
-"""A schema registry in memory, with the REST interface that serializers speak: subjects, versions, ids.
+"""An in-memory schema registry with the REST interface that serializers use: subjects, versions and ids.
 
-It keeps schemas and gives them numbers. It does not judge compatibility: its level is NONE, and it refuses
-another one.
+It stores schemas and assigns ids and versions to them. It does not check compatibility: its compatibility level is
+NONE, and requests for another level are rejected.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _BAD_SCHEMA, _BAD_VERSION, _BAD_LEVEL = 42201, 42202, 42203
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as it is kept.
+    """A registered schema.
 
     Attributes:
-        text: of AVRO and JSON without needless blanks, as registries tell it.
+        text: the schema. AVRO and JSON schemas have no unnecessary whitespace, as in other registries.
         type: ``AVRO``, ``JSON`` or ``PROTOBUF``.
-        references: other subjects' versions that it names, as JSON.
+        references: references to versions of other subjects, as JSON.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Schema:
     references: str = "[]"
 
     def shown(self) -> dict[str, Any]:
-        """Return it as answers have it: AVRO's type is left out."""
+        """Return the schema in the form of a response, which omits the type AVRO."""
         result: dict[str, Any] = {"schema": self.text}
         if self.type != TYPES[0]:
             result["schemaType"] = self.type
@@ -48,14 +48,14 @@ class Schema:
 
 
 class SchemaRegistry:
-    """A registry that listens until ``close``; also a context manager.
+    """A registry that listens until ``close``. It is also a context manager.
 
     Args:
-        host: the address to listen on.
-        port: 0 for a free one.
+        host: address to listen on.
+        port: port to listen on; 0 for a free one.
 
     Attributes:
-        url: what serializers are given as ``schema.registry.url``.
+        url: URL for the serializers' setting ``schema.registry.url``.
     """
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -82,16 +82,18 @@ class SchemaRegistry:
     # ---------------------------------------------------------------------------------------------- for tests
 
     def register(self, subject: str, schema: str | dict[str, Any], *, schema_type: str = "AVRO") -> int:
-        """Keep a schema as a subject's newest version; return its id. One that is there keeps its id and version.
+        """Register a schema as a subject's newest version and return its id.
+
+        A schema that the subject already has keeps its id and version.
 
         Raises:
-            HttpError: it is no schema.
+            HttpError: the schema is invalid.
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return self._register(subject, _schema_of(text, schema_type, []))
 
     def subjects(self) -> dict[str, dict[int, Schema]]:
-        """Return the schemas of each subject by version."""
+        """Return the schemas of each subject, by version."""
         with self._lock:
             return {
                 subject: {version: self._by_id[number] for version, number in versions.items()}
@@ -177,7 +179,7 @@ class SchemaRegistry:
         return version
 
     def _compatible(self, request: HttpRequest) -> Any:
-        """Answer as a registry of level NONE does: whatever is a schema is compatible."""
+        """Respond like a registry with level NONE: every valid schema is compatible."""
         _requested_schema(request)
         self._number_of(*request.path)
         return {"is_compatible": True}
@@ -200,7 +202,7 @@ class SchemaRegistry:
         return {"subject": subject, "version": version, "id": number, **self._by_id[number].shown()}
 
     def guid_of(self, schema_id: int) -> str:
-        """Return a schema's GUID, which serializers write into headers."""
+        """Return the GUID of a schema, which serializers write to record headers."""
         with self._lock:
             return _guid_of(self._by_id[schema_id])
 

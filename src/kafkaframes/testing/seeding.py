@@ -34,7 +34,7 @@ def seed(
     value: str | None = None,
     key: str | None = None,
 ) -> int:
-    """Append the records of a file to a partition; return their number. The topic is created if it does not exist.
+    """Append the records of a file to a partition and return their number. The topic is created if it does not exist.
 
     Without ``key`` and ``value``, each row is a record: its columns are ``key``, ``value``, ``headers``, ``timestamp``,
     or another column of a reader. JSON lines have the form of ``kafkaframes consume --format jsonl``.
@@ -44,15 +44,15 @@ def seed(
         topic, partition: the target.
         source: rows as mappings, or a path. Its suffix decides the format: ``.jsonl``, ``.ndjson``, ``.csv``,
             ``.parquet``, ``.arrow``, ``.feather``, or ``.log`` for a segment, whose batches are decoded.
-        value: name of the column with the record's value; ``*`` for all other columns of the row as one JSON object,
-            the default if ``key`` is given and there is no column ``value``. What is neither text nor bytes is written
-            as JSON.
+        value: name of the column with the record's value; ``*`` for all other columns of the row as one JSON object.
+            Default: ``*`` if ``key`` is given and there is no column ``value``. Values other than text and bytes are
+            written as JSON.
         key: name of the column with the record's key.
 
     Raises:
-        OptionError: the suffix or a named column is unknown, or the broker does not run.
+        OptionError: the suffix or a named column is unknown, or the broker is not running.
         EncodeError: a column is unknown, or a value is neither text nor bytes; ``path`` names row and column.
-        AppendRefusedError: the topic does not accept a record; none is appended.
+        AppendRefusedError: the topic does not accept a record. In this case no record is appended.
     """
     rows = _rows_of(Path(source)) if isinstance(source, str | PathLike) else list(source)
     records = [_record(row, index, key, value) for index, row in enumerate(rows)]
@@ -166,7 +166,7 @@ def _record(row: Row, index: int, key: str | None, value: str | None) -> dict[st
 
 
 def _mapped(row: Row, key: str | None, value: str | None) -> Row:
-    """Return a row whose columns for key and value are named by the caller; other columns must be a reader's."""
+    """Return a row with the caller's columns as key and value. Other columns must have the names of reader columns."""
     if not isinstance(row, Mapping):
         raise EncodeError(f"a row is a mapping of columns, not {type(row).__name__}")
     for name in (key, value):
